@@ -1,0 +1,162 @@
+"""The verbs: the one door through which windows, commands and programs reach the daemon.
+
+    from scheduler.client import Client
+    with Client() as gpudeck:
+        job = gpudeck.submit(["python", "train.py"], gpus=1)
+        job = gpudeck.wait(job.id)
+
+Every call blocks until the daemon has answered; a verb that changes something is answered after its transaction is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from scheduler import messages as m
+from scheduler import paths
+from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.jobs import Job, Spec
+from scheduler.launch import start_daemon
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Snapshot
+from scheduler.wire import Connection
+
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(m.Reply).decode
+
+R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.SnapshotReply, m.HistoryReply)
+
+
+def door() -> Path:
+    """The daemon's socket."""
+    return paths.runtime() / "daemon.sock"
+
+
+class Client:
+    """A connection to the daemon. Not for several threads at once: open one a thread."""
+
+    def __init__(self, *, start: bool = True, timeout: float = 30.0) -> None:
+        """Connect, starting the daemon where none runs and `start` is set.
+
+        Raises DaemonGone where none runs and none may be started, UserError where it could not start.
+        """
+        try:
+            self._connection = Connection(door(), timeout)
+        except (DaemonGone, FileNotFoundError) as e:
+            if not start:
+                raise DaemonGone("the daemon does not run. Start it with: gpudeck daemon start") from e
+            start_daemon()
+            self._connection = Connection(door(), timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def submit(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str = "",
+        gpus: int = 0,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        workload: str | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Queue a command. `cwd` and `env` default to the caller's own. Returns the job, already safe on disk."""
+        spec = Spec(
+            argv=tuple(argv),
+            name=name or (Path(argv[0]).name if argv else ""),
+            cwd=os.path.abspath(cwd) if cwd is not None else os.getcwd(),
+            env=dict(os.environ if env is None else env),
+            gpus=gpus,
+            workload=workload,
+            params=dict(params or {}),
+        )
+        return self._ask(m.Submit(spec), m.JobReply).job
+
+    def cancel(self, job: int) -> Job:
+        """Cancel a job that waits, or end one that runs (its whole process tree)."""
+        return self._ask(m.Cancel(job), m.JobReply).job
+
+    def job(self, job: int) -> Job:
+        """Raises NotFound."""
+        return self._ask(m.GetJob(job), m.JobReply).job
+
+    def jobs(self, limit: int = 100, active: bool = False) -> tuple[Job, ...]:
+        """The newest jobs first."""
+        return self._ask(m.ListJobs(limit, active), m.JobsReply).jobs
+
+    def snapshot(self) -> Snapshot:
+        return self._ask(m.GetSnapshot(), m.SnapshotReply).snapshot
+
+    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18) -> m.HistoryReply:
+        """What was read of `device` between two times (seconds since the epoch)."""
+        return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply)
+
+    def configure(self, **changes: str | float | bool) -> Settings:
+        """Change settings; they are validated, stored and in force when this returns."""
+        return self._ask(m.Configure(changes), m.SnapshotReply).snapshot.settings
+
+    def pause(self, paused: bool = True) -> None:
+        """Start nothing new (or go on). Running jobs are not touched."""
+        self._ask(m.Pause(paused), m.Ok)
+
+    def stop_daemon(self) -> None:
+        """End the daemon; returns when it is gone. Running jobs run on."""
+        self._ask(m.Stop(), m.Ok)
+        try:
+            self._connection.receive()  # the daemon closes the door as the last thing it does
+        except DaemonGone:
+            pass
+
+    def subscribe(self) -> Iterator[Snapshot]:
+        """Snapshots as they come. The connection serves nothing else from then on. Raises DaemonGone at its end."""
+        self._connection.send(_ENCODE(m.Subscribe()))
+        while True:
+            reply = _DECODE(self._connection.receive())
+            if isinstance(reply, m.SnapshotReply):
+                yield reply.snapshot
+
+    def wait(self, job: int, timeout: float | None = None) -> Job:
+        """The job once it has ended. Raises NotFound, or TimeoutError where it did not end in `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        delay = 0.02
+        while (state := self.job(job)).active:
+            if end is not None and time.monotonic() > end:
+                raise TimeoutError(f"job {job} is still {state.status} after {timeout:.0f} s")
+            time.sleep(delay)
+            delay = min(delay * 1.5, 0.5)
+        return state
+
+    def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes:
+        """Up to `limit` bytes of the job's output from `offset` on (negative: from the end). Read from the file, not through the daemon."""
+        self.job(job)
+        try:
+            with (paths.job_folder(job) / "log").open("rb") as f:
+                size = f.seek(0, os.SEEK_END)
+                f.seek(max(0, size + offset) if offset < 0 else offset)
+                return f.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    def _ask(self, request: m.Request, kind: type[R]) -> R:
+        self._connection.send(_ENCODE(request))
+        reply = _DECODE(self._connection.receive())
+        if isinstance(reply, m.Error):
+            raise NotFound(reply.message) if reply.missing else UserError(reply.message)
+        if not isinstance(reply, kind):
+            raise RuntimeError(f"the daemon answered {type(request).__name__} with {type(reply).__name__}")
+        return reply

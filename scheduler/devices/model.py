@@ -1,0 +1,81 @@
+"""What a device is and what one reading of it says. Absence is a value: a field that cannot be read says why."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class NA(msgspec.Struct, frozen=True):
+    """Not available, and why."""
+
+    reason: str
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that uses a device."""
+
+    pid: int
+    name: str
+    user: str = ""
+    memory: float | None = None
+    """Bytes of the device's memory; None where the driver does not tell."""
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device, as long as it is there."""
+
+    id: str
+    """Stable over reboots: the GPU's UUID, or `cpu`."""
+    index: int
+    name: str
+    kind: Literal["nvidia", "cpu", "replay"]
+    note: str = ""
+    """Said wherever the device is shown, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
+    facts: dict[str, str] = {}
+    """What does not change: driver, VBIOS, SM count, maximum clocks."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """All that was read of one device at one moment. Names and units of the fields: `scheduler.devices.fields`."""
+
+    device: str
+    time: float
+    """Seconds since the epoch."""
+    values: dict[str, float]
+    absent: dict[str, str] = {}
+    """For each field that has no value: why."""
+    methods: dict[str, str] = {}
+    """For derived fields: how the figure came about."""
+    texts: dict[str, str] = {}
+    """Fields that are words: performance state, throttle reasons."""
+    processes: tuple[Process, ...] = ()
+
+    def get(self, field: str) -> float | NA:
+        """The field's value, or why there is none."""
+        if (value := self.values.get(field)) is not None:
+            return value
+        return NA(self.absent.get(field, "not reported by this device"))
+
+
+class Source(Protocol):
+    """Where readings come from: hardware, or a recorded trace. Used by the probe process alone."""
+
+    def devices(self) -> list[Device]:
+        """The devices there are now. Asked again whenever `read` says that they changed."""
+        ...
+
+    def read(self, now: float) -> list[Reading]:
+        """One reading of every device. Raises DevicesChanged where the set of devices is no longer the one that was told."""
+        ...
+
+    def tick(self) -> None:
+        """Called several times between two readings, for sources that average over the interval."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DevicesChanged(Exception):
+    """The source must be opened anew: a GPU came, went, or the driver was reloaded."""

@@ -1,0 +1,118 @@
+"""A job and the states it can be in, each state with its own data. Values only: nothing here touches a process or a file."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What was asked for: a command, where it runs and what it needs."""
+
+    argv: tuple[str, ...]
+    name: str
+    cwd: str
+    env: dict[str, str] = {}
+    gpus: int = 0
+    """Devices held for the job alone: GPUs, or 1 for the CPU on a machine that has no GPU."""
+    workload: str | None = None
+    """Name of the accelerated workload, where it is one."""
+    params: dict[str, str] = {}
+    """The workload's parameters, as shown to the user."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What the job last said of itself on its standard output (see `scheduler.queue.progress`)."""
+
+    done: float
+    total: float
+    note: str = ""
+    flops: float = 0.0
+    """Floating-point operations counted so far; the dashboard's TFLOP/s where the hardware has no counters."""
+    time: float = 0.0
+    """When the job said it, seconds since the epoch."""
+
+
+class Queued(msgspec.Struct, frozen=True, tag="queued"):
+    reason: str = "not looked at yet"
+    """Why it waits, for a person to read."""
+
+
+class Starting(msgspec.Struct, frozen=True, tag="starting"):
+    attempt: str
+    """Nonce of this attempt; every process of it carries GPUDECK_ATTEMPT with this value."""
+    devices: tuple[str, ...]
+    at: float
+
+
+class Running(msgspec.Struct, frozen=True, tag="running"):
+    attempt: str
+    devices: tuple[str, ...]
+    at: float
+    runner: int
+    """Pid of the runner process."""
+    started: int
+    """The runner's start time in clock ticks since boot: pid, start time and boot id together name a process for ever."""
+    boot: str
+    progress: Progress | None = None
+    stopping: bool = False
+    """A cancel was acknowledged; its processes are being ended."""
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    started: float
+    at: float
+    devices: tuple[str, ...] = ()
+    result: msgspec.Raw | None = None
+    """The Result file the job left, as JSON (see `accel.result`)."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    started: float
+    at: float
+    reason: str
+    code: int | None = None
+    """Exit status; negative for a signal; None where it could not be started."""
+    devices: tuple[str, ...] = ()
+    result: msgspec.Raw | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    at: float
+    started: float | None = None
+    devices: tuple[str, ...] = ()
+
+
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    """It ran, and nobody can say how it ended (power cut, runner killed)."""
+
+    started: float
+    at: float
+    reason: str
+    devices: tuple[str, ...] = ()
+
+
+State = Queued | Starting | Running | Done | Failed | Cancelled | Lost
+Active = Queued | Starting | Running
+Ended = Done | Failed | Cancelled | Lost
+
+
+class Job(msgspec.Struct, frozen=True):
+    id: int
+    spec: Spec
+    submitted: float
+    state: State
+
+    @property
+    def active(self) -> bool:
+        """Whether it still waits or runs."""
+        return isinstance(self.state, Queued | Starting | Running)
+
+    @property
+    def status(self) -> str:
+        """The state's name in lower case: queued, starting, running, done, failed, cancelled, lost."""
+        return type(self.state).__name__.lower()
+
+
+def held_devices(job: Job) -> tuple[str, ...]:
+    """Ids of the devices this job holds now."""
+    return job.state.devices if isinstance(job.state, Starting | Running) else ()

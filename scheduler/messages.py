@@ -1,0 +1,87 @@
+"""What goes over the daemon's door: one type a verb, and typed replies. JSON, one message a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.jobs import Job, Spec
+from scheduler.telemetry.snapshot import Snapshot
+
+
+class Submit(msgspec.Struct, frozen=True, tag="submit"):
+    spec: Spec
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    job: int
+
+
+class GetJob(msgspec.Struct, frozen=True, tag="job"):
+    job: int
+
+
+class ListJobs(msgspec.Struct, frozen=True, tag="jobs"):
+    limit: int = 100
+    active: bool = False
+
+
+class GetSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
+    pass
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    """Answered by a Snapshot whenever something changed, until the connection closes."""
+
+
+class GetHistory(msgspec.Struct, frozen=True, tag="history"):
+    device: str
+    fields: tuple[str, ...]
+    since: float
+    until: float = 1e18
+
+
+class Configure(msgspec.Struct, frozen=True, tag="configure"):
+    changes: dict[str, str | float | bool]
+
+
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    paused: bool
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """End the daemon. Running jobs run on, and are adopted by the next daemon."""
+
+
+Request = Submit | Cancel | GetJob | ListJobs | GetSnapshot | Subscribe | GetHistory | Configure | Pause | Stop
+
+
+class Ok(msgspec.Struct, frozen=True, tag="ok"):
+    pass
+
+
+class Error(msgspec.Struct, frozen=True, tag="error"):
+    message: str
+    missing: bool = False
+    """What was named does not exist."""
+
+
+class JobReply(msgspec.Struct, frozen=True, tag="job"):
+    job: Job
+
+
+class JobsReply(msgspec.Struct, frozen=True, tag="jobs"):
+    jobs: tuple[Job, ...]
+
+
+class SnapshotReply(msgspec.Struct, frozen=True, tag="snapshot"):
+    snapshot: Snapshot
+
+
+class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
+    """Columns of one device's past: `columns[field][i]` belongs to `times[i]`; None where there was no value."""
+
+    times: list[float]
+    columns: dict[str, list[float | None]]
+
+
+Reply = Ok | Error | JobReply | JobsReply | SnapshotReply | HistoryReply

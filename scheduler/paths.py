@@ -1,0 +1,77 @@
+"""Where GPU Deck keeps its things. `GPUDECK_HOME` moves all of it, the sockets included."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scheduler.errors import UserError
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+
+
+def home() -> Path:
+    """The state folder: `$GPUDECK_HOME`, else `$XDG_STATE_HOME/gpudeck`, else `~/.local/state/gpudeck`."""
+    if chosen := os.environ.get("GPUDECK_HOME"):
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser().absolute() / "gpudeck"
+
+
+def runtime() -> Path:
+    """The folder of the sockets: `$XDG_RUNTIME_DIR/gpudeck`, or the state folder where the home was moved or there is none."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if os.environ.get("GPUDECK_HOME") or not base or not Path(base).is_dir():
+        return home()
+    return Path(base) / "gpudeck"
+
+
+def ensure(folder: Path) -> Path:
+    """Create `folder`, readable by its owner only. Raises UserError where that is impossible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        folder.chmod(PRIVATE_DIR)
+    except OSError as e:
+        raise UserError(f"cannot use the folder {folder}: {e.strerror}. Set GPUDECK_HOME to a folder you can write to.") from e
+    return folder
+
+
+def store_file() -> Path:
+    return home() / "gpudeck.sqlite"
+
+
+def settings_file() -> Path:
+    return home() / "settings.json"
+
+
+def daemon_lock() -> Path:
+    return home() / "daemon.lock"
+
+
+def daemon_log() -> Path:
+    return home() / "daemon.log"
+
+
+def job_folder(job_id: int) -> Path:
+    """Log, result and artefacts of one job."""
+    return home() / "jobs" / str(job_id)
+
+
+def assets() -> Path:
+    """The shipped assets: beside the packages in a checkout, `gpudeck_assets` in an installed wheel."""
+    root = Path(__file__).resolve().parent.parent
+    checkout = root / "assets"
+    return checkout if checkout.is_dir() else root / "gpudeck_assets"
+
+
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """A name for `path` short enough for a Unix socket (the kernel allows 107 bytes), whatever the folder's depth."""
+    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

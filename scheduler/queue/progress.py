@@ -1,0 +1,49 @@
+"""The progress protocol: a job may print, on a line of its own, a JSON object like
+
+    {"gpudeck": "progress", "done": 3, "total": 10, "note": "timing", "flops": 1.2e13, "time": 1760000000.0}
+
+`flops` counts up over the job's life; `time` is seconds since the epoch. All but `gpudeck`, `done` and `total` may be left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from scheduler.jobs import Progress
+
+MAX_LINE = 4096
+"""Bytes; a longer line is output, not progress."""
+_MARK = b'"gpudeck"'
+
+
+class _Line(msgspec.Struct):
+    gpudeck: Literal["progress"]
+    done: float
+    total: float
+    note: str = ""
+    flops: float = 0.0
+    time: float = 0.0
+
+
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+
+def parse(line: bytes, now: float) -> Progress | None:
+    """The progress this line of output reports, or None where it is ordinary output. Never raises: output is foreign data."""
+    if len(line) > MAX_LINE or _MARK not in line:
+        return None
+    try:
+        said = _DECODE(line)
+    except msgspec.MsgspecError:
+        return None
+    if not all(math.isfinite(x) for x in (said.done, said.total, said.flops, said.time)) or said.total <= 0:
+        return None
+    return Progress(min(max(said.done, 0.0), said.total), said.total, printable(said.note)[:120], max(said.flops, 0.0), said.time or now)
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what a job prints must not steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

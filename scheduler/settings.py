@@ -1,0 +1,64 @@
+"""What the user can set, in one validated file. The daemon writes it; everybody may read it."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+import msgspec
+
+from scheduler import paths
+from scheduler.errors import UserError
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """User settings; each has a default that suits most people."""
+
+    source: str = "auto"
+    """Which devices to watch: auto, cpu, nvml, or replay:FILE (replay:FILE*8 plays it as eight GPUs)."""
+    telemetry_hz: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 2.0
+    """Readings a second."""
+    idle_util_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 5.0
+    """A GPU busier than this is not idle."""
+    idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 15.0
+    """How long a GPU must stay quiet before the assistant may use it."""
+    model_folder: str = ""
+    """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
+    model_device: Literal["cpu", "cuda"] = "cpu"
+    """Where the model runs."""
+    theme: Literal["system", "light", "dark"] = "system"
+
+
+def load() -> Settings:
+    """The stored settings, or the defaults where none were stored. Raises UserError on a file that does not parse."""
+    file = paths.settings_file()
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Settings)
+    except FileNotFoundError:
+        return Settings()
+    except (msgspec.MsgspecError, OSError) as e:
+        raise UserError(f"cannot read the settings in {file}: {e}. Correct the file, or delete it to start from the defaults.") from e
+
+
+def changed(settings: Settings, changes: dict[str, object]) -> Settings:
+    """`settings` with `changes` made, validated. Raises UserError naming the setting that is wrong."""
+    unknown = set(changes) - set(Settings.__struct_fields__)
+    if unknown:
+        raise UserError(f"no setting is called {', '.join(sorted(unknown))}. There are: {', '.join(Settings.__struct_fields__)}.")
+    try:
+        return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
+    except msgspec.ValidationError as e:
+        raise UserError(f"that setting cannot be used: {e}") from e
+
+
+def save(settings: Settings) -> None:
+    """Write atomically, readable by the owner only."""
+    file = paths.settings_file()
+    paths.ensure(file.parent)
+    new = file.with_suffix(".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
+    with os.fdopen(fd, "wb") as f:
+        f.write(msgspec.json.format(msgspec.json.encode(settings)))
+        f.flush()
+        os.fsync(f.fileno())
+    new.replace(file)

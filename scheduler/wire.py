@@ -1,0 +1,113 @@
+"""Messages over a Unix socket: one JSON document a line, both ways, between processes of one user.
+
+A server listens on a 0600 socket and refuses peers of another user (SO_PEERCRED). Used by the daemon and by the
+assistant host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from scheduler import paths
+from scheduler.errors import DaemonGone
+
+MAX_MESSAGE = 64 * 2**20
+"""Bytes; a longer line is refused. A history of ten minutes is under one MiB."""
+
+Handler = Callable[[bytes, "Peer"], Awaitable[None]]
+
+
+class Peer:
+    """One connected client of a server."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def send(self, message: bytes) -> None:
+        """Send one message; waits while the client reads slowly. Raises ConnectionError when it is gone."""
+        self._writer.write(message + b"\n")
+        await self._writer.drain()
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket at `path`, mode 0600 from the first moment. The caller holds the lock that makes it the only one."""
+    paths.ensure(path.parent)
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        with paths.short(path) as name:
+            sock.bind(name)
+    finally:
+        os.umask(mask)
+    sock.listen(64)
+    return sock
+
+
+async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
+    """Serve every connection of this user: `handle(line, peer)` once a message, in order."""
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if _peer_uid(writer.get_extra_info("socket")) == os.getuid():
+                peer = Peer(writer)
+                while line := await reader.readline():
+                    await handle(line, peer)
+        except (ConnectionError, ValueError):  # the client left, or sent a line over the limit
+            pass
+        finally:
+            writer.close()
+
+    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE)
+
+
+def _peer_uid(sock: socket.socket) -> int:
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(uid)
+
+
+class Connection:
+    """The client's end: blocking, one thread at a time."""
+
+    def __init__(self, path: Path, timeout: float | None = 10.0) -> None:
+        """Raises DaemonGone where nobody listens at `path`."""
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(timeout)
+        try:
+            with paths.short(path) as name:
+                self._sock.connect(name)
+        except OSError as e:
+            self._sock.close()
+            raise DaemonGone(f"nobody answers at {path}") from e
+        self._file = self._sock.makefile("rb")
+
+    def send(self, message: bytes) -> None:
+        try:
+            self._sock.sendall(message + b"\n")
+        except OSError as e:
+            raise DaemonGone("the connection broke while a request was sent") from e
+
+    def receive(self) -> bytes:
+        """The next message. Raises DaemonGone when the other side is gone or silent for longer than the timeout."""
+        try:
+            line = self._file.readline()
+        except TimeoutError as e:
+            raise DaemonGone(f"no answer within {self._sock.gettimeout():.0f} s") from e
+        except (OSError, ValueError) as e:
+            raise DaemonGone("the connection broke") from e
+        if not line.endswith(b"\n"):
+            raise DaemonGone("the other side closed the connection")
+        return line
+
+    def close(self) -> None:
+        """May be called from another thread to end a blocked `receive`."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # already closed by the other side
+        self._sock.close()
