@@ -25,7 +25,7 @@ from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.jobs import Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Snapshot
+from scheduler.telemetry.snapshot import Columns, Snapshot
 from scheduler.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -102,9 +102,9 @@ class Client:
     def snapshot(self) -> Snapshot:
         return self._ask(m.GetSnapshot(), m.SnapshotReply).snapshot
 
-    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18) -> m.HistoryReply:
+    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18) -> Columns:
         """What was read of `device` between two times (seconds since the epoch)."""
-        return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply)
+        return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply).history
 
     def configure(self, **changes: str | float | bool) -> Settings:
         """Change settings; they are validated, stored and in force when this returns."""

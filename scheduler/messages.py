@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.jobs import Job, Spec
-from scheduler.telemetry.snapshot import Snapshot
+from scheduler.telemetry.snapshot import Columns, Snapshot
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
@@ -78,10 +78,7 @@ class SnapshotReply(msgspec.Struct, frozen=True, tag="snapshot"):
 
 
 class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
-    """Columns of one device's past: `columns[field][i]` belongs to `times[i]`; None where there was no value."""
-
-    times: list[float]
-    columns: dict[str, list[float | None]]
+    history: Columns
 
 
 Reply = Ok | Error | JobReply | JobsReply | SnapshotReply | HistoryReply

@@ -42,3 +42,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What the user should know: the probe is being replaced, the disk is full, ..."""
     paused: bool = False
     """The queue starts nothing new."""
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """One device's past: `columns[field][i]` belongs to `times[i]`; None where there was no value."""
+
+    times: list[float]
+    columns: dict[str, list[float | None]]

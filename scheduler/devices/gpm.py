@@ -1,0 +1,90 @@
+"""GPM: the hardware counters NVML averages over an interval (Hopper and later; GeForce from Blackwell on).
+
+Utilisation of the tensor pipes times their peak rate is the TFLOP/s of whatever runs, ours or not:
+
+    FLOP/s = share of busy cycles x SMs x FLOP per cycle and SM x SM clock
+
+With 4096 FLOP per cycle and SM for the FP16/BF16 pipe on Hopper. The clock must be averaged over the same interval: one
+instantaneous reading each 200 ms made the sum 11 % too high on a card that was at its power limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pynvml as nv
+
+METRICS: dict[str, int] = {
+    "sm_active": nv.NVML_GPM_METRIC_SM_UTIL,
+    "sm_occupancy": nv.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "tensor": nv.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "tensor_hmma": nv.NVML_GPM_METRIC_HMMA_TENSOR_UTIL,
+    "tensor_imma": nv.NVML_GPM_METRIC_IMMA_TENSOR_UTIL,
+    "tensor_dfma": nv.NVML_GPM_METRIC_DFMA_TENSOR_UTIL,
+    "dram": nv.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    "fp64": nv.NVML_GPM_METRIC_FP64_UTIL,
+    "fp32": nv.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16": nv.NVML_GPM_METRIC_FP16_UTIL,
+    "pcie_tx": nv.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    "pcie_rx": nv.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    "nvlink_rx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+    "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+}
+_IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
+MIN_INTERVAL_S = 0.1
+"""Two samples must be at least this far apart."""
+METHOD = "GPM: tensor-pipe (FP16/BF16/TF32, counted at the FP16 rate) busy share x SMs x {per_cycle:.0f} FLOP x mean SM clock"
+
+
+class Rates(NamedTuple):
+    """Peak FLOP per cycle and SM of the half-precision tensor pipe, by compute capability (dense)."""
+
+    hmma: float
+
+
+_RATES: dict[tuple[int, int], Rates] = {(9, 0): Rates(4096.0)}
+"""Only what was measured; elsewhere TFLOP/s from counters is N/A rather than a guess."""
+
+
+def rates(capability: tuple[int, int]) -> Rates | None:
+    return _RATES.get(capability)
+
+
+class Gpm:
+    """The counters of one GPU between two calls of `read`."""
+
+    def __init__(self, handle: Any) -> None:
+        """Raises NVMLError where the GPU or driver has no GPM."""
+        if not nv.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+            raise nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)
+        self._handle = handle
+        self._before = nv.nvmlGpmSampleAlloc()
+        self._after = nv.nvmlGpmSampleAlloc()
+        nv.nvmlGpmSampleGet(handle, self._before)
+
+    def read(self) -> tuple[dict[str, float], dict[str, str]]:
+        """Averages since the last call: (values, reasons for those that are missing). At least MIN_INTERVAL_S must have passed."""
+        nv.nvmlGpmSampleGet(self._handle, self._after)
+        request = nv.c_nvmlGpmMetricsGet_t()
+        request.version = nv.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(METRICS)
+        request.sample1, request.sample2 = self._before, self._after
+        for i, metric in enumerate(METRICS.values()):
+            request.metrics[i].metricId = metric
+        nv.nvmlGpmMetricsGet(request)
+        self._before, self._after = self._after, self._before
+        values: dict[str, float] = {}
+        absent: dict[str, str] = {}
+        for i, field in enumerate(METRICS):
+            metric = request.metrics[i]
+            if metric.nvmlReturn != nv.NVML_SUCCESS:
+                absent[field] = f"GPM: {nv.nvmlErrorString(metric.nvmlReturn)}"
+            elif metric.value == metric.value:  # NaN while nothing was counted
+                values[field] = metric.value * 2**20 if field in _IN_MIB else metric.value
+            else:
+                absent[field] = "GPM counted nothing in this interval"
+        return values, absent
+
+    def close(self) -> None:
+        for sample in (self._before, self._after):
+            nv.nvmlGpmSampleFree(sample)

@@ -1,0 +1,271 @@
+"""NVIDIA GPUs through NVML. The one place, with `gpm`, that knows pynvml. Every error becomes N/A of one field.
+
+Used by the probe process alone: NVML can hang in the kernel when a GPU falls off the bus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml as nv
+
+from scheduler.devices.gpm import METHOD, METRICS, MIN_INTERVAL_S, Gpm, rates
+from scheduler.devices.model import Device, DevicesChanged, Process, Reading
+from scheduler.devices.processes import describe
+from scheduler.errors import UserError
+
+_LOST = (nv.NVML_ERROR_GPU_IS_LOST, nv.NVML_ERROR_UNINITIALIZED, nv.NVML_ERROR_DRIVER_NOT_LOADED, nv.NVML_ERROR_RESET_REQUIRED)
+_RETRY_S = 60.0
+"""A field the GPU does not support is asked for again after this long: a driver may learn it, a call costs time."""
+_THROTTLE = {
+    nv.nvmlClocksEventReasonGpuIdle: "idle",
+    nv.nvmlClocksEventReasonApplicationsClocksSetting: "application clocks",
+    nv.nvmlClocksEventReasonSwPowerCap: "power limit",
+    nv.nvmlClocksEventReasonHwSlowdown: "hardware slow-down",
+    nv.nvmlClocksEventReasonSyncBoost: "sync boost",
+    nv.nvmlClocksEventReasonSwThermalSlowdown: "too hot (software)",
+    nv.nvmlClocksEventReasonHwThermalSlowdown: "too hot (hardware)",
+    nv.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
+    nv.nvmlClocksEventReasonDisplayClockSetting: "display clocks",
+}
+
+Getter = Callable[[Any], float]
+
+
+def _field(field_id: int, scale: float) -> Getter:
+    def get(handle: Any) -> float:
+        value = nv.nvmlDeviceGetFieldValues(handle, [field_id])[0]
+        if value.nvmlReturn != nv.NVML_SUCCESS:
+            raise nv.NVMLError(value.nvmlReturn)
+        raw = {
+            nv.NVML_VALUE_TYPE_DOUBLE: value.value.dVal,
+            nv.NVML_VALUE_TYPE_UNSIGNED_INT: value.value.uiVal,
+            nv.NVML_VALUE_TYPE_UNSIGNED_LONG: value.value.ulVal,
+            nv.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: value.value.ullVal,
+            nv.NVML_VALUE_TYPE_SIGNED_LONG_LONG: value.value.sllVal,
+        }.get(value.valueType, value.value.uiVal)
+        return float(raw) * scale
+
+    return get
+
+
+def _power(handle: Any) -> float:
+    """The instantaneous reading; the plain one is an average over a second from Ampere on."""
+    try:
+        return _field(nv.NVML_FI_DEV_POWER_INSTANT, 1e-3)(handle)
+    except nv.NVMLError:
+        return float(nv.nvmlDeviceGetPowerUsage(handle)) / 1e3
+
+
+_SCALARS: dict[str, Getter] = {
+    "util": lambda h: nv.nvmlDeviceGetUtilizationRates(h).gpu,
+    "mem_util": lambda h: nv.nvmlDeviceGetUtilizationRates(h).memory,
+    "bar1_used": lambda h: nv.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,
+    "temp": lambda h: nv.nvmlDeviceGetTemperature(h, nv.NVML_TEMPERATURE_GPU),
+    "temp_mem": _field(nv.NVML_FI_DEV_MEMORY_TEMP, 1.0),
+    "temp_limit": lambda h: nv.nvmlDeviceGetTemperatureThreshold(h, nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    "power": _power,
+    "power_avg": lambda h: nv.nvmlDeviceGetPowerUsage(h) / 1e3,
+    "power_limit": lambda h: nv.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,
+    "energy": lambda h: nv.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
+    "clock_mem": lambda h: nv.nvmlDeviceGetClockInfo(h, nv.NVML_CLOCK_MEM),
+    "clock_video": lambda h: nv.nvmlDeviceGetClockInfo(h, nv.NVML_CLOCK_VIDEO),
+    "clock_sm_max": lambda h: nv.nvmlDeviceGetMaxClockInfo(h, nv.NVML_CLOCK_SM),
+    "fan": nv.nvmlDeviceGetFanSpeed,
+    "throttle": nv.nvmlDeviceGetCurrentClocksEventReasons,
+    "pstate": nv.nvmlDeviceGetPerformanceState,
+    "pcie_gen": nv.nvmlDeviceGetCurrPcieLinkGeneration,
+    "pcie_width": nv.nvmlDeviceGetCurrPcieLinkWidth,
+    "pcie_replays": nv.nvmlDeviceGetPcieReplayCounter,
+    "ecc_corrected": lambda h: nv.nvmlDeviceGetTotalEccErrors(h, nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_VOLATILE_ECC),
+    "ecc_uncorrected": lambda h: nv.nvmlDeviceGetTotalEccErrors(h, nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC),
+    "encoder": lambda h: nv.nvmlDeviceGetEncoderUtilization(h)[0],
+    "decoder": lambda h: nv.nvmlDeviceGetDecoderUtilization(h)[0],
+    "jpeg": lambda h: nv.nvmlDeviceGetJpgUtilization(h)[0],
+    "ofa": lambda h: nv.nvmlDeviceGetOfaUtilization(h)[0],
+}
+
+
+class _Gpu:
+    """One GPU: its handle, its counters, and which fields it is known not to have."""
+
+    def __init__(self, index: int) -> None:
+        self.handle = nv.nvmlDeviceGetHandleByIndex(index)
+        self.capability: tuple[int, int] = tuple(nv.nvmlDeviceGetCudaComputeCapability(self.handle))
+        self.sms = _optional(lambda: _sm_count(self.handle, self.capability))
+        self.peak_bandwidth = _optional(lambda: _peak_bandwidth(self.handle))
+        self.device = self._describe(index)
+        self._clocks: list[int] = []
+        self._unsupported: dict[str, tuple[float, str]] = {}
+        self._gpm, self._gpm_absent = self._open_gpm()
+        self._gpm_time = 0.0
+
+    def _describe(self, index: int) -> Device:
+        facts = {"driver": _text(nv.nvmlSystemGetDriverVersion()), "compute capability": "{}.{}".format(*self.capability)}
+        if self.sms:
+            facts["SMs"] = str(self.sms)
+        if vbios := _optional(lambda: _text(nv.nvmlDeviceGetVbiosVersion(self.handle))):
+            facts["VBIOS"] = vbios
+        return Device(_text(nv.nvmlDeviceGetUUID(self.handle)), index, _text(nv.nvmlDeviceGetName(self.handle)), "nvidia", "", facts)
+
+    def _open_gpm(self) -> tuple[Gpm | None, str]:
+        try:
+            return Gpm(self.handle), ""
+        except nv.NVMLError as e:
+            return None, f"no hardware counters: GPM needs Hopper or later (driver says: {e})"
+
+    def tick(self) -> None:
+        try:
+            self._clocks.append(nv.nvmlDeviceGetClockInfo(self.handle, nv.NVML_CLOCK_SM))
+        except nv.NVMLError:
+            self._clocks.clear()  # then the reading has no clock, and says so
+
+    def read(self, now: float) -> Reading:
+        values: dict[str, float] = {}
+        absent: dict[str, str] = {}
+        methods: dict[str, str] = {}
+        self._memory(values, absent)
+        for field, getter in _SCALARS.items():
+            self._scalar(field, getter, now, values, absent)
+        self._clock(values, absent)
+        self._counters(now, values, absent, methods)
+        texts = {}
+        if (mask := values.get("throttle")) is not None:
+            texts["throttle"] = ", ".join(name for bit, name in _THROTTLE.items() if int(mask) & bit) or "none"
+        return Reading(self.device.id, now, values, absent, methods, texts, self._processes())
+
+    def _scalar(self, field: str, getter: Getter, now: float, values: dict[str, float], absent: dict[str, str]) -> None:
+        known = self._unsupported.get(field)
+        if known and now < known[0]:
+            absent[field] = known[1]
+            return
+        try:
+            values[field] = float(getter(self.handle))
+        except nv.NVMLError as e:
+            if e.value in _LOST:
+                raise DevicesChanged(str(e)) from e
+            absent[field] = f"NVML: {e}"
+            self._unsupported[field] = (now + _RETRY_S, absent[field])
+
+    def _memory(self, values: dict[str, float], absent: dict[str, str]) -> None:
+        """Version 2 of the struct: without it, `used` includes the driver's reserve from driver 510 on."""
+        try:
+            memory = nv.nvmlDeviceGetMemoryInfo(self.handle, nv.nvmlMemory_v2)
+        except nv.NVMLError as e:
+            if e.value in _LOST:
+                raise DevicesChanged(str(e)) from e
+            absent.update(dict.fromkeys(("mem_used", "mem_total", "mem_free", "mem_reserved"), f"NVML: {e}"))
+            return
+        values.update(mem_used=memory.used, mem_total=memory.total, mem_free=memory.free, mem_reserved=memory.reserved)
+
+    def _clock(self, values: dict[str, float], absent: dict[str, str]) -> None:
+        self.tick()
+        if self._clocks:
+            values["clock_sm"] = sum(self._clocks) / len(self._clocks)
+        else:
+            absent["clock_sm"] = "NVML does not tell the SM clock"
+        self._clocks.clear()
+
+    def _counters(self, now: float, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+        if self._gpm is None:
+            absent.update(dict.fromkeys((*METRICS, "tflops", "bandwidth"), self._gpm_absent))
+            return
+        if now - self._gpm_time < MIN_INTERVAL_S:
+            absent.update(dict.fromkeys((*METRICS, "tflops", "bandwidth"), "read too soon after the last reading"))
+            return
+        self._gpm_time = now
+        try:
+            counted, missing = self._gpm.read()
+        except nv.NVMLError as e:
+            counted, missing = {}, dict.fromkeys(METRICS, f"GPM: {e}")
+        values.update(counted)
+        absent.update(missing)
+        self._tflops(values, absent, methods)
+        if "dram" in values and self.peak_bandwidth:
+            values["bandwidth"] = values["dram"] / 100 * self.peak_bandwidth
+            methods["bandwidth"] = f"GPM: DRAM busy share x {self.peak_bandwidth / 1e12:.2f} TB/s"
+        else:
+            absent["bandwidth"] = absent.get("dram", "the peak bandwidth of this card is not known")
+
+    def _tflops(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+        rate = rates(self.capability)
+        if rate is None or not self.sms:
+            absent["tflops"] = "the FLOP per cycle of compute capability {}.{} was not measured yet".format(*self.capability)
+        elif "tensor_hmma" not in values or "clock_sm" not in values:
+            absent["tflops"] = absent.get("tensor_hmma", absent.get("clock_sm", "not counted"))
+        else:
+            values["tflops"] = values["tensor_hmma"] / 100 * self.sms * rate.hmma * values["clock_sm"] / 1e6
+            methods["tflops"] = METHOD.format(per_cycle=rate.hmma)
+
+    def _processes(self) -> tuple[Process, ...]:
+        try:
+            running = nv.nvmlDeviceGetComputeRunningProcesses(self.handle)
+        except nv.NVMLError:
+            return ()
+        return tuple(describe(p.pid, None if p.usedGpuMemory is None else float(p.usedGpuMemory)) for p in running)
+
+    def close(self) -> None:
+        if self._gpm is not None:
+            self._gpm.close()
+
+
+class NvmlSource:
+    """All NVIDIA GPUs of this machine."""
+
+    def __init__(self) -> None:
+        """Raises UserError where there is no driver or no GPU, saying which."""
+        try:
+            nv.nvmlInit()
+        except nv.NVMLError as e:
+            raise UserError(f"no NVIDIA GPU can be reached: {e}") from e
+        try:
+            self._gpus = [_Gpu(i) for i in range(nv.nvmlDeviceGetCount())]
+        except nv.NVMLError as e:
+            nv.nvmlShutdown()
+            raise UserError(f"the NVIDIA GPUs cannot be read: {e}") from e
+        if not self._gpus:
+            nv.nvmlShutdown()
+            raise UserError("the NVIDIA driver is loaded, and finds no GPU")
+
+    def devices(self) -> list[Device]:
+        return [g.device for g in self._gpus]
+
+    def tick(self) -> None:
+        for gpu in self._gpus:
+            gpu.tick()
+
+    def read(self, now: float) -> list[Reading]:
+        if nv.nvmlDeviceGetCount() != len(self._gpus):
+            raise DevicesChanged("the number of GPUs changed")
+        return [g.read(now) for g in self._gpus]
+
+    def close(self) -> None:
+        for gpu in self._gpus:
+            gpu.close()
+        nv.nvmlShutdown()
+
+
+def _sm_count(handle: Any, capability: tuple[int, int]) -> int:
+    try:
+        return int(nv.nvmlDeviceGetAttributes(handle).multiprocessorCount)
+    except nv.NVMLError:  # older cards and drivers have no attributes: cores / cores of one SM
+        per_sm = {7: 64, 8: 64 if capability == (8, 0) else 128}.get(capability[0], 128)
+        return int(nv.nvmlDeviceGetNumGpuCores(handle)) // per_sm
+
+
+def _peak_bandwidth(handle: Any) -> float:
+    """Bytes a second: bus width x 2 transfers a memory clock."""
+    clock = nv.nvmlDeviceGetMaxClockInfo(handle, nv.NVML_CLOCK_MEM) * 1e6
+    return float(nv.nvmlDeviceGetMemoryBusWidth(handle) / 8 * clock * 2)
+
+
+def _optional(get: Callable[[], Any]) -> Any:
+    try:
+        return get()
+    except nv.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

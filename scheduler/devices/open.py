@@ -1,0 +1,44 @@
+"""Which source of readings a setting names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scheduler import paths
+from scheduler.devices.cpu import CpuSource
+from scheduler.devices.model import Source
+from scheduler.devices.replay import ReplaySource
+from scheduler.errors import UserError
+
+
+def open_source(spec: str) -> tuple[Source, str]:
+    """The source and what it is, in words. `spec`: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES.
+
+    Raises UserError where it cannot be had. `auto` is the GPUs where there are any, else the CPU with the reason why.
+    """
+    if spec == "cpu":
+        return CpuSource("chosen in the settings"), "cpu (chosen in the settings)"
+    if spec.startswith("replay:"):
+        file, copies = _replay(spec.removeprefix("replay:"))
+        return ReplaySource(file, copies), f"replay of {file.name}"
+    if spec not in ("auto", "nvml"):
+        raise UserError(f"no source of readings is called {spec!r}. There are: auto, nvml, cpu, replay:FILE.")
+    try:
+        from scheduler.devices.nvml import NvmlSource
+
+        return NvmlSource(), "nvml"
+    except UserError as e:
+        if spec == "nvml":
+            raise
+        return CpuSource(str(e)), f"cpu ({e})"
+
+
+def _replay(text: str) -> tuple[Path, int]:
+    name, star, copies = text.rpartition("*")
+    if star and copies.isdigit() and 1 <= int(copies) <= 128:
+        text = name
+    else:
+        copies = "1"
+    file = Path(text).expanduser()
+    shipped = paths.assets() / text
+    return (shipped if not file.is_file() and "/" not in text and shipped.is_file() else file), int(copies)

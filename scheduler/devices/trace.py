@@ -1,0 +1,87 @@
+"""A recorded trace: gzip'd JSON lines, a header and then one line a moment. Written by `gpudeck record`, played by `replay`."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from scheduler.devices.model import Device, Reading
+from scheduler.errors import NotFound, UserError
+
+FORMAT = 1
+
+
+class Header(msgspec.Struct, frozen=True):
+    format: int
+    started: float
+    devices: tuple[Device, ...]
+    notes: dict[str, str] = {}
+
+
+class Moment(msgspec.Struct, frozen=True):
+    time: float
+    readings: tuple[Reading, ...]
+    label: str = ""
+    """What ran at that moment, where the recorder knew."""
+
+
+class Writer:
+    """Writes a trace as it is taken; complete up to the last full line whatever happens."""
+
+    def __init__(self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]) -> None:
+        """Raises UserError where the file cannot be written."""
+        try:
+            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as e:
+            raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
+        # mtime=0: the same trace gives the same bytes
+        self._out = gzip.GzipFile(fileobj=os.fdopen(fd, "wb"), mode="wb", mtime=0)
+        self._line(Header(FORMAT, started, devices, notes))
+
+    def add(self, moment: Moment) -> None:
+        self._line(moment)
+
+    def _line(self, value: msgspec.Struct) -> None:
+        self._out.write(msgspec.json.encode(value) + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        inner = self._out.fileobj
+        self._out.close()
+        if inner is not None:
+            inner.close()
+
+
+def read(file: Path) -> tuple[Header, list[Moment]]:
+    """The whole trace. Raises NotFound, or UserError where it is no trace or is cut off before the first moment."""
+    lines = _lines(file)
+    try:
+        header = msgspec.json.decode(next(lines, b""), type=Header)
+        if header.format != FORMAT:
+            raise UserError(f"{file} is a trace of format {header.format}; this GPU Deck reads format {FORMAT}. Update GPU Deck.")
+        moments = [msgspec.json.decode(line, type=Moment) for line in lines]
+    except msgspec.MsgspecError as e:
+        raise UserError(f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}") from e
+    if not moments or not header.devices:
+        raise UserError(f"{file} holds no reading. Record one with: gpudeck record {file.name}")
+    return header, moments
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
+            yield from io.BufferedReader(unpacked)  # type: ignore[arg-type]
+    except FileNotFoundError as e:
+        raise NotFound(f"there is no trace at {file}") from e
+    except (OSError, EOFError, zlib.error) as e:
+        raise UserError(f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again.") from e

@@ -1,0 +1,59 @@
+"""Starting a background process of ours and learning whether it came up."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+from pathlib import Path
+
+from scheduler import paths
+from scheduler.errors import UserError
+
+READY = "ready"
+"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
+
+
+def start_daemon() -> None:
+    """Start the daemon and wait until it answers. Raises UserError with the daemon's own words where it could not start."""
+    start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
+
+
+def start_process(module: str, log: Path, what: str, timeout: float = 20.0) -> None:
+    """Run `python -m module` in a session of its own, its errors going to `log`, and wait for its READY line.
+
+    A process that finds another one running already says READY once that one answers. Raises UserError where it does not come up.
+    """
+    paths.ensure(log.parent)
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
+    try:
+        # -P: what lies in the caller's working directory must not be imported in place of our modules
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=fd,
+            start_new_session=True,
+            cwd="/",
+        )
+    finally:
+        os.close(fd)
+    assert process.stdout is not None
+    with process.stdout as out, selectors.DefaultSelector() as waiting:
+        waiting.register(out, selectors.EVENT_READ)
+        said = out.readline().decode(errors="replace").strip() if waiting.select(timeout) else f"no answer within {timeout:.0f} s"
+    if said == READY:
+        # it lives on after us: there is nobody to wait for, so tell Popen not to complain about it
+        process.returncode = 0
+        return
+    raise UserError(f"{what} did not start: {said or f'it ended with an error; see {log}'}")
+
+
+def say_ready(word: str = READY) -> None:
+    """Called by the background process: tell who started us, then let go of the standard output."""
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
