@@ -49,7 +49,7 @@ class Client:
         """
         try:
             self._connection = Connection(door(), timeout)
-        except (DaemonGone, FileNotFoundError) as e:
+        except DaemonGone as e:
             if not start:
                 raise DaemonGone("the daemon does not run. Start it with: gpudeck daemon start") from e
             start_daemon()

@@ -58,8 +58,8 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
                 peer = Peer(writer)
                 while line := await reader.readline():
                     await handle(line, peer)
-        except (ConnectionError, ValueError):  # the client left, or sent a line over the limit
-            pass
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # the client left, sent a line over the limit, or we are ending
         finally:
             writer.close()
 

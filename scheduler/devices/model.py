@@ -21,6 +21,8 @@ class Process(msgspec.Struct, frozen=True):
     user: str = ""
     memory: float | None = None
     """Bytes of the device's memory; None where the driver does not tell."""
+    job: int | None = None
+    """Id of the job of ours it belongs to."""
 
 
 class Device(msgspec.Struct, frozen=True):

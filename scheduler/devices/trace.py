@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import zlib
 from collections.abc import Iterator
@@ -43,7 +42,8 @@ class Writer:
         except OSError as e:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
         # mtime=0: the same trace gives the same bytes
-        self._out = gzip.GzipFile(fileobj=os.fdopen(fd, "wb"), mode="wb", mtime=0)
+        self._raw = os.fdopen(fd, "wb")
+        self._out = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
         self._line(Header(FORMAT, started, devices, notes))
 
     def add(self, moment: Moment) -> None:
@@ -56,10 +56,8 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        inner = self._out.fileobj
         self._out.close()
-        if inner is not None:
-            inner.close()
+        self._raw.close()
 
 
 def read(file: Path) -> tuple[Header, list[Moment]]:
@@ -80,7 +78,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
 def _lines(file: Path) -> Iterator[bytes]:
     try:
         with file.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
-            yield from io.BufferedReader(unpacked)  # type: ignore[arg-type]
+            yield from unpacked
     except FileNotFoundError as e:
         raise NotFound(f"there is no trace at {file}") from e
     except (OSError, EOFError, zlib.error) as e:

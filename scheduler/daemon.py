@@ -1,0 +1,307 @@
+"""gpudeckd: the loop and the wiring. One a user; starts on demand, outlives the window, is the only writer of the store.
+
+python -m scheduler.daemon
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from scheduler import messages as m
+from scheduler import paths, settings, wire
+from scheduler.client import door
+from scheduler.devices.model import Reading
+from scheduler.devices.probe import Hello, Readings
+from scheduler.devices.supervisor import Supervisor
+from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.launch import say_ready
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
+from scheduler.telemetry.history import SPAN_S
+from scheduler.telemetry.monitor import Monitor
+from scheduler.telemetry.snapshot import Snapshot
+
+LOOK_S = 0.25
+"""How often the logs of running jobs are looked at for progress."""
+FLUSH_S = 5.0
+"""How often readings go to disk, many in one transaction."""
+KEEP_S = 3600.0
+"""How long raw readings are kept on disk."""
+
+_DECODE = msgspec.json.Decoder(m.Request).decode
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Daemon:
+    """All state of the daemon, and the verbs. Everything happens in one event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._settings = settings.load()
+        self._monitor = Monitor()
+        self._monitor.restore(store.samples(time.time() - SPAN_S))
+        self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
+        self._queue = Queue(store, self._watch)
+        self._source = "starting"
+        self._notices: dict[str, str] = {}
+        self._unsaved: list[Reading] = []
+        self._unsettled: set[int] = set()
+        self._seq = 0
+        self._snapshot = self._take()
+        self._fresh = asyncio.Condition()
+        self._dirty = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def run(self, listening: socket.socket) -> None:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self._queue.recover()
+        self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
+        server = await wire.serve(listening, self._handle)
+        tasks = [asyncio.create_task(t) for t in (self._publish(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
+        say_ready()
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        server.close()
+        await self._supervisor.stop()
+        self._flush()
+        self._store.close()
+        for task in tasks:
+            if task.done():
+                task.result()  # a bug of ours ended a task: be loud
+            task.cancel()
+
+    # What the probe says
+
+    def _hello(self, hello: Hello) -> None:
+        self._source = hello.source
+        self._monitor.set_devices(hello.devices)
+        self._notices.pop("probe", None)
+        self._step()
+
+    def _readings(self, message: Readings) -> None:
+        self._unsaved += self._monitor.add(message.readings, self._queue.active)
+        self._dirty.set()
+
+    def _trouble(self, words: str) -> None:
+        self._monitor.lose()
+        self._notices["probe"] = words
+        self._dirty.set()
+
+    # What runs by the clock
+
+    def _look(self) -> None:
+        """Hear what running jobs report, and try again what could not be stored."""
+        news = self._queue.look(time.time())
+        for job, said in news.items():
+            self._monitor.heard(job, said)
+        if news:
+            self._monitor.forget({j.id for j in self._queue.active})
+            self._dirty.set()
+        for job in tuple(self._unsettled):
+            self._settle(job)
+
+    def _flush(self) -> None:
+        """Readings to disk. Where the disk is full they are dropped: telemetry must not stand in the way of jobs."""
+        unsaved, self._unsaved = self._unsaved, []
+        if unsaved:
+            with self._noticing("samples"):
+                self._store.add_samples(unsaved, time.time() - KEEP_S)
+
+    # The queue
+
+    def _step(self) -> None:
+        with self._noticing("queue"):
+            self._queue.step(self._monitor.devices)
+        self._dirty.set()
+
+    def _watch(self, job: int, runner: int) -> None:
+        """Be told when this runner ends, whether we started it or an earlier daemon did."""
+        try:
+            fd = os.pidfd_open(runner)
+        except ProcessLookupError:
+            asyncio.get_running_loop().call_soon(self._settle, job)
+            return
+
+        def ended() -> None:
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+            self._settle(job)
+
+        asyncio.get_running_loop().add_reader(fd, ended)
+
+    def _settle(self, job: int) -> None:
+        self._unsettled.add(job)
+        with self._noticing("queue"):
+            self._queue.runner_ended(job)
+            self._unsettled.discard(job)
+        self._step()
+
+    @contextmanager
+    def _noticing(self, topic: str) -> Iterator[None]:
+        """What the environment refuses becomes a notice that everybody sees, until it works again."""
+        try:
+            yield
+        except UserError as e:
+            self._notices[topic] = str(e)
+            self._dirty.set()
+        else:
+            self._notices.pop(topic, None)
+
+    # Snapshots
+
+    def _take(self) -> Snapshot:
+        self._seq += 1
+        now = time.time()
+        return Snapshot(
+            self._seq,
+            now,
+            self._monitor.states(self._queue.active, self._settings, now),
+            self._queue.jobs(),
+            self._settings,
+            self._source,
+            tuple(self._notices.values()),
+            self._queue.paused,
+        )
+
+    async def _publish(self) -> None:
+        """A new snapshot whenever something changed; each subscriber gets the newest, however slowly it reads."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            async with self._fresh:
+                self._snapshot = self._take()
+                self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
+                self._fresh.notify_all()
+
+    async def _subscribe(self, peer: wire.Peer) -> None:
+        seen = 0
+        while True:
+            async with self._fresh:
+                await self._fresh.wait_for(lambda: self._snapshot.seq > seen)  # noqa: B023
+                seen, encoded = self._snapshot.seq, self._encoded
+            await peer.send(encoded)
+
+    # The door
+
+    async def _handle(self, line: bytes, peer: wire.Peer) -> None:
+        try:
+            request = _DECODE(line)
+            if isinstance(request, m.Subscribe):
+                self._dirty.set()
+                await self._subscribe(peer)
+            reply = await self._answer(request)
+        except msgspec.MsgspecError as e:
+            reply = m.Error(f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop")
+        except UserError as e:
+            reply = m.Error(str(e), missing=isinstance(e, NotFound))
+        await peer.send(_ENCODE(reply))
+
+    async def _answer(self, request: m.Request) -> m.Reply:
+        match request:
+            case m.Submit(spec):
+                job = self._queue.submit(spec, self._monitor.devices)
+                self._step()
+                return m.JobReply(self._queue.get(job.id))
+            case m.Cancel(job_id):
+                cancelled = self._queue.cancel(job_id)
+                self._step()
+                return m.JobReply(cancelled)
+            case m.GetJob(job_id):
+                return m.JobReply(self._queue.get(job_id))
+            case m.ListJobs(limit, active):
+                return m.JobsReply(self._queue.newest(limit, active))
+            case m.GetHistory(device, fields, since, until):
+                return m.HistoryReply(self._monitor.columns(device, fields, since, until))
+            case m.Configure(changes):
+                await self._configure(changes)
+            case m.Pause(paused):
+                self._queue.paused = paused
+                self._step()
+                return m.Ok()
+            case m.Stop():
+                asyncio.get_running_loop().call_soon(self._stop.set)
+                return m.Ok()
+            case _:
+                pass
+        return m.SnapshotReply(self._take())
+
+    async def _configure(self, changes: dict[str, str | float | bool]) -> None:
+        new = settings.changed(self._settings, dict(changes))
+        settings.save(new)
+        old, self._settings = self._settings, new
+        if (old.source, old.telemetry_hz) != (new.source, new.telemetry_hz):
+            await self._supervisor.stop()
+            self._supervisor.start(new.source, new.telemetry_hz)
+        self._dirty.set()
+
+
+async def _every(seconds: float, action: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        action()
+
+
+def _lock(file: Path) -> bool:
+    """Become the only daemon of this user; False where another one answers already.
+
+    The lock lives as long as the process. One that is just ending, or just starting, is waited for.
+    """
+    paths.ensure(file.parent)
+    fd = os.open(file, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
+    for _ in range(200):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _answers():
+                return False
+            time.sleep(0.05)
+        else:
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
+            return True
+    raise UserError(f"another daemon holds {file} and does not answer. See its log: {paths.daemon_log()}")
+
+
+def _answers() -> bool:
+    try:
+        wire.Connection(door(), timeout=1.0).close()
+    except DaemonGone:
+        return False
+    return True
+
+
+async def _serve() -> None:
+    store = Store(paths.store_file())
+    daemon = Daemon(store)
+    await daemon.run(wire.listen(door()))
+
+
+def main() -> int:
+    os.umask(0o077)
+    try:
+        if _lock(paths.daemon_lock()):
+            asyncio.run(_serve())
+        else:
+            say_ready()
+    except UserError as e:
+        say_ready(str(e))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

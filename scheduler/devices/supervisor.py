@@ -1,0 +1,70 @@
+"""Keeps a probe process alive: starts it, listens, replaces it when it hangs or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+from scheduler.devices.probe import DECODE, Hello, Message, Readings
+
+SILENCE_S = 5.0
+"""A probe that says nothing for this long (or five intervals) hangs and is replaced."""
+BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+_LIMIT = 16 * 2**20
+
+
+class Supervisor:
+    """Runs probes one after the other. `on_hello`, `on_readings` and `on_trouble(words)` are called in the loop."""
+
+    def __init__(
+        self, on_hello: Callable[[Hello], None], on_readings: Callable[[Readings], None], on_trouble: Callable[[str], None]
+    ) -> None:
+        self._on_hello, self._on_readings, self._on_trouble = on_hello, on_readings, on_trouble
+        self._task: asyncio.Task[None] | None = None
+        self.pid: int | None = None
+
+    def start(self, source: str, hz: float) -> None:
+        self._task = asyncio.create_task(self._keep(source, hz))
+
+    async def stop(self) -> None:
+        """End the probe; a probe stuck in the kernel is left behind, as nobody can end it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _keep(self, source: str, hz: float) -> None:
+        failures = 0
+        while True:
+            started = time.monotonic()
+            probe = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(hz),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
+            )  # fmt: skip
+            self.pid = probe.pid
+            trouble = "the probe ended and was replaced"
+            try:
+                async for message in self._listen(probe, max(SILENCE_S, 5 / hz)):
+                    if isinstance(message, Hello):
+                        source = "nvml" if message.source == "nvml" else source  # a driver that reloads must not turn GPUs into a CPU
+                        self._on_hello(message)
+                    elif isinstance(message, Readings):
+                        self._on_readings(message)
+                    else:
+                        trouble = message.message
+            except TimeoutError:
+                trouble = "the probe hung and was replaced"
+            finally:
+                if probe.returncode is None:
+                    probe.kill()
+            self._on_trouble(trouble)
+            failures = 1 if time.monotonic() - started > 60 else failures + 1
+            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
+
+    async def _listen(self, probe: asyncio.subprocess.Process, silence: float) -> AsyncIterator[Message]:
+        """What the probe says until it ends. Raises TimeoutError where it falls silent."""
+        assert probe.stdout is not None
+        while line := await asyncio.wait_for(probe.stdout.readline(), silence):
+            yield DECODE(line)

@@ -1,0 +1,172 @@
+"""The queue: the one place where a job changes its state. Every change is committed before anybody hears of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from scheduler import paths
+from scheduler.devices.model import Device
+from scheduler.errors import UserError
+from scheduler.executors import local
+from scheduler.jobs import Cancelled, Job, Progress, Queued, Running, Spec, Starting
+from scheduler.queue import recovery
+from scheduler.queue.policy import plan, refuse
+from scheduler.queue.tail import Tail, last_line
+from scheduler.store import Store
+
+RECENT = 50
+"""How many ended jobs a snapshot shows."""
+
+
+class Queue:
+    """Owns the jobs. Not thread-safe: lives in the daemon's loop.
+
+    `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`.
+    """
+
+    def __init__(self, store: Store, watch: Callable[[int, int], None]) -> None:
+        self._store = store
+        self._watch = watch
+        self._active = {job.id: job for job in store.active()}
+        self._ended = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._tails: dict[int, Tail] = {}
+        self.paused = False
+
+    def recover(self) -> None:
+        """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
+        boot, now = local.boot_id(), time.time()
+        for job in list(self._active.values()):
+            state = job.state
+            if not isinstance(state, Starting | Running):
+                continue
+            found = local.exit_record(job.id, state.attempt)
+            alive = isinstance(state, Running) and local.alive(state)
+            verdict = recovery.recover(job, found, boot, alive, local.result_record(job.id), now)
+            if verdict == "adopt":
+                assert isinstance(state, Running)
+                self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
+                self._watch(job.id, state.runner)
+                if state.stopping:
+                    local.end(state)
+            else:
+                local.kill(state.attempt)
+                self._put(msgspec.structs.replace(job, state=verdict))
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Active jobs and those that ended last, newest first."""
+        return tuple(sorted((*self._active.values(), *self._ended), key=lambda j: -j.id))
+
+    @property
+    def active(self) -> list[Job]:
+        """Jobs that wait or run, oldest first."""
+        return sorted(self._active.values(), key=lambda j: j.id)
+
+    def get(self, job_id: int) -> Job:
+        """Raises NotFound."""
+        return self._active.get(job_id) or self._store.get(job_id)
+
+    def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
+        """The newest jobs first."""
+        if active:
+            return tuple(reversed(self.active))[:limit]
+        return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, 10_000))))
+
+    def submit(self, spec: Spec, devices: Sequence[Device]) -> Job:
+        """Raises UserError where the job can never run here or cannot be stored."""
+        refuse(spec, devices)
+        job = self._store.insert(spec, time.time(), Queued())
+        self._active[job.id] = job
+        return job
+
+    def cancel(self, job_id: int) -> Job:
+        """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""
+        job = self.get(job_id)
+        if isinstance(job.state, Running):
+            job = self._put(msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True)))
+            assert isinstance(job.state, Running)
+            local.end(job.state)
+            return job
+        if not job.active:
+            raise UserError(f"job {job_id} has ended already: {job.status}")
+        return self._put(msgspec.structs.replace(job, state=Cancelled(time.time())))
+
+    def step(self, devices: Sequence[Device]) -> bool:
+        """Start what can start and say why the rest waits. True where anything changed."""
+        decided = plan(self.active, devices, self.paused, os.cpu_count() or 1)
+        changed = False
+        for start in decided.starts:
+            self._start(start.job, start.devices, devices)
+            changed = True
+        for job_id, reason in decided.reasons.items():
+            job = self._active[job_id]
+            if job.state != Queued(reason):  # for display: it is worked out anew after a crash, so it need not be stored
+                self._active[job_id] = msgspec.structs.replace(job, state=Queued(reason))
+                changed = True
+        return changed
+
+    def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
+        """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
+        attempt = secrets.token_hex(16)
+        job = self._put(msgspec.structs.replace(job, state=Starting(attempt, held, time.time())))
+        try:
+            waiting = local.prepare(job, attempt, held)
+        except UserError as e:
+            self._active[job.id] = msgspec.structs.replace(job, state=Queued(str(e)))
+            raise
+        try:
+            running = self._put(msgspec.structs.replace(job, state=waiting.running))
+        except UserError as e:
+            local.abandon(waiting)
+            self._active[job.id] = msgspec.structs.replace(job, state=Queued(str(e)))
+            raise
+        self._children[job.id] = waiting.process
+        self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
+        self._watch(job.id, waiting.running.runner)
+        local.release(waiting, running, self._store.env(job.id), devices)
+
+    def runner_ended(self, job_id: int) -> None:
+        """The runner of this job is gone: take over its word, or conclude that there is none.
+
+        Raises UserError where that cannot be stored; to be called again then.
+        """
+        if (child := self._children.pop(job_id, None)) is not None:
+            child.wait()
+        job = self._active[job_id]
+        state = job.state
+        assert isinstance(state, Running)
+        local.kill(state.attempt)  # a runner that was killed leaves its job behind
+        self.look(time.time())
+        found = local.exit_record(job_id, state.attempt)
+        if found is None:
+            new = recovery.lost(state, time.time())
+        else:
+            new = recovery.ended(state, found, local.result_record(job_id), last_line(paths.job_folder(job_id) / "log"))
+        self._put(msgspec.structs.replace(job, state=new))
+
+    def look(self, now: float) -> dict[int, list[Progress]]:
+        """What the running jobs reported since the last look, by job."""
+        news: dict[int, list[Progress]] = {}
+        for job_id, tail in self._tails.items():
+            job = self._active.get(job_id)
+            if job is not None and isinstance(job.state, Running) and (said := tail.read(now)):
+                news[job_id] = said
+                # for display: read again from the log after a crash, so it need not be stored
+                self._active[job_id] = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, progress=said[-1]))
+        return news
+
+    def _put(self, job: Job) -> Job:
+        self._store.update(job)
+        if job.active:
+            self._active[job.id] = job
+        else:
+            self._active.pop(job.id, None)
+            self._tails.pop(job.id, None)
+            self._ended = [job, *self._ended][:RECENT]
+        return job

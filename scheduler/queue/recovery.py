@@ -1,0 +1,55 @@
+"""What became of a job that was active when the last daemon ended. Pure: what was found in, what to do out."""
+
+from __future__ import annotations
+
+import signal
+from typing import Literal
+
+import msgspec
+
+from scheduler.executors.local import Exit
+from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Starting, State
+
+
+def recover(job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw | None, now: float) -> State | Literal["adopt"]:
+    """In this order: the runner's own word, a reboot, a runner that lives, and else it is lost.
+
+    A job whose start was committed but whose process was not can never have passed its gate: it waits again.
+    """
+    state = job.state
+    if not isinstance(state, Starting | Running):
+        return state
+    if found is not None:
+        return ended(state, found, result, "")
+    if isinstance(state, Starting):
+        return Queued()
+    if state.boot != boot:
+        return Lost(state.at, now, "the machine was restarted while it ran", state.devices)
+    if alive:
+        return "adopt"
+    return lost(state, now)
+
+
+def lost(state: Running, now: float) -> State:
+    """The runner is gone and left no word: it was killed."""
+    if state.stopping:
+        return Cancelled(now, state.at, state.devices)
+    return Lost(state.at, now, "its runner was killed before it could say how the job ended", state.devices)
+
+
+def ended(state: Starting | Running, found: Exit, result: msgspec.Raw | None, last_line: str) -> State:
+    """The state after the runner's word. `last_line` of the output is quoted where the job failed."""
+    if isinstance(state, Running) and state.stopping:
+        return Cancelled(found.ended, found.started, state.devices)
+    if found.code == 0:
+        return Done(found.started, found.ended, state.devices, result)
+    return Failed(found.started, found.ended, _reason(found, last_line), found.code, state.devices, result)
+
+
+def _reason(found: Exit, last_line: str) -> str:
+    if found.code is None:
+        return found.error
+    if found.code < 0:
+        name = signal.Signals(-found.code).name if -found.code in set(signal.Signals) else f"signal {-found.code}"
+        return f"killed by {name}" + (" (often the kernel, out of memory)" if name == "SIGKILL" else "")
+    return f"exit code {found.code}" + (f": {last_line}" if last_line else "")

@@ -1,0 +1,112 @@
+"""The runner: one process a job, which outlives the daemon. Standard library only, so that it starts in a few milliseconds.
+
+It waits at a gate (its standard input) until the daemon has committed who runs, then runs the command in a session of its own,
+its output going straight into the log. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
+the job ended is written as a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
+
+    python -m scheduler.queue.runner FOLDER
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+TERM_GRACE_S = 5.0
+"""Between the polite and the other signal."""
+EXIT_FILE = "exit.json"
+
+
+def main(folder: Path) -> int:
+    os.umask(0o077)
+    lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    gate = sys.stdin.buffer.readline()
+    if not gate.endswith(b"\n"):
+        return 3  # the daemon is gone before it committed: nobody will know this attempt, so nothing may run
+    launch = json.loads(gate)
+    started = time.time()
+    code, error = _run(launch, folder)
+    _write(folder / EXIT_FILE, {"attempt": launch["attempt"], "started": started, "ended": time.time(), "code": code, "error": error})
+    return 0
+
+
+def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str]:
+    try:
+        with (folder / "log").open("ab") as log:
+            child = subprocess.Popen(
+                launch["argv"],
+                cwd=launch["cwd"],
+                env=launch["env"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        _end_on_sigterm(child)
+        return child.wait(), ""
+    except OSError as e:
+        return None, f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}"
+    finally:
+        _reap_tree()
+
+
+def _end_on_sigterm(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to us ends the job: politely, and by force when the grace is over. We stay until it is gone, to write how it ended."""
+
+    def send(number: int) -> None:
+        if child.returncode is None:
+            try:
+                os.killpg(child.pid, number)
+            except ProcessLookupError:
+                pass  # it ended in this moment
+
+    def polite(number: int, frame: FrameType | None) -> None:
+        send(signal.SIGTERM)
+        signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
+
+    signal.signal(signal.SIGALRM, lambda number, frame: send(signal.SIGKILL))
+    signal.signal(signal.SIGTERM, polite)
+
+
+def _reap_tree() -> None:
+    """Kill what the job left behind; a subreaper inherits the orphans, so they show up as our children, one generation at a time."""
+    while children := _children():
+        for pid in children:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                continue
+
+
+def _children() -> list[int]:
+    text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    new = file.with_suffix(".new")
+    with new.open("w") as f:
+        json.dump(content, f)
+        f.flush()
+        os.fsync(f.fileno())
+    new.rename(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,51 @@
+"""Following a job's log for the progress it reports. Output is foreign data: any bytes, any length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scheduler.jobs import Progress
+from scheduler.queue.progress import MAX_LINE, parse, printable
+
+CHUNK = 2**18
+"""Bytes read at a time; a job that prints more between two looks has its older lines passed over, never its newest."""
+
+
+class Tail:
+    """Reads what was added to a log since the last look."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._offset = 0
+        self._rest = b""
+
+    def read(self, now: float) -> list[Progress]:
+        """What the job reported since the last call, oldest first."""
+        try:
+            with self._file.open("rb") as f:
+                size = f.seek(0, 2)
+                if size - self._offset > CHUNK:
+                    self._offset, self._rest = size - CHUNK, b""
+                f.seek(self._offset)
+                data = f.read(CHUNK)
+        except OSError:
+            return []  # no output yet
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-MAX_LINE - 1 :]
+        return [p for line in lines if (p := parse(line, now)) is not None]
+
+
+def last_line(file: Path) -> str:
+    """The last line of output that is not progress, cleaned for display; empty where there is none."""
+    try:
+        with file.open("rb") as f:
+            size = f.seek(0, 2)
+            f.seek(max(0, size - 2 * MAX_LINE))
+            lines = f.read().split(b"\n")
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        if line.strip() and parse(line, 0.0) is None:
+            return printable(line.decode(errors="replace").strip())[:200]
+    return ""

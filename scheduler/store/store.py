@@ -1,0 +1,164 @@
+"""Jobs and samples on disk. Owned by one process and one connection: the daemon, under its instance lock.
+
+The SQLite that Python brings (3.40) is older than the fix of a bug that can corrupt a WAL which two connections write and reset
+at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a commit takes a fraction of a millisecond.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from scheduler import paths
+from scheduler.devices.model import Reading
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Job, Spec, State
+
+SCHEMA_VERSION = 1
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_UNUSABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM)
+
+
+def _sql(name: str) -> str:
+    return resources.files("scheduler.store").joinpath(name).read_text()
+
+
+def _named_queries() -> dict[str, str]:
+    parts = _sql("queries.sql").split("-- name: ")[1:]
+    return {name.strip(): body.strip() for name, _, body in (p.partition("\n") for p in parts)}
+
+
+class Store:
+    """Raises UserError where the file cannot be used, the disk is full, or a newer GPU Deck wrote it. Nothing is half written."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._q = _named_queries()
+        paths.ensure(file.parent)
+        file.touch(mode=paths.PRIVATE_FILE)
+        file.chmod(paths.PRIVATE_FILE)  # also one that was copied here; SQLite gives the WAL the same mode
+        with self._words():
+            self._db = sqlite3.connect(file, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # a commit that was acknowledged survives a power cut
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise UserError(
+                f"the store {self._file} was written by a newer GPU Deck (schema {version}; this one knows {SCHEMA_VERSION}). "  # noqa: S608 - no SQL
+                "Update GPU Deck, or set GPUDECK_HOME to another folder."
+            )
+        if version == 0:
+            self._db.executescript(f"BEGIN IMMEDIATE; {_sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def insert(self, spec: Spec, submitted: float, state: State) -> Job:
+        """Add a job; it is on disk when this returns."""
+        bare = msgspec.structs.replace(spec, env={})
+        row = (submitted, _status(state), _encode(bare), _encode(spec.env), _encode(state))
+        with self._transaction():
+            cursor = self._db.execute(self._q["insert_job"], row)
+        assert cursor.lastrowid is not None
+        return Job(cursor.lastrowid, bare, submitted, state)
+
+    def update(self, job: Job) -> Job:
+        """Commit the job's new state."""
+        with self._transaction():
+            self._db.execute(self._q["update_job"], (job.status, _encode(job.state), job.id))
+        return job
+
+    def get(self, job_id: int) -> Job:
+        """Raises NotFound."""
+        rows = self._rows("get_job", job_id)
+        if not rows:
+            raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
+        return rows[0]
+
+    def env(self, job_id: int) -> dict[str, str]:
+        """The environment the job was submitted with."""
+        with self._words():
+            (text,) = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
+        return msgspec.json.decode(text, type=dict[str, str])
+
+    def active(self) -> list[Job]:
+        """All jobs that wait or run, oldest first."""
+        return self._rows("active_jobs")
+
+    def recent(self, limit: int) -> list[Job]:
+        """The newest jobs first."""
+        return self._rows("recent_jobs", limit)
+
+    def add_samples(self, readings: Sequence[Reading], keep_since: float) -> None:
+        """Store readings and forget those from before `keep_since`."""
+        with self._transaction():
+            self._db.executemany(self._q["add_sample"], [(r.device, r.time, msgspec.json.encode(r)) for r in readings])
+            self._db.execute(self._q["prune_samples"], (keep_since,))
+
+    def samples(self, since: float) -> list[Reading]:
+        """Oldest first."""
+        with self._words():
+            rows = self._db.execute(self._q["samples_since"], (since,)).fetchall()
+        return [msgspec.json.decode(data, type=Reading) for (data,) in rows]
+
+    def _rows(self, query: str, *values: object) -> list[Job]:
+        with self._words():
+            rows = self._db.execute(self._q[query], values).fetchall()
+        return [
+            Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State))
+            for number, spec, submitted, state in rows
+        ]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._words():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _words(self) -> Iterator[None]:
+        """Turn what the environment did to the file into one line; our own mistakes in SQL stay loud."""
+        try:
+            yield
+        except sqlite3.DatabaseError as e:
+            code = getattr(e, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            if primary == sqlite3.SQLITE_FULL:
+                raise UserError(f"the disk is full: nothing was changed in {self._file}. Free some space and try again.") from e
+            if primary in _DAMAGED:
+                raise UserError(f"the store {self._file} is damaged ({e}). See: gpudeck doctor") from e
+            if primary in (
+                sqlite3.SQLITE_IOERR,
+                sqlite3.SQLITE_READONLY,
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_PERM,
+            ):
+                raise UserError(f"the store {self._file} cannot be used: {e}. See: gpudeck doctor") from e
+            raise
+
+
+def _status(state: State) -> str:
+    return type(state).__name__.lower()
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,102 @@
+"""Readings in, the state of every device out: keeps the recent past, adds what jobs count, judges what is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from scheduler.devices.model import Device, Reading
+from scheduler.jobs import Job, Progress, held_devices
+from scheduler.settings import Settings
+from scheduler.telemetry.flops import FlopRate
+from scheduler.telemetry.history import History
+from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, judge
+from scheduler.telemetry.snapshot import Columns, DeviceState
+
+
+class Monitor:
+    """The devices as the daemon knows them."""
+
+    def __init__(self) -> None:
+        self.devices: tuple[Device, ...] = ()
+        self._history: dict[str, History] = {}
+        self._rates: dict[int, FlopRate] = {}
+        self._live = False
+
+    def restore(self, readings: Iterable[Reading]) -> None:
+        """The past that the store kept, oldest first."""
+        for reading in readings:
+            self._history.setdefault(reading.device, History()).add(reading)
+
+    def set_devices(self, devices: tuple[Device, ...]) -> None:
+        self.devices = devices
+        self._live = False
+
+    def lose(self) -> None:
+        """The probe is gone: devices stay listed, without a reading."""
+        self._live = False
+
+    def add(self, readings: Sequence[Reading], jobs: Sequence[Job]) -> list[Reading]:
+        """Take in one moment; returns the readings as they are shown and stored."""
+        self._live = True
+        shown = [self._count(r, jobs) for r in readings]
+        for reading in shown:
+            self._history.setdefault(reading.device, History()).add(reading)
+        return shown
+
+    def heard(self, job_id: int, progress: Iterable[Progress]) -> None:
+        """What a running job said of itself."""
+        rate = self._rates.setdefault(job_id, FlopRate())
+        for said in progress:
+            rate.add(said)
+
+    def forget(self, running: set[int]) -> None:
+        """Drop the counts of all jobs but these."""
+        self._rates = {job: rate for job, rate in self._rates.items() if job in running}
+
+    def states(self, jobs: Sequence[Job], settings: Settings, now: float) -> tuple[DeviceState, ...]:
+        """`jobs`: those that wait or run."""
+        holders = {device: job.id for job in jobs for device in held_devices(job)}
+        waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued"), None)
+        found = []
+        for device in self.devices:
+            history = self._history.get(device.id)
+            holder = holders.get(device.id)
+            util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
+            policy = Policy(util, settings.idle_dwell_s)
+            past = history.latest(policy.dwell_s + 5, now) if history else []
+            looks = [Look(r.time, r.values.get("util"), _foreign(r)) for r in past]
+            queue = f"job {holder} runs" if holder is not None else waits
+            reading = past[-1] if self._live and past else None
+            max_age = max(3.0, 3 / settings.telemetry_hz)
+            found.append(DeviceState(device, reading, judge(looks, policy, now, queue, max_age), holder))
+        return tuple(found)
+
+    def columns(self, device: str, fields: Sequence[str], since: float, until: float) -> Columns:
+        history = self._history.get(device)
+        return history.columns(fields, since, until) if history else Columns([], {f: [] for f in fields})
+
+    def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
+        """Add TFLOP/s counted by our own jobs where the device has no counters."""
+        if "tflops" in reading.values:
+            return reading
+        rates = {j.id: r for j in jobs if reading.device in held_devices(j) and (r := self._tflops(j.id, reading.time)) is not None}
+        if not rates:
+            return reading
+        names = ", ".join(f"job {job}" for job in rates)
+        return msgspec.structs.replace(
+            reading,
+            values={**reading.values, "tflops": sum(rates.values())},
+            absent={f: why for f, why in reading.absent.items() if f != "tflops"},
+            methods={**reading.methods, "tflops": f"counted by {names} over its last 2 s"},
+        )
+
+    def _tflops(self, job_id: int, now: float) -> float | None:
+        rate = self._rates.get(job_id)
+        return rate.tflops(now) if rate else None
+
+
+def _foreign(reading: Reading) -> int:
+    """Processes on the device that no job of ours started."""
+    return sum(p.job is None for p in reading.processes)
