@@ -9,7 +9,7 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Milliseconds of one call, over `count` calls."""
+    """Milliseconds of one call, over `count` calls; all 0 where a failed check left nothing worth timing."""
 
     median: float
     p50: float
@@ -35,7 +35,7 @@ class Check(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     workload: str
     device: str
-    """What it ran on, e.g. "NVIDIA H100 80GB HBM3" or "CPU: AMD EPYC (2 threads)"."""
+    """What it ran on, e.g. "NVIDIA H100 80GB HBM3" or "CPU: AMD EPYC, 2 threads"."""
     backend: str
     """What really ran, never what was asked for."""
     reason: str
@@ -57,6 +57,8 @@ class Result(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     started: float
     ended: float
+    bandwidth: float = 0.0
+    """Bytes read and written a second at the median time; 0 where moving memory is not the point."""
 
 
 def write(result: Result, path: str | os.PathLike[str]) -> None:

@@ -84,12 +84,22 @@ WORKLOADS: tuple[Workload, ...] = (
         (
             Param("batch", "Batch", "int", "1", "sequences", minimum=1, maximum=4096),
             Param("heads", "Heads", "int", "16", "query heads", minimum=1, maximum=1024, cpu_default="4"),
-            Param("kv_heads", "K/V heads", "int", "0", "key/value heads (grouped-query attention); 0: as many as query heads", minimum=0, maximum=1024),
+            Param(
+                "kv_heads",
+                "K/V heads",
+                "int",
+                "0",
+                "key/value heads (grouped-query attention); 0: as many as query heads",
+                minimum=0,
+                maximum=1024,
+            ),
             Param("seq", "Sequence", "int", "16384", "tokens a sequence", minimum=1, maximum=1048576, cpu_default="1024"),
             Param("head_dim", "Head size", "int", "128", "elements a head", minimum=1, maximum=512, cpu_default="64"),
             Param("causal", "Causal", "flag", "no", "each token sees only those before it"),
             _DTYPE,
-            Param("backend", "Backend", "choice", "auto", "which implementation", ("auto", "flash", "cudnn", "efficient", "math", "reference")),
+            Param(
+                "backend", "Backend", "choice", "auto", "which implementation", ("auto", "flash", "cudnn", "efficient", "math", "reference")
+            ),
             _SECONDS,
         ),
     ),

@@ -1,0 +1,57 @@
+"""A square matrix product as a job: `python -P -m accel.workloads.gemm --size=8192 ...`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from accel.result import Check
+from accel.workloads.harness import Task, main, require
+from accel.workloads.options import Values
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from accel.runtime.capability import Device
+
+SAMPLED_ROWS = 64
+COLUMNS_AT_ONCE = 1024
+
+
+def prepare(values: Values, device: Device) -> Task:
+    """C = A B of random standard normal matrices."""
+    import torch
+
+    n, dtype = values.integer("size"), getattr(torch, values.text("dtype"))
+    require(device, 3.0 * n * n * dtype.itemsize)
+    a, b = (torch.randn(n, n, dtype=dtype, device=device.torch_device) for _ in range(2))
+    c = torch.empty_like(a)
+
+    def call() -> Tensor:
+        return torch.matmul(a, b, out=c)
+
+    reason = f"torch's own product; float32 precision is set to {torch.get_float32_matmul_precision()}"
+    return Task("torch.matmul", reason, call, lambda: compare(call(), a, b), 2.0 * n**3)
+
+
+def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:
+    """Hold sampled rows of C [n,n] against the float64 product.
+
+    The bound on the relative error: one unit in the last place of the dtype for rounding the answer (and partial sums, which some
+    algorithms round to it), and sqrt(n) of float32's for sums of n products in float32. TF32 in place of float32 would exceed it.
+    """
+    import torch
+
+    n = a.shape[0]
+    rows = torch.randint(n, (min(n, SAMPLED_ROWS),), device=a.device)
+    left, got = a[rows].double(), c[rows].double()
+    # A few columns at a time: all of B in float64 would take up to eight times its memory.
+    exact = torch.cat([left @ b[:, i : i + COLUMNS_AT_ONCE].double() for i in range(0, n, COLUMNS_AT_ONCE)], 1)
+    bound = torch.finfo(c.dtype).eps + math.sqrt(n) * torch.finfo(torch.float32).eps
+    size, difference = (float(torch.linalg.vector_norm(x)) for x in (exact, got - exact))
+    return (Check(f"relative error, {len(rows)} rows", difference / size, bound),)
+
+
+if __name__ == "__main__":
+    sys.exit(main("gemm", prepare))

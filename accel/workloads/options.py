@@ -1,0 +1,50 @@
+"""A workload's parameters on the command line, read and checked through the catalog."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from accel.workloads.catalog import Workload
+
+
+class Values:
+    """Checked parameters, by name and type."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def integer(self, name: str) -> int:
+        return int(self._texts[name])
+
+    def number(self, name: str) -> float:
+        return float(self._texts[name])
+
+    def text(self, name: str) -> str:
+        return self._texts[name]
+
+    def flag(self, name: str) -> bool:
+        return self._texts[name] == "yes"
+
+    def as_params(self, workload: Workload) -> dict[str, str | int | float | bool]:
+        """All of them, typed as the catalog says."""
+        read: dict[str, Callable[[str], str | int | float | bool]]
+        read = {"int": self.integer, "float": self.number, "flag": self.flag, "choice": self.text}
+        return {p.name: read[p.kind](p.name) for p in workload.params}
+
+
+def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:
+    """The parameters given, as text, by the names of the catalog. Raises ValueError for options there are not."""
+    parser = _Parser(prog=f"python -m {workload.module}", description=workload.summary, allow_abbrev=False)
+    for p in workload.params:
+        takes = ", ".join(p.choices) if p.choices else "yes or no" if p.kind == "flag" else f"{p.minimum:.10g} to {p.maximum:.10g}"
+        default = p.default if p.cpu_default is None else f"{p.default}, on a CPU {p.cpu_default}"
+        option = f"--{p.name.replace('_', '-')}"
+        parser.add_argument(option, dest=p.name, metavar=p.kind.upper(), help=f"{p.help} ({takes}; default {default})")
+    return {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}. See --help")
