@@ -20,6 +20,7 @@ FIELDS: dict[str, Field] = {
     "mem_free": Field("Memory free", "B", "memory nobody uses"),
     "bar1_used": Field("BAR1 used", "B", "mapped window for access over PCIe"),
     "tflops": Field("TFLOP/s", "TFLOP/s", "floating-point operations a second"),
+    "tflops_gpm": Field("TFLOP/s (counters)", "TFLOP/s", "floating-point operations a second by the hardware counters"),
     "bandwidth": Field("Memory bandwidth", "B/s", "device memory traffic"),
     "temp": Field("Temperature", "°C", "core temperature"),
     "temp_mem": Field("Memory temperature", "°C", "temperature of the device memory"),

@@ -1,11 +1,14 @@
 """GPM: the hardware counters NVML averages over an interval (Hopper and later; GeForce from Blackwell on).
 
-Utilisation of the tensor pipes times their peak rate is the TFLOP/s of whatever runs, ours or not:
+The share of cycles in which a pipe was busy, times what the pipe does in a cycle, is the FLOP/s of whatever runs, ours or not:
 
-    FLOP/s = share of busy cycles x SMs x FLOP per cycle and SM x SM clock
+    FLOP/s = (tensor share x 4096 + FP32 share x 256) x SMs x SM clock          (Hopper: FLOP per cycle and SM)
 
-With 4096 FLOP per cycle and SM for the FP16/BF16 pipe on Hopper. The clock must be averaged over the same interval: one
-instantaneous reading each 200 ms made the sum 11 % too high on a card that was at its power limit.
+The clock must be averaged over the same interval: one instantaneous reading each 200 ms made the sum 11 % too high on a card at
+its power limit. Measured against counted FLOPs on an H100 (tests/benchmarks/LOG.md): within 2 % for FP16, BF16 and FP32 matrix
+products and for attention kernels built on wgmma. The counters cannot tell data types and instructions apart, so TF32 reads twice
+and FP8 half of the truth, and kernels built on the older mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed
+before the counters (`scheduler.telemetry.monitor`).
 """
 
 from __future__ import annotations
@@ -33,21 +36,32 @@ METRICS: dict[str, int] = {
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
 MIN_INTERVAL_S = 0.1
 """Two samples must be at least this far apart."""
-METHOD = "GPM: tensor-pipe (FP16/BF16/TF32, counted at the FP16 rate) busy share x SMs x {per_cycle:.0f} FLOP x mean SM clock"
+METHOD = (
+    "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
+    "True for FP16, BF16 and FP32; TF32 reads double, FP8 half, older (mma.sync) kernels up to double"
+)
 
 
 class Rates(NamedTuple):
-    """Peak FLOP per cycle and SM of the half-precision tensor pipe, by compute capability (dense)."""
+    """Dense FLOP per cycle and SM of a pipe that is always busy."""
 
-    hmma: float
-
-
-_RATES: dict[tuple[int, int], Rates] = {(9, 0): Rates(4096.0)}
-"""Only what was measured; elsewhere TFLOP/s from counters is N/A rather than a guess."""
+    tensor: float
+    fp32: float
 
 
-def rates(capability: tuple[int, int]) -> Rates | None:
-    return _RATES.get(capability)
+_RATES: dict[tuple[int, int], Rates] = {(9, 0): Rates(4096.0, 256.0)}
+"""By compute capability. Only what was measured; elsewhere TFLOP/s from counters is N/A rather than a guess."""
+
+
+def flops(values: dict[str, float], capability: tuple[int, int], sms: int) -> float | str:
+    """FLOP/s by the counters in `values` (percent) and the mean SM clock (MHz), or why that cannot be told."""
+    rates = _RATES.get(capability)
+    if rates is None:
+        return "the FLOP per cycle of compute capability {}.{} was not measured yet".format(*capability)
+    if not sms or not {"tensor_hmma", "fp32", "clock_sm"} <= values.keys():
+        return "the counters or the clock cannot be read"
+    per_cycle = (values["tensor_hmma"] * rates.tensor + values["fp32"] * rates.fp32) / 100
+    return per_cycle * sms * values["clock_sm"] * 1e6
 
 
 class Gpm:

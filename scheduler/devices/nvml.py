@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.gpm import METHOD, METRICS, MIN_INTERVAL_S, Gpm, rates
+from scheduler.devices.gpm import METHOD, METRICS, MIN_INTERVAL_S, Gpm, flops
 from scheduler.devices.model import Device, DevicesChanged, Process, Reading
 from scheduler.devices.processes import describe
 from scheduler.errors import UserError
@@ -29,6 +29,9 @@ _THROTTLE = {
     nv.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
     nv.nvmlClocksEventReasonDisplayClockSetting: "display clocks",
 }
+
+_COUNTED = (*METRICS, "tflops", "tflops_gpm", "bandwidth")
+"""Fields that need the counters."""
 
 Getter = Callable[[Any], float]
 
@@ -169,10 +172,10 @@ class _Gpu:
 
     def _counters(self, now: float, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
         if self._gpm is None:
-            absent.update(dict.fromkeys((*METRICS, "tflops", "bandwidth"), self._gpm_absent))
+            absent.update(dict.fromkeys(_COUNTED, self._gpm_absent))
             return
         if now - self._gpm_time < MIN_INTERVAL_S:
-            absent.update(dict.fromkeys((*METRICS, "tflops", "bandwidth"), "read too soon after the last reading"))
+            absent.update(dict.fromkeys(_COUNTED, "read too soon after the last reading"))
             return
         self._gpm_time = now
         try:
@@ -189,14 +192,13 @@ class _Gpu:
             absent["bandwidth"] = absent.get("dram", "the peak bandwidth of this card is not known")
 
     def _tflops(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
-        rate = rates(self.capability)
-        if rate is None or not self.sms:
-            absent["tflops"] = "the FLOP per cycle of compute capability {}.{} was not measured yet".format(*self.capability)
-        elif "tensor_hmma" not in values or "clock_sm" not in values:
-            absent["tflops"] = absent.get("tensor_hmma", absent.get("clock_sm", "not counted"))
-        else:
-            values["tflops"] = values["tensor_hmma"] / 100 * self.sms * rate.hmma * values["clock_sm"] / 1e6
-            methods["tflops"] = METHOD.format(per_cycle=rate.hmma)
+        found = flops(values, self.capability, self.sms or 0)
+        for field in ("tflops", "tflops_gpm"):
+            if isinstance(found, str):
+                absent[field] = found
+            else:
+                values[field] = found / 1e12
+                methods[field] = METHOD
 
     def _processes(self) -> tuple[Process, ...]:
         try:

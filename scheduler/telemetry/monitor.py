@@ -78,9 +78,7 @@ class Monitor:
         return history.columns(fields, since, until) if history else Columns([], {f: [] for f in fields})
 
     def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
-        """Add TFLOP/s counted by our own jobs where the device has no counters."""
-        if "tflops" in reading.values:
-            return reading
+        """TFLOP/s as our own jobs count them: the hardware counters, where there are any, do not know the instructions."""
         rates = {j.id: r for j in jobs if reading.device in held_devices(j) and (r := self._tflops(j.id, reading.time)) is not None}
         if not rates:
             return reading

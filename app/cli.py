@@ -1,0 +1,163 @@
+"""The command line: `gpudeck` opens the window, `gpudeck VERB` does one thing. Exit status 2 for usage, 1 for failure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app import __version__
+from app.commands import care, queue, watch, words
+from app.commands.output import status_line
+from scheduler.errors import UserError
+
+Command = Callable[[argparse.Namespace], int]
+DEFAULT_TOUR = "gpudeck-tour"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status; what the user can put right is one line on standard error."""
+    args = _parser().parse_args(argv)
+    try:
+        command: Command = args.run
+        return command(args)
+    except queue.UsageError as e:
+        return _fail(str(e), 2)
+    except (UserError, TimeoutError) as e:
+        return _fail(str(e), 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output left: so do we, quietly
+        return 0
+    except KeyboardInterrupt:
+        status_line("")
+        return 130
+
+
+def _fail(message: str, status: int) -> int:
+    status_line("")
+    print(f"gpudeck: {message}", file=sys.stderr)
+    return status
+
+
+def _window(args: argparse.Namespace) -> int:
+    if not has_display():
+        print(
+            f"gpudeck: no display here, so the tour runs headless instead; its pictures go to {Path(DEFAULT_TOUR).absolute()}", flush=True
+        )
+        return _tour(argparse.Namespace(out=DEFAULT_TOUR, json=False))
+    from app.main import run
+
+    return run()
+
+
+def has_display() -> bool:
+    """Whether there is a screen to open a window on."""
+    if os.environ.get("QT_QPA_PLATFORM", "").split(":")[0] in ("offscreen", "minimal"):
+        return False
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _tour(args: argparse.Namespace) -> int:
+    from app.tour import tour
+
+    return tour(args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
+    )
+    parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
+    parser.set_defaults(run=_window)
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def verb(name: str, run: Command, text: str, *, json: bool = True) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        made.set_defaults(run=run, json=False)
+        if json:
+            made.add_argument("--json", action="store_true", help="print JSON")
+        return made
+
+    _look_verbs(verb)
+    _job_verbs(verb)
+    _word_verbs(verb)
+    _care_verbs(verb)
+    return parser
+
+
+Verb = Callable[..., argparse.ArgumentParser]
+
+
+def _look_verbs(verb: Verb) -> None:
+    verb("status", watch.status, "what the devices do now, and which jobs wait or run")
+    made = verb("tour", _tour, "run the whole main job without a display: watch, run attention, brief, pictures of every page")
+    made.add_argument("--out", default=DEFAULT_TOUR, metavar="DIR", help=f"where pictures and reports go (default: {DEFAULT_TOUR})")
+    made = verb("record", watch.record, "record a trace of the devices for replay", json=False)
+    made.add_argument("file", metavar="FILE")
+    made.add_argument("--seconds", type=_positive, default=60.0, help="how long (default: 60)")
+    made.add_argument(
+        "--phases", metavar="P=S,...", help="run workloads as jobs meanwhile, e.g. idle=30,gemm=40,attention=40,copy=40,idle=30"
+    )
+
+
+def _job_verbs(verb: Verb) -> None:
+    made = verb("submit", queue.submit, "queue a command: gpudeck submit [options] -- COMMAND [ARG ...]")
+    made.add_argument(
+        "--gpus", type=_count, default=0, metavar="N", help="devices to hold for the job alone (default: 0; the CPU counts as one)"
+    )
+    made.add_argument("--name", help="shown in lists (default: the command's)")
+    made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
+    made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
+    made.add_argument("command", nargs="*", metavar="COMMAND")
+    made = verb("run", queue.run, "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes")
+    made.add_argument("workload", metavar="WORKLOAD", help="attention, gemm or copy")
+    made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
+    made.add_argument("--wait", action="store_true", help="wait for the result")
+    made = verb("jobs", queue.jobs, "list the newest jobs")
+    made.add_argument("--active", action="store_true", help="only those that wait or run")
+    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
+    made = verb("logs", queue.logs, "print what a job printed", json=False)
+    made.add_argument("job", type=_count, metavar="JOB")
+    made.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    made = verb("wait", queue.wait, "wait for a job's end; the exit status tells whether it succeeded")
+    made.add_argument("job", type=_count, metavar="JOB")
+    made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs")
+    made.add_argument("job", type=_count, metavar="JOB")
+
+
+def _word_verbs(verb: Verb) -> None:
+    made = verb("ask", words.ask, 'ask the assistant, e.g. gpudeck ask "what happened?"')
+    made.add_argument("question", nargs="+", metavar="WORD")
+    made = verb("report", words.report, "have the assistant write a brief once the device is idle")
+    made.add_argument("--job", type=_count, metavar="JOB", help="about this job (default: about everything recent)")
+    made.add_argument("--now", action="store_true", help="do not wait for an idle device")
+    made.add_argument("--out", metavar="FILE", help="write it to a file")
+
+
+def _care_verbs(verb: Verb) -> None:
+    made = verb("daemon", care.daemon, "start, stop or look at the background process")
+    made.add_argument("action", choices=("start", "stop", "status"))
+    made.add_argument("--source", metavar="SOURCE", help="with start: what to watch from now on: auto, nvml, cpu, replay:FILE")
+    verb("doctor", care.doctor, "check everything GPU Deck needs, and say what to do where something is amiss")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError(f"a number of seconds is needed; got {text!r}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""daemon and doctor: looking after GPU Deck itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from importlib import metadata
+from typing import Literal
+
+import msgspec
+
+from app import __version__
+from app.commands.output import say, say_json
+from app.commands.watch import first_reading
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, UserError
+
+FREE_BYTES = 500 * 2**20
+"""Less than this on the disk of the state folder is a warning."""
+
+
+class DaemonStatus(msgspec.Struct):
+    running: bool
+    pid: int | None
+    home: str
+    log: str
+
+
+def daemon(args: Namespace) -> int:
+    return {"start": _start, "stop": _stop, "status": _status}[args.action](args)
+
+
+def _start(args: Namespace) -> int:
+    with Client() as deck:
+        if args.source:
+            deck.configure(source=args.source)
+    return _status(args)
+
+
+def _stop(args: Namespace) -> int:
+    try:
+        with Client(start=False) as deck:
+            deck.stop_daemon()
+    except DaemonGone:
+        say("the daemon does not run")
+        return 0
+    say("the daemon has stopped; running jobs run on, and the next daemon takes them over")
+    return 0
+
+
+def _status(args: Namespace) -> int:
+    """Exit status 0 where it runs, 1 where it does not."""
+    state = daemon_status()
+    if args.json:
+        say_json(state)
+    elif state.running:
+        say(f"the daemon runs (pid {state.pid}); state in {state.home}, log in {state.log}")
+    else:
+        say("the daemon does not run. Start it with: gpudeck daemon start")
+    return 0 if state.running else 1
+
+
+def daemon_status() -> DaemonStatus:
+    try:
+        Client(start=False, timeout=3.0).close()
+        running = True
+    except DaemonGone:
+        running = False
+    try:
+        pid = int(paths.daemon_lock().read_text()) if running else None
+    except (OSError, ValueError):
+        pid = None
+    return DaemonStatus(running, pid, str(paths.home()), str(paths.daemon_log()))
+
+
+class Finding(msgspec.Struct):
+    """One thing the doctor looked at."""
+
+    what: str
+    verdict: Literal["ok", "warning", "failure"]
+    words: str
+
+
+def doctor(args: Namespace) -> int:
+    """Look at everything GPU Deck needs; exit status 1 where something is broken."""
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("Python and packages", _packages),
+        ("state folder", _home),
+        ("disk", _disk),
+        ("settings", _settings),
+        ("window libraries", _window),
+        ("daemon", _daemon),
+        ("devices", _devices),
+    ]
+    findings = [_examine(what, check) for what, check in checks]
+    if args.json:
+        say_json(findings)
+    else:
+        for f in findings:
+            say(f"{f.verdict:8} {f.what}: {f.words}")
+    return 1 if any(f.verdict == "failure" for f in findings) else 0
+
+
+class _Warning(Exception):
+    pass
+
+
+def _examine(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", check())
+    except _Warning as e:
+        return Finding(what, "warning", str(e))
+    except UserError as e:
+        return Finding(what, "failure", str(e))
+
+
+def _packages() -> str:
+    names = ("torch", "PySide6-Essentials", "pyqtgraph", "nvidia-ml-py", "safetensors")
+    found = ", ".join(f"{name} {metadata.version(name)}" for name in names if _installed(name))
+    if missing := [name for name in names if not _installed(name)]:
+        raise UserError(f"{', '.join(missing)} not installed. Run: make run")
+    return f"GPU Deck {__version__}, Python {sys.version.split()[0]}, {found}"
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _home() -> str:
+    home = paths.ensure(paths.home())
+    if not os.access(home, os.W_OK):
+        raise UserError(f"{home} cannot be written to. Set GPUDECK_HOME to a folder you can write to.")
+    return str(home)
+
+
+def _disk() -> str:
+    free = shutil.disk_usage(paths.home()).free
+    words = f"{free / 2**30:.1f} GiB free"
+    if free < FREE_BYTES:
+        raise _Warning(f"{words} where the state folder is; jobs and logs need room")
+    return words
+
+
+def _settings() -> str:
+    settings.load()
+    return "valid"
+
+
+def _window() -> str:
+    """Tried in a process of its own: libraries that are missing must not end the doctor."""
+    tried = subprocess.run(
+        [sys.executable, "-P", "-c", "import app.views.window"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+    )
+    if tried.returncode:
+        from app.qtcheck import explain
+
+        raise UserError(explain(tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else "PySide6 cannot be imported"))
+    return "present"
+
+
+def _daemon() -> str:
+    with Client() as deck:
+        notices = deck.snapshot().notices
+    if notices:
+        raise _Warning("; ".join(notices))
+    return f"answers (pid {daemon_status().pid})"
+
+
+def _devices() -> str:
+    with Client() as deck:
+        snapshot = first_reading(deck)
+    if not snapshot.devices:
+        raise UserError("no device can be read; see the log: " + str(paths.daemon_log()))
+    return f"{', '.join(s.device.name for s in snapshot.devices)}; readings from {snapshot.source}"

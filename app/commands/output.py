@@ -1,0 +1,43 @@
+"""What commands print: aligned tables for people, JSON for programs, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from scheduler.queue.progress import printable
+
+
+def say(text: str = "") -> None:
+    """One line on standard output."""
+    print(printable(text), flush=True)
+
+
+def say_json(value: Any) -> None:
+    """A value of ours as indented JSON."""
+    print(msgspec.json.format(msgspec.json.encode(value)).decode(), flush=True)
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print rows in aligned columns; the first is the heading. `right`: columns aligned to the right."""
+    clean = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in clean) for i in range(len(clean[0]))]
+    for row in clean:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        print("  ".join(cells).rstrip(), flush=True)
+
+
+def foreign(data: bytes) -> str:
+    """Output of a job, safe for a terminal: its escapes and other control characters become spaces."""
+    text = data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    return "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def status_line(text: str) -> None:
+    """Overwrite the current line of a terminal with `text`; does nothing where standard error is no terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{printable(text)}")
+        sys.stderr.flush()

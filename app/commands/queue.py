@@ -1,0 +1,138 @@
+"""submit, run, jobs, logs, wait, cancel."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+
+from accel.workloads import catalog
+from app.commands.output import foreign, say, say_json, status_line, table
+from app.models import format as fmt
+from app.models.jobs import row
+from app.models.results import result_of
+from scheduler.client import Client
+from scheduler.errors import UserError
+from scheduler.jobs import Done, Job
+
+POLL_S = 0.25
+
+
+class UsageError(Exception):
+    """The command line itself is wrong: exit status 2."""
+
+
+def describe(job: Job) -> str:
+    """A job's state in a line: its name, and why it waits, how far it is, or how it ended."""
+    shown = row(job, {}, time.time())
+    words = [shown.state, shown.doing, f"after {shown.duration}" if shown.duration and not job.active else ""]
+    return ", ".join(w for w in words if w)
+
+
+def submit(args: Namespace) -> int:
+    if not args.command:
+        raise UsageError("no command was given. Example: gpudeck submit -- python train.py")
+    with Client() as deck:
+        job = deck.submit(args.command, name=args.name or "", gpus=args.gpus, cwd=args.cwd)
+        return _submitted(deck, job, args)
+
+
+def run(args: Namespace) -> int:
+    try:
+        workload = catalog.find(args.workload)
+        given = dict(_assignment(text) for text in args.params)
+    except ValueError as e:
+        raise UsageError(str(e)) from e
+    with Client() as deck:
+        try:
+            values = workload.complete(given, device_kind(deck))
+        except ValueError as e:
+            raise UsageError(str(e)) from e
+        job = deck.submit(workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values)
+        return _submitted(deck, job, args)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.lstrip("-").partition("=")
+    if not equals:
+        raise ValueError(f"parameters are given as NAME=VALUE; got {text!r}")
+    return name.replace("-", "_"), value
+
+
+def device_kind(deck: Client) -> str:
+    """The kind of this machine's devices, waiting for the first reading of a daemon that has just started."""
+    end = time.monotonic() + 10
+    while not (devices := deck.snapshot().devices):
+        if time.monotonic() > end:
+            raise UserError("no device can be read. See: gpudeck doctor")
+        time.sleep(0.05)
+    return devices[0].device.kind
+
+
+def _submitted(deck: Client, job: Job, args: Namespace) -> int:
+    if args.wait:
+        return _follow_to_end(deck, job, args)
+    say_json(job) if args.json else say(f"job {job.id} ({job.spec.name}): {describe(job)}")
+    return 0
+
+
+def wait(args: Namespace) -> int:
+    with Client() as deck:
+        return _follow_to_end(deck, deck.job(args.job), args)
+
+
+def _follow_to_end(deck: Client, job: Job, args: Namespace) -> int:
+    """Show the job's progress until it ends, then how it ended. Status 0 where it succeeded."""
+    if not args.json:
+        say(f"job {job.id} ({job.spec.name})")
+    while job.active:
+        time.sleep(POLL_S)
+        job = deck.job(job.id)
+        status_line(describe(job))
+    status_line("")
+    if args.json:
+        say_json(job)
+    else:
+        say(f"job {job.id}: {describe(job)}")
+        if (result := result_of(job)) is not None:
+            speed = f"{fmt.significant(result.tflops)} TFLOP/s, median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
+            say(f"{speed}, backend {result.backend}, on {result.device}: {result.verdict}")
+    return 0 if isinstance(job.state, Done) else 1
+
+
+def jobs(args: Namespace) -> int:
+    with Client() as deck:
+        found = deck.jobs(args.limit, args.active)
+    if args.json:
+        say_json(found)
+    elif not found:
+        say("no jobs yet. Start one with: gpudeck run attention   or: gpudeck submit -- COMMAND")
+    else:
+        rows = [("JOB", "NAME", "STATE", "SUBMITTED", "")]
+        rows += [(str(j.id), j.spec.name[:32], j.status, fmt.clock(j.submitted), describe(j)[:100]) for j in found]
+        table(rows, right=(0,))
+    return 0
+
+
+def logs(args: Namespace) -> int:
+    with Client() as deck:
+        offset = 0
+        while True:
+            active = deck.job(args.job).active  # asked before reading: what was written before its end is then read below
+            while data := deck.log(args.job, offset):
+                offset += len(data)
+                sys.stdout.write(foreign(data) if sys.stdout.isatty() else data.decode(errors="replace"))
+                sys.stdout.flush()
+            if not (args.follow and active):
+                return 0
+            time.sleep(POLL_S)
+
+
+def cancel(args: Namespace) -> int:
+    with Client() as deck:
+        job = deck.cancel(args.job)
+        if args.json:
+            say_json(job)
+        else:
+            say(f"job {job.id}: {'is being ended' if job.active else 'cancelled'}")
+    return 0

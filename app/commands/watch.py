@@ -1,0 +1,148 @@
+"""status and record: what the devices do, now and on file."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from accel.workloads import catalog
+from app.commands.output import say, say_json, status_line, table
+from app.commands.queue import UsageError, describe
+from app.models import format as fmt
+from scheduler.client import Client
+from scheduler.devices import trace
+from scheduler.devices.fields import FIELDS, HEADLINE
+from scheduler.devices.model import NA, Device, Reading
+from scheduler.errors import UserError
+from scheduler.telemetry.snapshot import DeviceState, Idle, Snapshot
+
+
+def first_reading(deck: Client, timeout: float = 10.0) -> Snapshot:
+    """The daemon's snapshot once it has a reading; one without where none comes in time."""
+    end = time.monotonic() + timeout
+    while True:
+        snapshot = deck.snapshot()
+        if (snapshot.devices and all(d.reading for d in snapshot.devices)) or time.monotonic() > end:
+            return snapshot
+        time.sleep(0.05)
+
+
+def status(args: Namespace) -> int:
+    with Client() as deck:
+        snapshot = first_reading(deck)
+    if args.json:
+        say_json(snapshot)
+        return 0
+    rows = [("DEVICE", "NAME", *(FIELDS[f].label.upper() for f in HEADLINE), "USE")]
+    rows += [(fmt.device_label(d.device), d.device.name, *(_cell(d, f) for f in HEADLINE), _use(d)) for d in snapshot.devices]
+    table(rows)
+    notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
+    for line in sorted(notes) + _reasons(snapshot):
+        say(line)
+    active = [j for j in snapshot.jobs if j.active]
+    for job in active:
+        say(f"job {job.id} ({job.spec.name}): {describe(job)}")
+    if not active:
+        say("no jobs wait or run")
+    return 0
+
+
+def _cell(state: DeviceState, field: str) -> str:
+    if state.reading is None:
+        return fmt.NOT_AVAILABLE
+    return str(fmt.show(field, state.reading.get(field)))
+
+
+def _use(state: DeviceState) -> str:
+    return "idle" if isinstance(state.use, Idle) else f"busy: {state.use.reason}"
+
+
+def _reasons(snapshot: Snapshot) -> list[str]:
+    """Why a headline field has no value, once for each reason."""
+    found: dict[str, None] = {}
+    for state in snapshot.devices:
+        for field in HEADLINE:
+            if state.reading is not None and isinstance(value := state.reading.get(field), NA):
+                found[f"{FIELDS[field].label}: N/A, {value.reason}"] = None
+    return list(found)
+
+
+def record(args: Namespace) -> int:
+    """Write a trace: for some seconds, or through phases in which workloads run as jobs."""
+    try:
+        phases = [_phase(text) for text in args.phases.split(",")] if args.phases else [("", float(args.seconds))]
+    except ValueError as e:
+        raise UsageError(str(e)) from e
+    total = sum(seconds for _, seconds in phases)
+    with Client() as deck, Client() as feed:
+        devices = tuple(anonymous(s.device) for s in first_reading(deck).devices)
+        if not devices:
+            raise UserError("no device can be read, so there is nothing to record. See: gpudeck doctor")
+        started = time.time()
+        notes = {"phases": args.phases or "", "seconds": f"{total:g}"}
+        with trace.Writer(Path(args.file), devices, started, notes) as out:
+            count = _record(deck, feed, phases, out)
+    say(f"{count} moments in {total:g} s written to {args.file}")
+    return 0
+
+
+def _phase(text: str) -> tuple[str, float]:
+    name, equals, seconds = text.partition("=")
+    if not equals or float(seconds) <= 0:
+        raise ValueError(f"a phase is idle=SECONDS or WORKLOAD=SECONDS; got {text!r}")
+    if name != "idle":
+        catalog.find(name)
+    return name, float(seconds)
+
+
+def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.Writer) -> int:
+    moments = _moments(feed)
+    total, spent, count = sum(s for _, s in phases), 0.0, 0
+    for name, seconds in phases:
+        job = _start(deck, name, seconds) if name not in ("", "idle") else None
+        end = time.monotonic() + seconds
+        for moment in moments:
+            label = name if job is None or deck.job(job).active else ""
+            out.add(msgspec.structs.replace(moment, label=label))
+            count += 1
+            status_line(
+                f"recording {name or 'the devices'}: {count} moments, {spent + seconds - max(end - time.monotonic(), 0):.0f} of {total:.0f} s"
+            )
+            # a phase with a job lasts until the job has ended
+            if time.monotonic() >= end and (job is None or not deck.job(job).active):
+                break
+        spent += seconds
+    status_line("")
+    return count
+
+
+def _start(deck: Client, name: str, seconds: float) -> int:
+    workload = catalog.find(name)
+    kind = deck.snapshot().devices[0].device.kind
+    values = workload.complete({"seconds": f"{seconds:g}"}, kind)
+    return deck.submit(workload.argv(values), name=name, gpus=1, workload=name, params=values).id
+
+
+def _moments(feed: Client) -> Iterator[trace.Moment]:
+    """Each new reading of the devices, once."""
+    seen = 0.0
+    for snapshot in feed.subscribe():
+        readings = [s.reading for s in snapshot.devices if s.reading is not None]
+        if readings and readings[0].time > seen:
+            seen = readings[0].time
+            kept = zip(snapshot.devices, readings, strict=False)
+            yield trace.Moment(seen, tuple(_anonymous_reading(s.device, r) for s, r in kept))
+
+
+def anonymous(device: Device) -> Device:
+    """A trace is made to be passed on: it names the kind of card, not this card."""
+    facts = {k: v for k, v in device.facts.items() if k != "VBIOS"}
+    return msgspec.structs.replace(device, id=f"{device.kind}-{device.index}", facts=facts)
+
+
+def _anonymous_reading(device: Device, reading: Reading) -> Reading:
+    return msgspec.structs.replace(reading, device=f"{device.kind}-{device.index}", processes=())
