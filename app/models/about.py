@@ -1,0 +1,26 @@
+"""Where things are and what runs, for the settings page."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from app.models.state import State
+from scheduler import paths
+
+
+def about(state: State) -> tuple[tuple[str, str], ...]:
+    """Caption and value."""
+    return (
+        ("Version", f"GPU Deck {metadata.version('gpudeck')}"),
+        ("State folder", str(paths.home())),
+        ("Daemon", _daemon(state)),
+        ("Source", state.snapshot.source if state.snapshot else "not known yet"),
+    )
+
+
+def _daemon(state: State) -> str:
+    try:
+        pid = paths.daemon_lock().read_text().strip()
+    except (OSError, ValueError):
+        pid = ""
+    return f"{state.link.text}, pid {pid}" if state.link.connected and pid.isdigit() else state.link.text

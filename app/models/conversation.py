@@ -1,0 +1,62 @@
+"""The conversation with the assistant: what was said, by whom, and how far the answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.models.requests import Answered
+
+MOST = 200
+"""Messages kept; older ones go."""
+
+
+@dataclass(frozen=True)
+class Message:
+    author: Literal["you", "assistant"]
+    text: str
+    state: Literal["waiting", "writing", "done", "stopped", "failed"] = "done"
+    note: str = ""
+    """Why it waits, or why it failed."""
+    writer: str = ""
+    facts: tuple[tuple[str, str, str], ...] = ()
+    """Name, value and source of each fact the text rests on."""
+
+
+class Conversation:
+    """Messages in order; at most the last one is being written."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is awaited."""
+        return bool(self.messages) and self.messages[-1].state in ("waiting", "writing")
+
+    def ask(self, text: str) -> None:
+        """The user's words, and room for the answer. Raises ValueError while another answer is awaited."""
+        if self.busy:
+            raise ValueError("one answer at a time: stop the one that is being written first")
+        self.messages += [Message("you", text), Message("assistant", "", "waiting", "asks the assistant")]
+        del self.messages[:-MOST]
+
+    def waits(self, reason: str) -> None:
+        self._change(state="waiting", note=reason)
+
+    def wrote(self, text: str) -> None:
+        if self.busy:
+            self._change(state="writing", note="", text=self.messages[-1].text + text)
+
+    def answered(self, answer: Answered) -> None:
+        self._change(state="done", note="", text=answer.text, writer=answer.writer, facts=answer.facts)
+
+    def stopped(self) -> None:
+        self._change(state="stopped", note="stopped")
+
+    def failed(self, reason: str) -> None:
+        self._change(state="failed", note=reason)
+
+    def _change(self, **changes: object) -> None:
+        if self.busy:  # a piece that comes after Stop belongs to nobody
+            self.messages[-1] = replace(self.messages[-1], **changes)  # type: ignore[arg-type]

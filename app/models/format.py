@@ -1,0 +1,83 @@
+"""Values as a person reads them: numbers with units, durations, and N/A with its reason."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from scheduler.devices.fields import FIELDS
+from scheduler.devices.model import NA, Device
+
+GIB = 2.0**30
+NOT_AVAILABLE = "N/A"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value ready for the screen. `reason` is set where there is none, and says why."""
+
+    text: str
+    unit: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.unit}" if self.unit else self.text
+
+
+def show(field: str, value: float | NA) -> Shown:
+    """A reading's field for the screen: bytes as GiB, the rest in the field's own unit."""
+    if isinstance(value, NA):
+        return Shown(NOT_AVAILABLE, reason=value.reason)
+    if not math.isfinite(value):
+        return Shown(NOT_AVAILABLE, reason="the device reported something that is not a number")
+    unit = FIELDS[field].unit
+    if unit == "B":
+        return Shown(f"{value / GIB:.1f}", "GiB")
+    if unit == "B/s":
+        return Shown(significant(value / 1e9), "GB/s")
+    if unit in ("%", "°C", "MHz"):
+        return Shown(f"{value:.0f}", unit)
+    return Shown(significant(value), unit)
+
+
+def significant(value: float) -> str:
+    """About three significant digits, never an exponent: 0.085, 2.35, 63.4, 633."""
+    size = abs(value)
+    digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+    return f"{value:.{digits}f}"
+
+
+def scaled(count: float, unit: str) -> str:
+    """A count with a decimal prefix: 1.10 TFLOP, 275 GFLOP."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= factor:
+            return f"{significant(count / factor)} {prefix}{unit}"
+    return f"{significant(count)} {unit}"
+
+
+def memory(count: float) -> str:
+    """Bytes as MiB or GiB."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{significant(count / 2**20)} MiB"
+
+
+def duration(seconds: float) -> str:
+    """4.2 s, 3 min 05 s, 2 h 07 min."""
+    seconds = max(seconds, 0.0)
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def clock(at: float, now: float | None = None) -> str:
+    """Local time of day, with the date where it is not the day of `now`."""
+    same_day = time.strftime("%Y-%m-%d", time.localtime(at)) == time.strftime("%Y-%m-%d", time.localtime(now))
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def device_label(device: Device) -> str:
+    """The short name of a device: "GPU 0", or "CPU"."""
+    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"

@@ -1,0 +1,68 @@
+"""The last minutes of every device, for the charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from app.models.series import Floats, Ring
+from scheduler.devices.fields import HEADLINE
+from scheduler.devices.model import Reading
+from scheduler.telemetry.snapshot import Snapshot
+
+SECONDS = 600.0
+"""How far back the charts go."""
+_CAPACITY = int(SECONDS * 10)  # ten minutes at the highest telemetry rate
+_COLUMNS = {field: i for i, field in enumerate(HEADLINE)}
+
+
+class History:
+    """One ring of the headline fields a device."""
+
+    def __init__(self) -> None:
+        self._rings: dict[str, Ring] = {}
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take in the newest readings, and forget devices that are gone."""
+        interval = 1 / snapshot.settings.telemetry_hz
+        here = {state.device.id for state in snapshot.devices}
+        self._rings = {device: ring for device, ring in self._rings.items() if device in here}
+        for state in snapshot.devices:
+            if state.reading is not None:
+                self._ring(state.device.id).append(state.reading.time, _row(state.reading), interval)
+
+    def load(self, device: str, times: Sequence[float], columns: Mapping[str, Sequence[float | None]]) -> None:
+        """Replace what is known of `device` with what the daemon remembers, in the shape of `telemetry.snapshot.Columns`."""
+        ring = self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
+        rows = np.full((len(times), len(HEADLINE)), np.nan)
+        for field, values in columns.items():
+            if field in _COLUMNS:
+                rows[:, _COLUMNS[field]] = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        interval = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+        for time, row in zip(times, rows, strict=True):
+            ring.append(time, row, interval)
+
+    def series(self, device: str, field: str) -> tuple[Floats, Floats]:
+        """Times (s since the epoch) and values of one field, [n] each, NaN where there is a gap."""
+        ring = self._ring(device)
+        return ring.times, ring.column(_COLUMNS[field])
+
+    def span(self) -> tuple[float, float] | None:
+        """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""
+        filled = [ring.times for ring in self._rings.values() if len(ring)]
+        if not filled:
+            return None
+        newest = max(float(times[-1]) for times in filled)
+        return max(min(float(times[0]) for times in filled), newest - SECONDS), newest
+
+    def rows(self) -> int:
+        """How many rows are kept, of all devices."""
+        return sum(len(ring) for ring in self._rings.values())
+
+    def _ring(self, device: str) -> Ring:
+        return self._rings.setdefault(device, Ring(len(HEADLINE), _CAPACITY))
+
+
+def _row(reading: Reading) -> Floats:
+    return np.array([reading.values.get(field, np.nan) for field in HEADLINE])

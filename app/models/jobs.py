@@ -1,0 +1,179 @@
+"""Rows of the jobs table, and the details of one job."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from app.models.format import clock, device_label, duration, significant
+from app.models.requests import Submit
+from app.models.results import card, result_of
+from app.models.tiles import Meaning
+from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
+from scheduler.telemetry.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job in the table. Every cell is text; `share` (0 to 1) asks for a progress bar behind it."""
+
+    id: int
+    name: str
+    state: str
+    meaning: Meaning
+    device: str
+    doing: str
+    share: float | None
+    duration: str
+    tflops: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Details:
+    id: int
+    title: str
+    state: str
+    meaning: Meaning
+    facts: tuple[tuple[str, str], ...]
+    active: bool
+    share: float | None
+    doing: str
+
+
+def rows(snapshot: Snapshot, filter_text: str = "") -> tuple[Row, ...]:
+    """Newest first; of those in whose cells every word of the filter is found."""
+    labels = device_labels(snapshot)
+    words = filter_text.lower().split()
+    made = (row(job, labels, snapshot.time) for job in sorted(snapshot.jobs, key=lambda j: -j.id))
+    return tuple(r for r in made if _matches(r, words))
+
+
+def row(job: Job, labels: dict[str, str], now: float) -> Row:
+    state, result = job.state, result_of(job)
+    devices = () if isinstance(state, Queued) else state.devices
+    return Row(
+        id=job.id,
+        name=job.spec.name,
+        state=state_word(job),
+        meaning=_meaning(job),
+        device=", ".join(labels.get(d, d) for d in devices),
+        doing=_doing(job, now),
+        share=_share(job),
+        duration=_duration(job, now),
+        tflops=significant(result.tflops) if result else "",
+        active=job.active,
+    )
+
+
+def details(job: Job, snapshot: Snapshot) -> Details:
+    """Everything known of one job but its log."""
+    r = row(job, device_labels(snapshot), snapshot.time)
+    facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
+    facts += [("Device", r.device)] if r.device else []
+    facts += _times(job, snapshot.time)
+    facts += [("Reason", reason)] if (reason := _reason(job)) else []
+    if made := card(job):
+        timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
+        facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing), *made.facts]
+    elif job.spec.params:
+        facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
+    return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)
+
+
+def again(job: Job) -> Submit:
+    """The request that runs the same command once more."""
+    spec = job.spec
+    return Submit(spec.argv, spec.name, spec.gpus, spec.cwd, dict(spec.env) or None, spec.workload, dict(spec.params))
+
+
+def device_labels(snapshot: Snapshot) -> dict[str, str]:
+    return {state.device.id: device_label(state.device) for state in snapshot.devices}
+
+
+def state_word(job: Job) -> str:
+    """The state's name; a job that was told to stop says so."""
+    return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
+
+
+def time_left(progress: Progress, started: float, now: float) -> float | None:
+    """Seconds until the work is done at the pace so far; None before there is a pace."""
+    if progress.done <= 0 or progress.time <= started:
+        return None
+    left = (progress.total - progress.done) * (progress.time - started) / progress.done
+    return max(left - (now - progress.time), 0.0)
+
+
+def _matches(r: Row, words: list[str]) -> bool:
+    text = f"{r.id} {r.name} {r.state} {r.device} {r.doing}".lower()
+    return all(word in text for word in words)
+
+
+def _meaning(job: Job) -> Meaning:
+    if isinstance(job.state, Failed | Lost):
+        return "failed"
+    return "warm" if isinstance(job.state, Running) and job.state.stopping else ""
+
+
+def _doing(job: Job, now: float) -> str:
+    """Why it waits, how far it is, or how it ended."""
+    state, text = job.state, ""
+    match state:
+        case Queued():
+            text = f"waits: {state.reason}"
+        case Starting():
+            text = "is being started"
+        case Running(progress=None):
+            text = "runs; reports no progress"
+        case Running(progress=Progress() as progress):
+            text = _pace(progress, state.at, now)
+        case Failed() | Lost():
+            text = state.reason
+        case Done() if (result := result_of(job)) is not None:
+            text = result.verdict
+    return text
+
+
+def _pace(progress: Progress, started: float, now: float) -> str:
+    left = time_left(progress, started, now)
+    parts = (f"{100 * progress.done / progress.total:.0f} %", progress.note, f"{duration(left)} left" if left is not None else "")
+    return " · ".join(p for p in parts if p)
+
+
+def _reason(job: Job) -> str:
+    state = job.state
+    if isinstance(state, Queued):
+        return f"waits: {state.reason}"
+    if isinstance(state, Failed):
+        return state.reason + (f" (exit status {state.code})" if state.code is not None else "")
+    return state.reason if isinstance(state, Lost) else ""
+
+
+def _share(job: Job) -> float | None:
+    if isinstance(job.state, Running) and job.state.progress is not None:
+        return job.state.progress.done / job.state.progress.total
+    return None
+
+
+def _started(job: Job) -> float | None:
+    match job.state:
+        case Starting() | Running():
+            return job.state.at
+        case Done() | Failed() | Lost() | Cancelled():
+            return job.state.started
+        case _:
+            return None
+
+
+def _ended(job: Job) -> float | None:
+    return job.state.at if isinstance(job.state, Done | Failed | Lost | Cancelled) else None
+
+
+def _duration(job: Job, now: float) -> str:
+    started, ended = _started(job), _ended(job)
+    return "" if started is None else duration((now if ended is None else ended) - started)
+
+
+def _times(job: Job, now: float) -> list[tuple[str, str]]:
+    marks = (("Submitted", job.submitted), ("Started", _started(job)), ("Ended", _ended(job)))
+    return [("Times", ", ".join(f"{word.lower()} {clock(at, now)}" for word, at in marks if at is not None))]

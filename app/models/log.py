@@ -1,0 +1,34 @@
+"""The tail of a job's log: bytes as they come, text that cannot steer anything."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from scheduler.queue.progress import printable
+
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")  # ECMA-48: colours, cursor moves, titles
+
+
+class LogTail:
+    """Follows one job's log. `offset` is where to read on, None before the first piece."""
+
+    def __init__(self, job: int) -> None:
+        self.job = job
+        self.offset: int | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, start: int, data: bytes) -> str:
+        """The text that `data`, found at `start`, adds. A piece that does not begin where the last one ended is ignored."""
+        if self.offset is not None and start != self.offset:
+            return ""
+        first = self.offset is None
+        self.offset = start + len(data)
+        if first and start > 0:
+            return "…\n" + _clean(self._decoder.decode(data[data.find(b"\n") + 1 :]))  # begin with a whole line
+        return _clean(self._decoder.decode(data))
+
+
+def _clean(text: str) -> str:
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(printable(line.replace("\t", "    ")) for line in lines)

@@ -1,0 +1,131 @@
+"""What a view asks for, and what comes back. Views emit requests; the feeds carry them out and deliver replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.jobs import Job
+from scheduler.settings import Settings
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Queue a command; `cwd` and `env` None mean the window's own."""
+
+    argv: tuple[str, ...]
+    name: str
+    gpus: int = 0
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    workload: str | None = None
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cancel:
+    job: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    paused: bool
+
+
+@dataclass(frozen=True)
+class Configure:
+    changes: dict[str, str | float | bool]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Read a job's log from `offset` on; None: the last part of it."""
+
+    job: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question to the assistant."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """A brief of the last job, written once the device is idle."""
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """End the answer that is being written."""
+
+
+Request = Submit | Cancel | Pause | Configure | Tail | Ask | Report | StopAnswer
+
+
+@dataclass(frozen=True)
+class Submitted:
+    job: Job
+
+
+@dataclass(frozen=True)
+class Configured:
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Tailed:
+    job: int
+    start: int
+    """Where in the log `data` begins, in bytes."""
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A request that has nothing to give back was carried out."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request could not be carried out; `message` is one line that says what to do."""
+
+    request: Request
+    message: str
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The assistant waits, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The finished answer: its text, who wrote it ("template", "model NAME") and the facts it rests on (name, value, source)."""
+
+    text: str
+    writer: str
+    facts: tuple[tuple[str, str, str], ...] = ()
+
+
+Reply = Submitted | Configured | Tailed | Accepted | Refused | Waits | Wrote | Answered
+
+
+@dataclass(frozen=True)
+class Link:
+    """The connection to the daemon, as the status line tells it."""
+
+    connected: bool
+    text: str

@@ -1,0 +1,78 @@
+"""Time series for the charts: a ring of rows, gaps as NaN, and decimation to what a screen can show."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+GAP_INTERVALS = 2.5
+"""Readings further apart than this many intervals have a gap between them."""
+
+
+class Ring:
+    """The newest `capacity` rows of (time, one value a column), times strictly rising, in one block of memory.
+
+    The block is twice as long as needed, so that a reader always gets contiguous views and a move happens once in `capacity` rows.
+    """
+
+    def __init__(self, columns: int, capacity: int) -> None:
+        self._rows = np.full((columns + 1, 2 * capacity), np.nan)
+        self._capacity = capacity
+        self._end = 0
+
+    def __len__(self) -> int:
+        return min(self._end, self._capacity)
+
+    @property
+    def times(self) -> Floats:
+        """Seconds since the epoch, [n]. A view: valid until the next append."""
+        return self._rows[0, self._end - len(self) : self._end]
+
+    def column(self, index: int) -> Floats:
+        """Values of one column, [n], NaN where there was none. A view: valid until the next append."""
+        return self._rows[index + 1, self._end - len(self) : self._end]
+
+    def append(self, time: float, values: Floats, interval: float) -> None:
+        """Add a row of [columns] values at `time`; `interval` (s) is how often rows should come.
+
+        A row that is missing becomes a row of NaN. A time already there is ignored; when the clock was set back, what lies in its
+        future goes.
+        """
+        if self._end:
+            last = self._rows[0, self._end - 1]
+            if time == last:
+                return
+            if time < last:
+                self._end = int(np.searchsorted(self._rows[0, : self._end], time))
+            elif time - last > GAP_INTERVALS * interval:
+                self._push(last + interval, np.full(len(values), np.nan))
+        self._push(time, values)
+
+    def _push(self, time: float, values: Floats) -> None:
+        if self._end == self._rows.shape[1]:
+            self._rows[:, : self._capacity] = self._rows[:, self._capacity :]
+            self._end = self._capacity
+        self._rows[0, self._end] = time
+        self._rows[1:, self._end] = values
+        self._end += 1
+
+
+def decimate(times: Floats, values: Floats, bin_width: float) -> tuple[Floats, Floats]:
+    """The minimum and maximum of every `bin_width` seconds, and a NaN wherever the values have one.
+
+    `times` and `values` are [n], times rising. Bins start at whole multiples of the width, so that a scrolling chart does not shimmer.
+    """
+    if not len(times):
+        return times, values
+    bins = np.floor(times / bin_width)
+    starts = np.flatnonzero(np.diff(bins, prepend=bins[0] - 1))
+    low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    rising = values[starts] <= values[np.append(starts[1:], len(values)) - 1]
+    left = bins[starts] * bin_width
+    x = np.stack((left + 0.25 * bin_width, left + 0.75 * bin_width, left + 0.875 * bin_width), axis=1)
+    y = np.stack((np.where(rising, low, high), np.where(rising, high, low), np.full(len(starts), np.nan)), axis=1)
+    keep = np.ones(x.shape, dtype=bool)
+    keep[:, 2] = np.logical_or.reduceat(np.isnan(values), starts)
+    return x[keep], y[keep]

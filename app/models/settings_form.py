@@ -1,0 +1,86 @@
+"""The settings as a form: what each is called, what it does, and the change a user's text stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.models.requests import Configure
+from scheduler.errors import UserError
+from scheduler.settings import Settings, changed
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    title: str
+    help: str
+    kind: Literal["choice", "open choice", "number", "folder"]
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    group: str = ""
+
+
+SETTINGS = (
+    Setting(
+        "source",
+        "Source",
+        "Which devices to watch. auto takes NVIDIA GPUs where there are any, else the CPU. replay:FILE plays a recording, labelled REPLAY; "
+        "replay:FILE*8 plays it as eight GPUs.",
+        "open choice",
+        ("auto", "nvml", "cpu"),
+        group="Devices",
+    ),
+    Setting(
+        "telemetry_hz",
+        "Telemetry rate",
+        "Readings a second. More shows shorter peaks, and costs more of the CPU.",
+        "number",
+        unit="Hz",
+        group="Devices",
+    ),
+    Setting("idle_util_percent", "Idle below", "A device busier than this is not idle.", "number", unit="%", group="Idle"),
+    Setting(
+        "idle_dwell_s",
+        "Idle after",
+        "How long a device must stay quiet before the assistant may use it. Jobs never wait for the assistant.",
+        "number",
+        unit="s",
+        group="Idle",
+    ),
+    Setting(
+        "model_folder",
+        "Model folder",
+        "A folder of .safetensors (or a .pth file) of an RWKV-7 model. Empty: briefs are written from templates, and say so.",
+        "folder",
+        group="Assistant",
+    ),
+    Setting(
+        "model_device",
+        "Model device",
+        "Where the model runs. On cuda it leaves the GPU as soon as a job wants it.",
+        "choice",
+        ("cpu", "cuda"),
+        group="Assistant",
+    ),
+    Setting("theme", "Theme", "system follows the desktop's light or dark.", "choice", ("system", "light", "dark"), group="Appearance"),
+)
+
+
+def text_of(settings: Settings, setting: Setting) -> str:
+    """The setting's value as the form shows it."""
+    value = getattr(settings, setting.name)
+    return f"{value:g}" if setting.kind == "number" else str(value)
+
+
+def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
+    """The request that makes `text` the setting's value; None where it is that already. Raises UserError saying what is wrong."""
+    value: str | float = text.strip()
+    if setting.kind == "number":
+        try:
+            value = float(text)
+        except ValueError as e:
+            raise UserError(f"{setting.title} is a number; got {text!r}") from e
+    if changed(settings, {setting.name: value}) == settings:
+        return None
+    return Configure({setting.name: value})

@@ -1,0 +1,34 @@
+"""What the window knows: the newest snapshot, the history, the link to the daemon, the conversation."""
+
+from __future__ import annotations
+
+from app.models.conversation import Conversation
+from app.models.history import History
+from app.models.requests import Link
+from scheduler.jobs import Job
+from scheduler.telemetry.snapshot import Snapshot
+
+
+class State:
+    """Changed by the window alone, read by every page."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.history = History()
+        self.link = Link(connected=False, text="connecting to the daemon")
+        self.conversation = Conversation()
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.history.update(snapshot)
+
+    def job(self, number: int | None) -> Job | None:
+        """A job of the snapshot; None where it is not there (any more)."""
+        jobs = self.snapshot.jobs if self.snapshot else ()
+        return next((job for job in jobs if job.id == number), None)
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of the first device; `cpu` while none is known."""
+        devices = self.snapshot.devices if self.snapshot else ()
+        return devices[0].device.kind if devices else "cpu"

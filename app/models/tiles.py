@@ -1,0 +1,125 @@
+"""What the tiles on top say of each device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.models.format import Shown, device_label, show
+from scheduler.devices.model import NA, Reading
+from scheduler.jobs import Job
+from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+
+Meaning = Literal["", "warm", "hot", "throttled", "failed"]
+"""The only things that colour stands for."""
+
+WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
+"""°C below the slow-down temperature from which a device is warm, or hot."""
+_NO_THROTTLE = ("", "none", "idle", "application clocks", "sync boost", "display clocks")
+USUAL_LIMIT = 90.0
+"""°C; taken for the slow-down temperature where the device does not tell its own."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    caption: str
+    text: str
+    tooltip: str
+    meaning: Meaning = ""
+    share: float | None = None
+    """Of the whole, 0 to 1, for a bar; None: no bar."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    device: str
+    title: str
+    name: str
+    note: str
+    replay: bool
+    holder: str
+    holder_tooltip: str
+    metrics: tuple[Metric, ...]
+
+
+def tiles(snapshot: Snapshot) -> tuple[Tile, ...]:
+    jobs = {job.id: job for job in snapshot.jobs}
+    return tuple(_tile(state, jobs) for state in snapshot.devices)
+
+
+def temperature_meaning(reading: Reading) -> Meaning:
+    """Warm or hot, measured against the device's own slow-down temperature."""
+    temperature, limit = reading.get("temp"), reading.get("temp_limit")
+    if isinstance(temperature, NA):
+        return ""
+    below = (USUAL_LIMIT if isinstance(limit, NA) else limit) - temperature
+    return "hot" if below <= HOT_BELOW_LIMIT else "warm" if below <= WARM_BELOW_LIMIT else ""
+
+
+def throttle(reading: Reading) -> str:
+    """Why the clocks are held down, where that is more than rest or the user's own setting; empty where they are not."""
+    reasons = reading.texts.get("throttle", "none").split(", ")
+    return ", ".join(r for r in reasons if r not in _NO_THROTTLE)
+
+
+def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
+    device = state.device
+    holder, tooltip = _holder(state, jobs)
+    return Tile(
+        device=device.id,
+        title=device_label(device),
+        name=device.name,
+        note=device.note,
+        replay=device.kind == "replay",
+        holder=holder,
+        holder_tooltip=tooltip,
+        metrics=_metrics(state.reading),
+    )
+
+
+def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[str, str]:
+    if state.holder is not None:
+        job = jobs.get(state.holder)
+        return f"job {state.holder}" + (f" · {job.spec.name}" if job else ""), "held by this job alone"
+    if isinstance(state.use, Busy):
+        return "in use", state.use.reason
+    return "idle", "nobody uses it"
+
+
+def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
+    if reading is None:
+        reading = Reading("", 0.0, {}, absent=dict.fromkeys(("util", "mem_used", "tflops", "temp", "power"), "no reading yet"))
+    return (
+        _metric("Utilisation", reading, "util", share=_share(reading, "util", 100.0)),
+        _memory(reading),
+        _metric("TFLOP/s", reading, "tflops"),
+        _metric("Temperature", reading, "temp", temperature_meaning(reading)),
+        _power(reading),
+    )
+
+
+def _metric(caption: str, reading: Reading, field: str, meaning: Meaning = "", share: float | None = None) -> Metric:
+    shown = show(field, reading.get(field))
+    return Metric(caption, str(shown), shown.reason or reading.methods.get(field, caption), meaning, share)
+
+
+def _power(reading: Reading) -> Metric:
+    shown, throttled = show("power", reading.get("power")), throttle(reading)
+    if throttled and not shown.reason:
+        return Metric("Power", str(shown), f"clocks held down: {throttled}", "throttled")
+    return Metric("Power", str(shown), shown.reason or "power drawn now")
+
+
+def _memory(reading: Reading) -> Metric:
+    used, total = show("mem_used", reading.get("mem_used")), show("mem_total", reading.get("mem_total"))
+    text = str(used) if used.reason or total.reason else f"{used.text} / {total}"
+    return Metric("Memory", text, used.reason or _of_total(total), share=_share(reading, "mem_used", reading.values.get("mem_total", 0.0)))
+
+
+def _of_total(total: Shown) -> str:
+    return f"total N/A: {total.reason}" if total.reason else "used / total"
+
+
+def _share(reading: Reading, field: str, whole: float) -> float | None:
+    value = reading.values.get(field)
+    return None if value is None or not whole > 0 else min(max(value / whole, 0.0), 1.0)

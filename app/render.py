@@ -1,0 +1,52 @@
+"""Pictures of the window: every page, at every size, in every scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QCoreApplication, QEvent, QSize
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from app.views.window import PAGES, MainWindow
+from scheduler.errors import UserError
+
+SIZES = ((1280, 800), (2560, 1440))
+SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
+
+
+def render_pages(
+    window: MainWindow, folder: Path, sizes: Sequence[tuple[int, int]] = SIZES, schemes: Sequence[theme.Scheme] = SCHEMES
+) -> list[Path]:
+    """Show each of PAGES, let it lay out and paint, and save it as PAGE-SCHEME-WIDTHxHEIGHT.png.
+
+    Returns the files. Raises UserError where one cannot be written.
+    """
+    app = QApplication.instance()
+    if not isinstance(app, QApplication):
+        raise RuntimeError("render_pages needs a QApplication")
+    folder.mkdir(parents=True, exist_ok=True)
+    window.show()
+    made = []
+    for scheme in schemes:
+        theme.apply(app, scheme)
+        for width, height in sizes:
+            window.resize(QSize(width, height))
+            for page in PAGES:
+                window.show_page(page)
+                _settle()
+                window.refresh()  # a chart's decimation depends on the width it was given
+                _settle()
+                file = folder / f"{page}-{scheme}-{width}x{height}.png"
+                if not window.grab().save(str(file)):
+                    raise UserError(f"cannot write {file}. Choose a folder you can write to.")
+                made.append(file)
+    return made
+
+
+def _settle() -> None:
+    """Let layouts, deferred deletions and repaints happen."""
+    for _ in range(3):
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QApplication.processEvents()

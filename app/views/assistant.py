@@ -1,0 +1,137 @@
+"""The assistant page: a conversation, and the two things most people want to know."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+
+from app import theme
+from app.models.requests import Answered, Ask, Refused, Reply, Report, Request, StopAnswer, Waits, Wrote
+from app.models.state import State
+from app.views.bubble import Bubble
+from app.views.widgets import button, label, row
+
+EMPTY = (
+    "Ask what happened on your GPUs, or have a brief of the last job written.\n"
+    "Every number in an answer comes from what was measured; its sources can be opened below it.\n"
+    "Without a model folder (Settings) the answers are written from templates, and say so."
+)
+_WIDEST = 860
+_REDRAW_MS = 100
+
+
+class Assistant(QWidget):
+    """Emits `requested` with the question, or with Stop."""
+
+    requested = Signal(object)
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self.bubbles: list[Bubble] = []
+        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.input = QLineEdit()
+        self.input.setPlaceholderText("Ask something, e.g. how hot did the GPU get?")
+        self.input.setAccessibleName("Question")
+        self.input.returnPressed.connect(self._ask)
+        self.send = button("Ask", kind="primary")
+        self.send.clicked.connect(self._ask)
+        self.stop = button("Stop", tooltip="End the answer that is being written (Esc)")
+        self.stop.setShortcut("Esc")
+        self.stop.clicked.connect(self._stop)
+        self.happened = button("What happened?", tooltip="Ask what went on lately")
+        self.happened.clicked.connect(lambda: self._request("What happened?", Ask("What happened?")))
+        self.brief = button("Write a brief", tooltip="A report of the last job, written once the device is idle")
+        self.brief.clicked.connect(lambda: self._request("Write a brief.", Report()))
+        self._redraw = QTimer(self)
+        self._redraw.setSingleShot(True)
+        self._redraw.setInterval(_REDRAW_MS)
+        self._redraw.timeout.connect(self.refresh)
+        self._lay_out()
+        self.refresh()
+
+    def refresh(self) -> None:
+        conversation = self._state.conversation
+        for old in self.bubbles[: max(len(self.bubbles) - len(conversation.messages), 0)]:
+            self._body.removeWidget(old)
+            old.deleteLater()
+            self.bubbles.remove(old)
+        for message, bubble in zip(conversation.messages, self.bubbles, strict=False):
+            bubble.show_message(message)
+        for message in conversation.messages[len(self.bubbles) :]:
+            self.bubbles.append(Bubble(message))
+            self._body.insertWidget(self._body.count() - 1, self.bubbles[-1])
+        self.empty.setVisible(not conversation.messages)
+        self.stop.setVisible(conversation.busy)
+        for made in (self.send, self.happened, self.brief):
+            made.setEnabled(not conversation.busy)
+
+    def deliver(self, reply: Reply) -> None:
+        """An event of the answer; pieces are drawn at most ten times a second."""
+        conversation = self._state.conversation
+        match reply:
+            case Waits(reason=reason):
+                conversation.waits(reason)
+            case Wrote(text=text):
+                conversation.wrote(text)
+            case Answered():
+                conversation.answered(reply)
+            case Refused(request=Ask() | Report(), message=message):
+                conversation.failed(message)
+            case _:
+                return
+        if not self._redraw.isActive():
+            self._redraw.start()
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            for bubble in self.bubbles:
+                bubble.recolor()
+        super().changeEvent(event)
+
+    def _ask(self) -> None:
+        text = self.input.text().strip()
+        if text and not self._state.conversation.busy:
+            self.input.clear()
+            self._request(text, Ask(text))
+
+    def _request(self, words: str, request: Request) -> None:
+        self._state.conversation.ask(words)
+        self.refresh()
+        self.requested.emit(request)
+
+    def _stop(self) -> None:
+        self._state.conversation.stopped()
+        self.refresh()
+        self.requested.emit(StopAnswer())
+
+    def _lay_out(self) -> None:
+        inner = QWidget()
+        inner.setProperty("clear", "true")
+        inner.setMaximumWidth(_WIDEST)
+        self._body = QVBoxLayout(inner)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(theme.S)
+        self._body.addStretch()
+        outer = QWidget()
+        outer.setProperty("clear", "true")
+        middle = QHBoxLayout(outer)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.addStretch(1)
+        middle.addWidget(inner, 100)
+        middle.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setWidget(outer)
+        bar = self._scroll.verticalScrollBar()
+        bar.rangeChanged.connect(lambda _, end: bar.setValue(end))
+        entry = row(self.input, self.stop, self.send, self.happened, self.brief)
+        entry.setStretch(0, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.M)
+        layout.addWidget(self.empty, 1)
+        layout.addWidget(self._scroll, 100)
+        layout.addLayout(entry)

@@ -1,0 +1,129 @@
+"""The dashboard: five charts over one time axis."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
+
+from app import theme
+from app.models.charts import Chart, charts, scale
+from app.models.format import device_label
+from app.models.history import SECONDS
+from app.models.series import Floats
+from app.models.state import State
+from app.models.timespan import TimeSpan
+from app.views.chart import ChartCard
+from app.views.legend import Legend
+from app.views.widgets import button, label, row, set_text
+from scheduler.devices.fields import HEADLINE
+
+_SPANS = (("1 min", 60.0), ("5 min", 300.0), ("10 min", SECONDS))
+_PLACES = {"util": (1, 0, 1, 2), "mem_used": (2, 0, 1, 1), "tflops": (2, 1, 1, 1), "temp": (3, 0, 1, 1), "power": (3, 1, 1, 1)}
+
+
+class Dashboard(QWidget):
+    """Drag or ← → to move in time, wheel or + - to zoom, L to follow the newest reading again."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self.span = TimeSpan()
+        self.legend = Legend()
+        self.legend.changed.connect(self.refresh)
+        self.where = label(size="small", meaning="muted")
+        self.charts = {field: ChartCard(field) for field in HEADLINE}
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(theme.S)
+        grid.addLayout(self._bar(), 0, 0, 1, 2)
+        for field, made in self.charts.items():
+            grid.addWidget(made.frame, *_PLACES[field])
+            made.view.box.panned.connect(self.pan)
+            made.view.box.zoomed.connect(self.zoom)
+        for line in (1, 2, 3):
+            grid.setRowStretch(line, 1)
+        for side in (0, 1):
+            grid.setColumnStretch(side, 1)
+        self._recolor()
+
+    def refresh(self) -> None:
+        """Draw what the state has now."""
+        snapshot, known = self._state.snapshot, self._state.history.span()
+        if snapshot is None:
+            return
+        if known is not None:
+            self.span.extend(*known)
+        colors = {s.device.id: theme.tokens().series[i % len(theme.tokens().series)] for i, s in enumerate(snapshot.devices)}
+        self.legend.show_devices({s.device.id: device_label(s.device) for s in snapshot.devices}, colors)
+        hidden = self.legend.hidden_devices()
+        shown = {device: color for device, color in colors.items() if device not in hidden}
+        for chart in charts(snapshot):
+            self._draw(chart, shown)
+        set_text(self.where, "" if self.span.live else "looking back; L follows again")
+        self.live.setChecked(self.span.live)
+        for made, (_, seconds) in zip(self.spans, _SPANS, strict=True):
+            made.setChecked(self.span.seconds == seconds)
+
+    def pan(self, seconds: float) -> None:
+        self.span.pan(seconds)
+        self.refresh()
+
+    def zoom(self, factor: float, at: float) -> None:
+        self.span.zoom(factor, at)
+        self.refresh()
+
+    def follow(self) -> None:
+        self.span.go_live()
+        self.refresh()
+
+    def show_last(self, seconds: float) -> None:
+        self.span.go_live(seconds)
+        self.refresh()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        start, end = self.span.limits
+        match event.key():
+            case Qt.Key.Key_Left:
+                self.pan(-self.span.seconds / 10)
+            case Qt.Key.Key_Right:
+                self.pan(self.span.seconds / 10)
+            case Qt.Key.Key_Plus | Qt.Key.Key_Equal:
+                self.zoom(0.8, end if self.span.live else (start + end) / 2)
+            case Qt.Key.Key_Minus:
+                self.zoom(1.25, end if self.span.live else (start + end) / 2)
+            case Qt.Key.Key_L | Qt.Key.Key_End:
+                self.follow()
+            case _:
+                super().keyPressEvent(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._recolor()
+            self.refresh()
+        super().changeEvent(event)
+
+    def _bar(self) -> QHBoxLayout:
+        """Legend on the left, the stretch of time on the right."""
+        self.spans = [button(text, kind="quiet", tooltip=f"Show the last {text}", checkable=True) for text, _ in _SPANS]
+        for made, (_, seconds) in zip(self.spans, _SPANS, strict=True):
+            made.clicked.connect(lambda _=False, s=seconds: self.show_last(s))
+        self.live = button("Live", kind="quiet", tooltip="Follow the newest reading (L)", checkable=True)
+        self.live.clicked.connect(self.follow)
+        bar = row(self.legend, self.where, *self.spans, self.live, spacing=theme.XS)
+        bar.insertStretch(1, 1)
+        return bar
+
+    def _recolor(self) -> None:
+        for made in self.charts.values():
+            made.view.recolor()
+
+    def _draw(self, chart: Chart, colors: dict[str, str]) -> None:
+        view = self.charts[chart.field]
+        view.show_chart(chart, colors)
+        series: dict[str, tuple[Floats, Floats]] = {}
+        for device in colors:
+            times, values = self._state.history.series(device, chart.field)
+            series[device] = times, values / scale(chart.field)
+        view.show_series(chart, self.span.limits, series)

@@ -1,0 +1,140 @@
+"""The jobs page: the table on top, the chosen job below."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
+
+from app import theme
+from app.models.jobs import again, details, rows
+from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed
+from app.models.state import State
+from app.views.filter_box import filter_box
+from app.views.job_details import JobDetails
+from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
+from app.views.widgets import button, card, label, row, set_text
+
+EMPTY = "No jobs yet. Start one on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
+NOTHING_FOUND = "No job matches the filter."
+
+
+class Jobs(QWidget):
+    """Emits `requested` with what the daemon is to do."""
+
+    requested = Signal(object)
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self._chosen: int | None = None
+        self.filter = filter_box("Filter by id, name, state, device")
+        self.filter.textChanged.connect(self.refresh)
+        self.count = label(size="small", meaning="muted")
+        self.pause = button("Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True)
+        self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
+        self.model = JobTable()
+        self.table = _table(self.model)
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
+        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.details = JobDetails()
+        self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
+        self.details.repeated.connect(self._again)
+        self.details.wanted.connect(self.requested)
+        self._lay_out()
+        for keys, slot in (("Del", self.details.cancel.click), ("Ctrl+R", self.details.again.click), ("Ctrl+F", self.filter.setFocus)):
+            QShortcut(QKeySequence(keys), self, slot)
+
+    def refresh(self) -> None:
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return
+        shown = rows(snapshot, self.filter.text())
+        self.model.show_rows(shown)
+        set_text(self.count, f"{len(shown)} of {len(snapshot.jobs)} jobs" if self.filter.text() else f"{len(snapshot.jobs)} jobs")
+        set_text(self.empty, NOTHING_FOUND if snapshot.jobs else EMPTY)
+        self._stack.setCurrentIndex(0 if shown else 1)
+        self.pause.setChecked(snapshot.paused)
+        self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
+        if all(r.id != self._chosen for r in shown):
+            self.choose(shown[0].id if shown else None)
+        self._show_details()
+
+    def choose(self, job: int | None) -> None:
+        """Show the details of a job of the table."""
+        self._chosen = job
+        at = next((i for i, r in enumerate(self.model.rows) if r.id == job), -1)
+        self.table.selectionModel().setCurrentIndex(
+            self.model.index(at, 0),
+            QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows,
+        )
+
+    def deliver(self, reply: Reply) -> None:
+        match reply:
+            case Tailed():
+                self.details.add_log(reply)
+            case Refused(request=Tail()):
+                self.details.log_failed()
+            case Submitted(job=job):
+                self._chosen = job.id  # shown as soon as the snapshot has it
+
+    def _show_details(self) -> None:
+        job = self._state.job(self._chosen)
+        self.details.setVisible(job is not None)
+        if job is not None and self._state.snapshot is not None:
+            self.details.show_job(details(job, self._state.snapshot))
+
+    def _choose(self, current: QModelIndex) -> None:
+        if current.isValid():
+            self._chosen = self.model.rows[current.row()].id
+            self._show_details()
+
+    def _again(self, number: int) -> None:
+        if (job := self._state.job(number)) is not None:
+            self.requested.emit(again(job))
+
+    def _lay_out(self) -> None:
+        bar = row(self.filter, self.count, self.pause, spacing=theme.M)
+        bar.insertStretch(2, 1)
+        stack = QWidget()
+        self._stack = QStackedLayout(stack)
+        self._stack.addWidget(self.table)
+        self._stack.addWidget(self.empty)
+        inner = QVBoxLayout()
+        inner.addWidget(stack)
+        top = card(inner)
+        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
+        both = QSplitter(Qt.Orientation.Vertical)
+        both.setChildrenCollapsible(False)
+        both.addWidget(top)
+        both.addWidget(self.details)
+        both.setSizes([300, 300])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        layout.addLayout(bar)
+        layout.addWidget(both, 1)
+
+
+def _table(model: JobTable) -> QTableView:
+    table = QTableView()
+    table.setModel(model)
+    table.setItemDelegateForColumn(PROGRESS, ProgressDelegate(table))
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+    table.setShowGrid(False)
+    table.setTabKeyNavigation(False)
+    table.setWordWrap(False)
+    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    table.verticalHeader().hide()
+    table.verticalHeader().setDefaultSectionSize(32)
+    header = table.horizontalHeader()
+    header.setHighlightSections(False)
+    header.setSectionsClickable(False)
+    for at in range(len(HEADINGS)):
+        if WIDTHS[at]:
+            header.resizeSection(at, WIDTHS[at])
+        header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if WIDTHS[at] else QHeaderView.ResizeMode.Stretch)
+    table.setAccessibleName("Jobs")
+    return table

@@ -1,0 +1,158 @@
+"""The one window: rail, strip of devices, page, status line."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, QTimer, Signal
+from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
+from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app import theme
+from app.models.requests import Cancel, Configured, Link, Pause, Refused, Reply, Request, Submit, Tail
+from app.models.state import State
+from app.models.tiles import tiles
+from app.views.assistant import Assistant
+from app.views.dashboard import Dashboard
+from app.views.jobs import Jobs
+from app.views.rail import Rail
+from app.views.settings import Settings
+from app.views.status_line import StatusLine
+from app.views.strip import Strip
+from app.views.workloads import Workloads
+from scheduler.telemetry.snapshot import Columns, Snapshot
+
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "settings")
+_REPAINT_MS = 100
+"""At most ten repaints a second, however fast snapshots come."""
+SMALLEST = QSize(1024, 680)
+
+
+class MainWindow(QWidget):
+    """Fed with values, asks by signal: it opens no connection and starts no thread.
+
+    `requested` carries a `models.requests.Request`; give what comes of it to `deliver`.
+    """
+
+    requested = Signal(object)
+    themed = Signal(str)
+    """The theme that the settings ask for changed: system, light or dark."""
+    closed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State()
+        self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
+        self.dashboard = Dashboard(self.state)
+        self.jobs = Jobs(self.state)
+        self.workloads = Workloads(self.state)
+        self.assistant = Assistant(self.state)
+        self.settings = Settings(self.state)
+        self.pages = QStackedWidget()
+        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.settings)
+        for page in self._all:
+            self.pages.addWidget(page)
+        for asking in (self.jobs, self.workloads, self.assistant, self.settings):
+            asking.requested.connect(self._request)
+        self._theme = ""
+        self._dirty = False
+        self._pace = QTimer(self)
+        self._pace.setSingleShot(True)
+        self._pace.setInterval(_REPAINT_MS)
+        self._pace.timeout.connect(self._catch_up)
+        self._lay_out()
+        self.rail.chosen.connect(self.show_page)
+        for i, name in enumerate(PAGES, 1):
+            QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
+        self.show_page("dashboard")
+        self.status.refresh(self.state)
+
+    def load_history(self, device: str, history: Columns) -> None:
+        """What the daemon remembers of a device."""
+        self.state.history.load(device, history.times, history.columns)
+        self._soon()
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Take in the newest state; it is drawn within a tenth of a second."""
+        self.state.update(snapshot)
+        if snapshot.settings.theme != self._theme:
+            self._theme = snapshot.settings.theme
+            self.themed.emit(self._theme)
+        self._soon()
+
+    def show_link(self, link: Link) -> None:
+        self.state.link = link
+        self.status.refresh(self.state)
+
+    def deliver(self, reply: Reply) -> None:
+        """What came of a request. Errors that no page shows beside the cause go to the status line."""
+        for page in (self.jobs, self.assistant, self.settings):
+            page.deliver(reply)
+        match reply:
+            case Refused(request=Submit() | Cancel() | Pause(), message=message):
+                self.status.show_message(message)
+            case Refused(request=Tail(), message=message) if self.state.link.connected:
+                self.status.show_message(message)
+            case Configured(settings=settings) if settings.theme != self._theme:
+                self._theme = settings.theme
+                self.themed.emit(self._theme)
+
+    def show_page(self, name: str) -> None:
+        """Go to one of PAGES."""
+        self.rail.show_chosen(name)
+        self.pages.setCurrentIndex(PAGES.index(name))
+        self._page.setFocus()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
+        if self.state.snapshot is not None:
+            self.strip.show_tiles(tiles(self.state.snapshot))
+        self._page.refresh()
+        self.status.refresh(self.state)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self.refresh()
+        super().changeEvent(event)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._pace.stop()
+        self.closed.emit()
+        super().closeEvent(event)
+
+    @property
+    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Settings:
+        return self._all[self.pages.currentIndex()]
+
+    def _soon(self) -> None:
+        if self._pace.isActive():
+            self._dirty = True
+        else:
+            self.refresh()
+            self._pace.start()
+
+    def _catch_up(self) -> None:
+        if self._dirty:
+            self._dirty = False
+            self.refresh()
+            self._pace.start()
+
+    def _request(self, request: Request) -> None:
+        if not isinstance(request, Tail):
+            self.status.show_message("")
+        self.requested.emit(request)
+
+    def _lay_out(self) -> None:
+        self.setWindowTitle("GPU Deck")
+        self.setMinimumSize(SMALLEST)
+        self.resize(1280, 800)
+        right = QVBoxLayout()
+        right.setContentsMargins(theme.M, theme.M, theme.M, theme.S)
+        right.setSpacing(theme.S)
+        right.addWidget(self.strip)
+        right.addWidget(self.pages, 1)
+        layout = QGridLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.rail, 0, 0, 2, 1)
+        layout.addLayout(right, 0, 1)
+        layout.addWidget(self.status, 1, 1)

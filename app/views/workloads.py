@@ -1,0 +1,126 @@
+"""The workloads page: choose one, fill in its form, run it, read its result."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from accel.workloads.catalog import WORKLOADS, find
+from app import theme
+from app.models.form import Form
+from app.models.jobs import device_labels, row
+from app.models.results import bars, card
+from app.models.state import State
+from app.views.form import FormView
+from app.views.result_bars import ResultBars
+from app.views.result_card import ResultCard
+from app.views.widgets import button, label, set_text
+from app.views.widgets import card as framed
+from app.views.widgets import row as line_of
+
+_FORM_WIDTH = 460
+
+
+class Workloads(QWidget):
+    """Emits `requested` with the submission."""
+
+    requested = Signal(object)
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self._views: dict[tuple[str, str], FormView] = {}
+        self.name = WORKLOADS[0].name
+        self.choices = {w.name: button(w.title, tooltip=w.summary, checkable=True) for w in WORKLOADS}
+        group = QButtonGroup(self)
+        for name, made in self.choices.items():
+            group.addButton(made)
+            made.clicked.connect(lambda _=False, n=name: self.choose(n))
+        self.summary = label(meaning="muted", wrap=True)
+        self.estimate = label(meaning="muted", wrap=True)
+        self.run = button("Run", kind="primary", tooltip="Queue it as a job (Ctrl+Return)")
+        self.run.setShortcut("Ctrl+Return")
+        self.run.clicked.connect(self._submit)
+        self.result = ResultCard()
+        self.bars = ResultBars()
+        self.past = label("Earlier results, TFLOP/s", strong=True)
+        self._lay_out()
+        self.choose(self.name)
+
+    def choose(self, name: str) -> None:
+        """Show the form of this workload, as it was left."""
+        self.name = name
+        self.choices[name].setChecked(True)
+        set_text(self.summary, find(name).summary)
+        self.refresh()
+
+    @property
+    def form(self) -> FormView:
+        """The form that is shown."""
+        key = self.name, self._state.device_kind
+        if key not in self._views:
+            view = self._views[key] = FormView(Form(find(self.name), self._state.device_kind))
+            view.changed.connect(self._check)
+            self._forms.addWidget(view)
+        return self._views[key]
+
+    def refresh(self) -> None:
+        form = self.form
+        for view in self._views.values():
+            view.setVisible(view is form)
+        self._check()
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return
+        last = max((j for j in snapshot.jobs if j.spec.workload == self.name), key=lambda j: j.id, default=None)
+        if last is None:
+            self.result.show_nothing("Not run yet. Fill in the form and press Run: the job's progress and its result appear here.")
+        else:
+            self.result.show_run(row(last, device_labels(snapshot), snapshot.time), card(last))
+        found = bars(snapshot, self.name)
+        self.bars.show_bars(found)
+        self._past.setVisible(len(found) > 1)
+
+    def _check(self) -> None:
+        self.run.setEnabled(self.form.check())
+        set_text(self.estimate, self.form.form.estimate() or "The fields in red need another value.")
+
+    def _submit(self) -> None:
+        self.requested.emit(self.form.form.submission())
+
+    def _lay_out(self) -> None:
+        chooser = line_of(*self.choices.values(), spacing=theme.XS)
+        chooser.addStretch()
+        body = QWidget()
+        body.setProperty("clear", "true")
+        self._forms = QVBoxLayout(body)
+        self._forms.setContentsMargins(0, 0, 0, 0)
+        self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(body)
+        send = line_of(self.estimate, self.run, spacing=theme.M)
+        send.setStretch(0, 1)
+        left = QVBoxLayout()
+        left.setSpacing(theme.M)
+        left.addLayout(chooser)
+        left.addWidget(self.summary)
+        left.addWidget(scroll, 1)
+        left.addLayout(send)
+        form = framed(left)
+        form.setFixedWidth(_FORM_WIDTH)
+        last, past = QVBoxLayout(), QVBoxLayout()
+        last.addWidget(self.result)
+        past.addWidget(self.past)
+        past.addWidget(self.bars)
+        self._past = framed(past)
+        right = QVBoxLayout()
+        right.setSpacing(theme.S)
+        right.addWidget(framed(last), 1)
+        right.addWidget(self._past)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        layout.addWidget(form)
+        layout.addLayout(right, 1)

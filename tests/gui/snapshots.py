@@ -1,0 +1,134 @@
+"""Snapshots as a daemon would send them, for the window's tests and pictures: every kind of device, value and job state."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from accel.result import Check, Result, Timing
+from scheduler.devices.fields import HEADLINE
+from scheduler.devices.model import Device, Reading
+from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+
+NOW = 1_764_000_000.0
+GIB = 2.0**30
+TFLOPS_METHOD = "tensor-core busy share x SMs x 4096 x SM clock"
+
+
+def gpu(index: int = 0, kind: str = "nvidia", note: str = "") -> Device:
+    return Device(f"GPU-{index:08d}", index, "NVIDIA H100 80GB HBM3", kind, note)  # type: ignore[arg-type]
+
+
+CPU = Device("cpu", 0, "AMD EPYC 9B14", "cpu", "CPU: no NVIDIA GPU found")
+REPLAY_NOTE = "REPLAY of h100.trace.gz"
+
+
+def gpu_reading(device: Device, time: float = NOW, busy: bool = True, temp: float | None = None, throttle: str = "none") -> Reading:
+    """A plausible H100: busy or at rest, waving a little so that curves can be told apart."""
+    wave = math.sin(time / 17 + device.index)
+    values = {
+        "util": 92 + 6 * wave if busy else 0.0,
+        "mem_used": (40 + 4 * device.index + 6 * wave if busy else 0.6) * GIB,
+        "mem_total": 79.6 * GIB,
+        "tflops": 560 + 60 * wave if busy else 0.0,
+        "temp": temp if temp is not None else (60 + 6 * wave + device.index if busy else 33.0),
+        "temp_limit": 87.0,
+        "power": 610 + 60 * wave if busy else 71.0,
+        "power_limit": 700.0,
+    }
+    return Reading(device.id, time, values, methods={"tflops": TFLOPS_METHOD}, texts={"throttle": throttle})
+
+
+def cpu_reading(time: float = NOW) -> Reading:
+    absent = {
+        "temp": "the kernel exposes no temperature sensor here",
+        "power": "the kernel exposes no RAPL energy counter here",
+        "tflops": "no job counts its operations now",
+    }
+    wave = math.sin(time / 11)
+    return Reading("cpu", time, {"util": 40 + 30 * wave, "mem_used": (11 + wave) * GIB, "mem_total": 31.3 * GIB}, absent)
+
+
+def result(job: int = 1, tflops: float = 0.0852, verdict: str = "pass", workload: str = "attention", at: float = NOW) -> Result:
+    return Result(
+        workload=workload,
+        device="CPU: AMD EPYC 9B14 (2 threads)",
+        backend="flash",
+        reason="auto: the fastest that takes float32 with 64 elements a head here",
+        params={"batch": 1, "heads": 4, "seq": 1024, "head_dim": 64, "causal": False, "dtype": "float32"},
+        verdict=verdict,
+        checks=(Check("out", 3.2e-7, 1e-5), Check("lse", 1.1e-7, 1e-5)),
+        timing=Timing(12.61, 12.61, 14.02, 15.77, 12.2, 16.1, 312),
+        flops=1.07e9,
+        tflops=tflops,
+        sustained_tflops=tflops * 0.98,
+        sustained_from=at - 5,
+        sustained_to=at - 1,
+        versions={"python": "3.11.7", "torch": "2.13.0+cpu"},
+        started=at - 8,
+        ended=at,
+    )
+
+
+def raw(made: Result) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(made))
+
+
+def job(number: int, state: State, name: str = "attention", workload: str | None = "attention") -> Job:
+    argv = ("python", "-P", "-m", "accel.workloads.attention", "--seq=1024") if workload else ("python", "train.py", "--epochs=3")
+    spec = Spec(argv, name, "/home/ada/models/small", {"PATH": "/usr/bin"}, 1, workload, {"seq": "1024"} if workload else {})
+    return Job(number, spec, NOW - 400 + number, state)
+
+
+def jobs(device: str) -> tuple[Job, ...]:
+    """One of every state, newest first."""
+    progress = Progress(42, 100, "timing", 3e12, NOW - 0.4)
+    return (
+        job(9, Queued("GPU 0 is held by job 8")),
+        job(8, Running("a8", (device,), NOW - 21, 4711, 99, "boot", progress)),
+        job(7, Starting("a7", (device,), NOW - 0.2), "warm-up", None),
+        job(6, Done(NOW - 90, NOW - 72, (device,), raw(result(6, 0.0852)))),
+        job(5, Done(NOW - 120, NOW - 101, (device,), raw(result(5, 0.0791, "fail: out is off by 3.1e-02, allowed 1.0e-05")))),
+        job(4, Failed(NOW - 160, NOW - 150, "exited with status 1: CUDA out of memory", 1, (device,)), "train", None),
+        job(3, Cancelled(NOW - 170, NOW - 200, (device,)), "train", None),
+        job(2, Lost(NOW - 260, NOW - 250, "the machine went down while it ran", (device,)), "nightly", None),
+        job(1, Done(NOW - 300, NOW - 280, (device,), raw(result(1, 0.0834)))),
+    )
+
+
+def snapshot(
+    states: tuple[DeviceState, ...], jobs: tuple[Job, ...] = (), time: float = NOW, settings: Settings | None = None, **rest: object
+) -> Snapshot:
+    made = {"seq": 1, "source": "nvml", **rest}
+    return Snapshot(time=time, devices=states, jobs=jobs, settings=settings or Settings(), **made)  # type: ignore[arg-type]
+
+
+def cpu_snapshot(time: float = NOW, with_jobs: bool = True, **rest: object) -> Snapshot:
+    state = DeviceState(CPU, cpu_reading(time), Busy("utilisation 68 %"), 8 if with_jobs else None)
+    return snapshot((state,), jobs("cpu") if with_jobs else (), time, **{"source": "cpu", **rest})  # type: ignore[arg-type]
+
+
+def gpu_snapshot(count: int = 1, time: float = NOW, replay: bool = False, **rest: object) -> Snapshot:
+    """`count` GPUs; the first is held by job 8, the others are busy and idle in turn."""
+    states = []
+    for index in range(count):
+        device = gpu(index, "replay" if replay else "nvidia", REPLAY_NOTE if replay else "")
+        busy = index % 3 != 2
+        use = Busy("process 4711 (python) computes on it") if busy else Idle(time - 100)
+        states.append(DeviceState(device, gpu_reading(device, time, busy), use, 8 if index == 0 else None))
+    return snapshot(tuple(states), jobs(gpu(0).id), time, **rest)  # type: ignore[arg-type]
+
+
+def history(made: Snapshot, seconds: float = 600, hz: float = 2.0, gap: tuple[float, float] | None = None) -> dict[str, Columns]:
+    """Ten minutes of the snapshot's devices up to its moment; `gap`: a stretch (s before now) with no readings."""
+    found = {}
+    times = [made.time - seconds + i / hz for i in range(int(seconds * hz))]
+    if gap:
+        times = [t for t in times if not gap[0] <= made.time - t <= gap[1]]
+    for state in made.devices:
+        read = [cpu_reading(t) if state.device.kind == "cpu" else gpu_reading(state.device, t, int(t // 60) % 4 != 0) for t in times]
+        found[state.device.id] = Columns(times, {field: [r.values.get(field) for r in read] for field in HEADLINE})
+    return found
