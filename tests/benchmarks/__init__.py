@@ -1,0 +1,1 @@
+"""Speed, measured. `python -m tests.benchmarks` (make bench) runs what needs no GPU; the other modules say what they need."""

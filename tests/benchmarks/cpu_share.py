@@ -1,0 +1,40 @@
+"""How much of one core the daemon and its probe take while nothing happens but telemetry."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from app.commands.care import daemon_status
+from scheduler.client import Client
+from tests.benchmarks.rows import spread
+
+
+def measure(spans: int = 5, seconds: float = 4.0) -> dict[str, float]:
+    """Percent of one core, daemon and probe together, over several spans; one subscriber listens, as an open window would."""
+    with Client() as deck:
+        next(deck.subscribe())
+        pid = daemon_status().pid
+        assert pid is not None
+        daemon = psutil.Process(pid)
+        family = [daemon, *daemon.children()]
+        samples = []
+        for _ in range(spans):
+            before, start = _spent(family), time.monotonic()
+            time.sleep(seconds)
+            samples.append((_spent(family) - before) / (time.monotonic() - start) * 100)
+    return spread(samples)
+
+
+def memory_mib() -> float:
+    """Resident memory of daemon and probe together."""
+    pid = daemon_status().pid
+    assert pid is not None
+    daemon = psutil.Process(pid)
+    return sum(p.memory_info().rss for p in [daemon, *daemon.children()]) / 2**20
+
+
+def _spent(family: list[psutil.Process]) -> float:
+    """CPU seconds, to the clock tick (10 ms)."""
+    return sum(t.user + t.system for t in (p.cpu_times() for p in family))

@@ -1,0 +1,43 @@
+"""Rows of measurements as CSV, each with what they were measured on: device, versions, date."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def context(device: str, packages: Sequence[str]) -> dict[str, str]:
+    """The columns that say where and with what a row was measured."""
+    versions = " ".join(f"{p}={metadata.version(p)}" for p in packages)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
+        "device": device,
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def spread(samples: Sequence[float]) -> dict[str, float]:
+    """Median, P95, minimum, maximum and count, rounded to what a reader can use."""
+    ordered = sorted(samples)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    found = {"median": statistics.median(ordered), "p95": p95, "min": ordered[0], "max": ordered[-1]}
+    return {name: float(f"{value:.5g}") for name, value in found.items()} | {"count": len(ordered)}
+
+
+def write(name: str, rows: Sequence[Mapping[str, object]], folder: Path = RESULTS) -> Path:
+    """Write `rows` (all with the same keys) as NAME.csv, replacing what was there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.csv"
+    with file.open("w", newline="") as f:
+        out = csv.DictWriter(f, fieldnames=list(rows[0]))
+        out.writeheader()
+        out.writerows(rows)
+    return file
