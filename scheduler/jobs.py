@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+NO_RESULT = msgspec.Raw(b"null")
+"""JSON of a result that is not there: msgspec has no union of Raw and None."""
+
 
 class Spec(msgspec.Struct, frozen=True):
     """What was asked for: a command, where it runs and what it needs."""
@@ -62,8 +65,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     started: float
     at: float
     devices: tuple[str, ...] = ()
-    result: msgspec.Raw | None = None
-    """The Result file the job left, as JSON (see `accel.result`)."""
+    result: msgspec.Raw = NO_RESULT
+    """The Result file the job left, as JSON; see `Job.result`."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -73,7 +76,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     code: int | None = None
     """Exit status; negative for a signal; None where it could not be started."""
     devices: tuple[str, ...] = ()
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NO_RESULT
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
@@ -111,6 +114,12 @@ class Job(msgspec.Struct, frozen=True):
     def status(self) -> str:
         """The state's name in lower case: queued, starting, running, done, failed, cancelled, lost."""
         return type(self.state).__name__.lower()
+
+    @property
+    def result(self) -> bytes | None:
+        """JSON of the Result file the job left (see `accel.result`), None where it left none."""
+        raw = bytes(self.state.result) if isinstance(self.state, Done | Failed) else b"null"
+        return None if raw == b"null" else raw
 
 
 def held_devices(job: Job) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Job
+from scheduler.queue.progress import parse
 
 POLL_S = 0.25
 
@@ -115,17 +116,28 @@ def jobs(args: Namespace) -> int:
 
 
 def logs(args: Namespace) -> int:
+    """The job's output; its progress reports are left out (`gpudeck wait` shows them)."""
     with Client() as deck:
-        offset = 0
+        offset, rest = 0, b""
         while True:
             active = deck.job(args.job).active  # asked before reading: what was written before its end is then read below
             while data := deck.log(args.job, offset):
                 offset += len(data)
-                sys.stdout.write(foreign(data) if sys.stdout.isatty() else data.decode(errors="replace"))
-                sys.stdout.flush()
+                *lines, rest = (rest + data).split(b"\n")
+                _print_log(b"".join(line + b"\n" for line in lines if parse(line, 0.0) is None))
             if not (args.follow and active):
+                _print_log(rest)
                 return 0
             time.sleep(POLL_S)
+
+
+def _print_log(data: bytes) -> None:
+    """As the job wrote it for a file or a pipe; made harmless for a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(foreign(data))
+    else:
+        sys.stdout.buffer.write(data)
+    sys.stdout.flush()
 
 
 def cancel(args: Namespace) -> int:

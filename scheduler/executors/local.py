@@ -17,7 +17,7 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
-from scheduler.jobs import Job, Running
+from scheduler.jobs import NO_RESULT, Job, Running
 
 EXIT_FILE = "exit.json"
 RESULT_FILE = "result.json"
@@ -139,16 +139,16 @@ def exit_record(job_id: int, attempt: str) -> Exit | None:
     return found if found.attempt == attempt else None
 
 
-def result_record(job_id: int) -> msgspec.Raw | None:
-    """The Result file the job left, where it is JSON of a sensible size."""
+def result_record(job_id: int) -> msgspec.Raw:
+    """The Result file the job left, where it is a JSON object of a sensible size; else NO_RESULT."""
     file = paths.job_folder(job_id) / RESULT_FILE
     try:
         if file.is_symlink() or file.stat().st_size > MAX_RESULT:
-            return None
+            return NO_RESULT
         data = file.read_bytes()
         msgspec.json.decode(data, type=dict[str, object])
     except (OSError, msgspec.MsgspecError):
-        return None
+        return NO_RESULT
     return msgspec.Raw(data)
 
 

@@ -11,7 +11,7 @@ from scheduler.executors.local import Exit
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Starting, State
 
 
-def recover(job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw | None, now: float) -> State | Literal["adopt"]:
+def recover(job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw, now: float) -> State | Literal["adopt"]:
     """In this order: the runner's own word, a reboot, a runner that lives, and else it is lost.
 
     A job whose start was committed but whose process was not can never have passed its gate: it waits again.
@@ -37,7 +37,7 @@ def lost(state: Running, now: float) -> State:
     return Lost(state.at, now, "its runner was killed before it could say how the job ended", state.devices)
 
 
-def ended(state: Starting | Running, found: Exit, result: msgspec.Raw | None, last_line: str) -> State:
+def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line: str) -> State:
     """The state after the runner's word. `last_line` of the output is quoted where the job failed."""
     if isinstance(state, Running) and state.stopping:
         return Cancelled(found.ended, found.started, state.devices)
