@@ -123,7 +123,7 @@ class Backend(Protocol):
         """Why it cannot solve this problem, in words; None where it can."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, problem: Problem) -> Tensor:
-        """Solve `problem`, which is known to describe q, k, v and not to be refused. Returns [batch, heads, seq_q, head_dim]."""
+        """Solve `problem`, which describes q, k and v, is not refused and not empty. Returns [batch, heads, seq_q, head_dim]."""
 
 
 def describe(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None) -> Problem:

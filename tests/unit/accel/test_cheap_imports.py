@@ -1,0 +1,32 @@
+"""Forms, command lines and the daemon import these: they must stay free of torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from accel.workloads.catalog import WORKLOADS
+
+
+def fresh(code):
+    return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def test_importing_accel_does_not_import_torch():
+    workloads = ", ".join(w.module for w in WORKLOADS)
+    code = f"import accel, accel.attention, accel.result, accel.runtime, {workloads}; import sys"
+    assert fresh(f"{code}; print(sorted({{'torch', 'triton', 'numpy'}} & set(sys.modules)))") == "[]"
+
+
+def test_the_operation_comes_with_its_first_use():
+    code = "import accel, sys; before = 'torch' in sys.modules; f = accel.attention.attention"
+    assert fresh(f"{code}; print(before, 'torch' in sys.modules, f.__module__)") == "False True accel.attention.api"
+
+
+def test_what_is_not_there_is_an_attribute_error():
+    import accel
+    import accel.attention
+
+    for module in (accel, accel.attention):
+        with pytest.raises(AttributeError, match="has no attribute 'attenton'"):
+            module.attenton  # noqa: B018

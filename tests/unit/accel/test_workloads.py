@@ -1,0 +1,215 @@
+"""The workloads as jobs: real processes, the progress and result protocols, and every way to fail in one line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel import result as results
+from accel.attention.problem import describe
+from accel.attention.reference import reference
+from accel.result import Check
+from accel.workloads import attention as attention_workload
+from accel.workloads import catalog, gemm
+from accel.workloads import copy as copy_workload
+from accel.workloads.harness import Task, main
+from accel.workloads.options import parse
+from scheduler.queue import progress as protocol
+
+SMALL = {
+    "attention": {
+        "batch": "1",
+        "heads": "4",
+        "kv_heads": "2",
+        "seq": "96",
+        "head_dim": "16",
+        "causal": "yes",
+        "dtype": "float32",
+        "seconds": "0.4",
+    },
+    "gemm": {"size": "64", "dtype": "float32", "seconds": "0.4"},
+    "copy": {"mib": "1", "seconds": "0.4"},
+}
+
+
+def environment(**more):
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
+    workload = catalog.find(name)
+    file = tmp_path / "result.json"
+    argv = workload.argv(workload.complete(SMALL[name], "cpu"))
+    ran = subprocess.run(argv, env=environment(GPUDECK_RESULT=str(file)), cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    lines = ran.stdout.splitlines()
+    said = [p for p in (protocol.parse(line, 0.0) for line in lines) if p]
+    assert len(lines) == len(said) + 3  # the summary
+    assert said[0].note == "loading torch" and said[-1].note == "done" and said[-1].done == said[-1].total
+    notes = list(dict.fromkeys(p.note for p in said))
+    assert notes == ["loading torch", "preparing", "checking", "warming up", "timing", "done"]
+    for attribute in ("done", "flops", "time"):
+        values = [getattr(p, attribute) for p in said]
+        assert values == sorted(values)
+
+    r = results.read(file.read_bytes())
+    assert (r.workload, r.verdict, r.device.startswith("CPU: ")) == (name, "pass", True)
+    assert r.checks and all(c.passed for c in r.checks)
+    t = r.timing
+    assert t.count >= 1 and 0 < t.minimum <= t.p50 == t.median <= t.p95 <= t.p99 <= t.maximum
+    assert r.started <= r.sustained_from < r.sustained_to <= r.ended + 0.01
+    assert r.tflops == pytest.approx(r.flops / (t.median / 1e3) / 1e12)
+    sustained = r.flops * t.count / (r.sustained_to - r.sustained_from) / 1e12
+    assert r.sustained_tflops == pytest.approx(sustained)
+    timing = [p for p in said if p.note == "timing"]
+    assert timing[-1].flops - timing[0].flops == pytest.approx(r.flops * t.count)
+    assert r.params == {p.name: r.params[p.name] for p in workload.params}
+    assert not list(tmp_path.glob("*.new"))
+    expected = {"attention": 4 * 4 * 16 * 96 * 97 / 2, "gemm": 2 * 64**3, "copy": 0}[name]
+    assert r.flops == expected
+    assert r.bandwidth == pytest.approx(2 * 2**20 / (t.median / 1e3) if name == "copy" else 0)
+
+
+def test_without_a_result_file_the_last_line_is_the_result(capsys):
+    assert main("gemm", gemm.prepare, ["--size=32", "--seconds=0.1", "--dtype=float32"]) == 0
+    out, err = capsys.readouterr()
+    r = results.read(out.splitlines()[-1].encode())
+    assert (r.verdict, r.params, err) == ("pass", {"size": 32, "dtype": "float32", "seconds": 0.1}, "")
+
+
+def test_terminated_it_ends_at_once():
+    argv = [sys.executable, "-P", "-m", "accel.workloads.gemm", "--size=64", "--dtype=float32", "--seconds=600"]
+    with subprocess.Popen(argv, env=environment(), stdout=subprocess.PIPE) as job:
+        for line in job.stdout:
+            if json.loads(line)["note"] == "timing":
+                break
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(timeout=20) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "status", "message"),
+    [
+        ("attention", ["--seq=many"], 2, "seq is a whole number; got 'many'"),
+        ("attention", ["--seq=0"], 2, "seq is a whole number from 1 to"),
+        ("attention", ["--sequence=5"], 2, "unrecognized arguments: --sequence=5. See --help"),
+        ("attention", ["stray"], 2, "unrecognized arguments: stray. See --help"),
+        ("attention", ["--causal=maybe"], 2, "causal is yes or no; got 'maybe'"),
+        ("attention", ["--dtype=float8"], 2, "dtype is one of bfloat16, float16, float32; got 'float8'"),
+        ("attention", ["--seconds=nan"], 2, "seconds is a number from 0.1 to"),
+        (
+            "attention",
+            ["--heads=4", "--kv-heads=3"],
+            2,
+            "the key/value heads must divide the query heads, at least 1 each; got 3 for 4 query heads",
+        ),
+        (
+            "attention",
+            ["--batch=4096", "--heads=1024", "--seq=1048576", "--head-dim=64"],
+            1,
+            "out of memory: at least 4194304.0 GiB are needed, and ",
+        ),
+        (
+            "attention",
+            ["--seq=1048576", "--heads=16", "--head-dim=8", "--backend=math"],
+            1,
+            "Reduce batch or heads or kv_heads or seq or head_dim",
+        ),
+        ("gemm", ["--size=12.5"], 2, "size is a whole number; got '12.5'"),
+        ("copy", ["--mib=-1"], 2, "mib is a whole number from 1 to"),
+    ],
+)
+def test_bad_requests_end_in_one_line(name, argv, status, message, capsys):
+    prepare = {"attention": attention_workload, "gemm": gemm, "copy": copy_workload}[name].prepare
+    dtype = [] if name == "copy" or any(a.startswith("--dtype") for a in argv) else ["--dtype=float32"]
+    assert main(name, prepare, [*argv, *dtype]) == status
+    out, err = capsys.readouterr()
+    assert message in err and err.count("\n") == 1
+    assert all(json.loads(line)["gpudeck"] == "progress" for line in out.splitlines())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU it can")
+def test_a_backend_that_cannot_do_it_is_a_usage_error(capsys):
+    assert main("attention", attention_workload.prepare, ["--backend=cudnn"]) == 2
+    assert "backend cudnn cannot do this: it needs a CUDA GPU" in capsys.readouterr().err
+
+
+def test_an_allocation_torch_refuses_says_how_much_was_asked(capsys):
+    assert main("copy", lambda values, device: torch.empty(2**50, dtype=torch.uint8), []) == 1
+    assert capsys.readouterr().err == f"out of memory: an allocation of {2**50} bytes failed. Reduce mib\n"
+
+
+def test_any_other_error_of_torch_is_one_line(capsys):
+    assert main("copy", lambda values, device: torch.zeros(2) @ torch.zeros(3), []) == 1
+    assert capsys.readouterr().err.startswith("inconsistent tensor size")
+
+
+def test_a_result_that_cannot_be_written_is_one_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUDECK_RESULT", str(tmp_path / "missing" / "result.json"))
+    assert main("gemm", gemm.prepare, ["--size=32", "--seconds=0.1", "--dtype=float32"]) == 1
+    err = capsys.readouterr().err
+    assert "No such file or directory" in err and err.count("\n") == 1
+
+
+def test_a_wrong_answer_fails_and_is_not_timed(capsys):
+    called = []
+    wrong = Task("mine", "named", lambda: called.append(1), lambda: (Check("relative error", 0.5, 0.1),), flops=8.0)
+    assert main("gemm", lambda values, device: wrong, ["--seconds=0.1"]) == 1
+    out, err = capsys.readouterr()
+    r = results.read(out.splitlines()[-1].encode())
+    assert r.verdict == "fail: relative error is 0.5, above the bound 0.1"
+    assert err == r.verdict + "\n"
+    assert (r.timing.count, r.tflops, r.sustained_tflops, called) == (0, 0.0, 0.0, [])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("seq", [48, 4200])  # checked whole, and in samples
+def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
+    q, k, v = (torch.randn(1, 1, seq, 8, dtype=dtype) for _ in range(3))
+    p = describe(q, k, v, causal=True)
+    right = reference(q, k, v, causal=True).to(dtype)
+    assert all(c.passed for c in attention_workload.compare(right, q, k, v, p))
+    last = right.clone()
+    last[0, 0, -1] = right[0, 0, 0]
+    for wrong in (right * 1.05, reference(q, k, v).to(dtype), right.roll(1, 2), right * float("nan"), last):
+        assert not all(c.passed for c in attention_workload.compare(wrong, q, k, v, p))
+    hole = right.clone()
+    hole[0, 0, seq // 3] = float("inf")  # perhaps in no sample; found all the same
+    assert not attention_workload.compare(hole, q, k, v, p)[0].passed
+
+
+def test_the_check_of_the_product_catches_less_precision_than_asked_for():
+    a, b = torch.randn(128, 128), torch.randn(128, 128)
+    assert all(c.passed for c in gemm.compare(a @ b, a, b))
+    tf32 = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]  # TF32 keeps 10 bits of 23
+    assert not gemm.compare(tf32[0] @ tf32[1], a, b)[0].passed
+
+
+def test_the_check_of_the_copy_catches_one_bit():
+    source = torch.arange(1000)
+    copied = source.clone()
+    assert copy_workload.compare(copied, source)[0].passed
+    copied[777] ^= 1 << 40
+    assert not copy_workload.compare(copied, source)[0].passed
+
+
+@given(data=st.data(), workload=st.sampled_from(catalog.WORKLOADS))
+def test_the_command_line_of_the_catalog_is_understood(data, workload):
+    def value(p):
+        if p.kind == "choice":
+            return st.sampled_from(p.choices)
+        if p.kind == "flag":
+            return st.sampled_from(["yes", "no"])
+        return (st.integers(int(p.minimum), int(p.maximum)) if p.kind == "int" else st.floats(p.minimum, p.maximum)).map(str)
+
+    values = {p.name: data.draw(value(p)) for p in workload.params}
+    argv = workload.argv(workload.complete(values, "nvidia"))
+    assert argv[1:4] == ["-P", "-m", workload.module]
+    assert parse(workload, argv[4:]) == values
