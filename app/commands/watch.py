@@ -109,9 +109,8 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
             label = name if job is None or deck.job(job).active else ""
             out.add(msgspec.structs.replace(moment, label=label))
             count += 1
-            status_line(
-                f"recording {name or 'the devices'}: {count} moments, {spent + seconds - max(end - time.monotonic(), 0):.0f} of {total:.0f} s"
-            )
+            done = spent + seconds - max(end - time.monotonic(), 0)
+            status_line(f"recording {name or 'the devices'}: {count} moments, {done:.0f} of {total:.0f} s")
             # a phase with a job lasts until the job has ended
             if time.monotonic() >= end and (job is None or not deck.job(job).active):
                 break

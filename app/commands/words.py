@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from app.commands.output import say, say_json, status_line
 from assistant.client import Assistant
 from assistant.messages import Answer, Event, Waiting
-
-from app.commands.output import say, say_json, status_line
 from scheduler.errors import UserError
 
 
