@@ -1,0 +1,131 @@
+"""How window and command line reach the assistant. Free of torch and Qt; every call blocks.
+
+from assistant.client import Assistant
+answer = Assistant().ask("how hot is the GPU?")
+print(answer.text, answer.writer)
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from assistant import messages as m
+from assistant.idle import Cancelled
+from assistant.messages import Answer, Event, State, Waiting, When
+from scheduler import paths
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.launch import start_process
+from scheduler.wire import Connection
+
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
+
+OnEvent = Callable[[Event], None]
+
+
+def door() -> Path:
+    """The assistant's socket."""
+    return paths.runtime() / "assistant.sock"
+
+
+class Assistant:
+    """The assistant, started on demand. One request at a time; `cancel` and `status` may come from other threads."""
+
+    def __init__(self, *, start: bool = True, timeout: float = 30.0) -> None:
+        """`timeout`: seconds of silence after which the assistant counts as gone; while it works it speaks every second."""
+        self._start, self._timeout = start, timeout
+        self._request = ""
+
+    def ask(self, text: str, when: When = "now", on_event: OnEvent | None = None) -> Answer:
+        """Answer a question. `on_event` hears what is waited for and the text piece by piece.
+
+        Raises Cancelled after `cancel`, DaemonGone where daemon or assistant are not there, UserError for what the user can put right.
+        """
+        return self._answer(m.Ask(text, when, self._new()), on_event)
+
+    def report(self, job: int | None = None, since: float | None = None, when: When = "idle", on_event: OnEvent | None = None) -> Answer:
+        """A brief of one job, or of all that happened since a time (None: ten minutes ago). Raises as `ask` does, and NotFound."""
+        return self._answer(m.Report(job, since, when, self._new()), on_event)
+
+    def cancel(self) -> bool:
+        """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""
+        try:
+            reply = self._once(m.Cancel(self._request))
+        except DaemonGone:
+            return False
+        return isinstance(reply, m.Ok) and reply.found
+
+    def status(self) -> State:
+        """What it does now. Raises DaemonGone where it does not run: asking does not start it."""
+        reply = self._once(m.Status())
+        assert isinstance(reply, State), reply
+        return reply
+
+    def _new(self) -> str:
+        self._request = uuid.uuid4().hex
+        return self._request
+
+    def _once(self, request: m.Request) -> m.Reply:
+        connection = Connection(door(), self._timeout)
+        try:
+            connection.send(_ENCODE(request))
+            return _DECODE(connection.receive())
+        finally:
+            connection.close()
+
+    def _answer(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
+        connection, first = self._begin(request)
+        try:
+            told: str | None = None
+            reply = first
+            while not isinstance(reply, Answer):
+                if isinstance(reply, m.Error):
+                    raise _error(reply)
+                repeated = isinstance(reply, Waiting) and reply.reason == told
+                told = reply.reason if isinstance(reply, Waiting) else told
+                if on_event is not None and isinstance(reply, Event) and not repeated:
+                    on_event(reply)
+                reply = _DECODE(connection.receive())
+            return reply
+        finally:
+            connection.close()
+
+    def _begin(self, request: m.Request) -> tuple[Connection, m.Reply]:
+        """Send the request, starting what does not run; once more where the assistant was just ending as we came."""
+        for again in (True, False):
+            connection = self._connect()
+            try:
+                connection.send(_ENCODE(request))
+                return connection, _DECODE(connection.receive())
+            except DaemonGone:
+                connection.close()
+                if not again:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _connect(self) -> Connection:
+        try:
+            return Connection(door(), self._timeout)
+        except (DaemonGone, FileNotFoundError) as e:
+            if not self._start:
+                raise DaemonGone("the assistant does not run. It starts with: gpudeck ask") from e
+        Client().close()  # the assistant lives on the daemon's facts: that one first
+        start_process("assistant.host", paths.home() / "assistant.log", "the assistant")
+        return Connection(door(), self._timeout)
+
+
+def _error(reply: m.Error) -> Exception:
+    match reply.kind:
+        case "cancelled":
+            return Cancelled()
+        case "missing":
+            return NotFound(reply.message)
+        case "user":
+            return UserError(reply.message)
+        case "bug":
+            return RuntimeError(reply.message)

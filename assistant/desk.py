@@ -1,0 +1,147 @@
+"""What is done with one request: find its role, wait if asked to, gather the facts, have the text written."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assistant import roles
+from assistant.facts import FIELDS_SPAN, Fact, during, gather
+from assistant.idle import Cancelled, run_when_idle, why_busy
+from assistant.messages import Answer, Ask, Report
+from assistant.selection import asked_jobs
+from assistant.writer import Written, by_template, write
+from scheduler.client import Client
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Cancelled as CancelledJob
+from scheduler.jobs import Done, Failed, Job, Lost, Queued
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from assistant.engine import Engine, EngineAuthor
+
+SPAN_S = 600.0
+"""What "what happened?" is about where no time is named: as long as the daemon keeps every reading."""
+FIRST_READING_S = 3.0
+
+
+class Desk:
+    """Answers requests, one at a time, in a thread of its own. Holds the model between requests."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.error = ""
+        """Why the configured model could not be loaded."""
+        self.evicted = threading.Event()
+        """Set when the model must leave the GPU: it stops at the next token."""
+        self.why_evicted = ""
+        self._loaded = Settings()
+
+    def evict(self, reason: str) -> None:
+        """May be called from any thread."""
+        self.why_evicted = reason
+        self.evicted.set()
+
+    def answer(self, request: Ask | Report, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> Answer:
+        """Raises Cancelled, NotFound for a job there is not, DaemonGone, and UserError for what the user can put right."""
+        began = time.monotonic()
+        text = request.text if isinstance(request, Ask) else None
+        role = "report" if text is None else roles.role_of(text)
+        if text is not None and (line := roles.not_yet(role, text)):
+            return Answer(line, "template", role, seconds=time.monotonic() - began)
+        if request.when == "idle":
+            with Client(start=False) as daemon:
+                run_when_idle(lambda: None, daemon.subscribe(), cancelled, lambda reason: waiting(f"waits for idle devices ({reason})"))
+        with Client(start=False) as daemon:
+            facts = (
+                _job_report(daemon, request.job) if isinstance(request, Report) and request.job is not None else _overview(daemon, request)
+            )
+            settings = daemon.snapshot().settings
+        question = text if role == "answer" else None
+        written, tokens = self._write(facts, question, settings, cancelled, waiting)
+        return Answer(written.text, written.writer, role, facts, time.monotonic() - began, tokens)
+
+    def _write(
+        self,
+        facts: tuple[Fact, ...],
+        question: str | None,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        waiting: Callable[[str], None],
+    ) -> tuple[Written, int]:
+        if not settings.model_folder:
+            self.engine, self.error, self._loaded = None, "", settings
+            return write(facts, question), 0
+        author: EngineAuthor | None = None
+        try:
+            author = self._author(settings, cancelled, waiting)
+            return write(facts, question, author, waiting), author.tokens
+        except UserError as e:
+            if isinstance(e, Cancelled) and cancelled():
+                raise
+            reason = f"the model had to leave the GPU ({self.why_evicted})" if isinstance(e, Cancelled) else str(e)
+            return by_template(facts, question, reason), author.tokens if author else 0
+
+    def _author(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> EngineAuthor:
+        if settings.model_device == "cuda":
+            with Client(start=False) as daemon:
+                busy = why_busy(daemon.snapshot(), None if self.engine is None else os.getpid())
+            if busy:
+                raise UserError(f"the model may use the GPU only while nothing else does; {busy}")
+        from assistant.engine import Engine, EngineAuthor  # brings torch in: only where a model is configured
+
+        if self.engine is None or (self._loaded.model_folder, self._loaded.model_device) != (settings.model_folder, settings.model_device):
+            self.engine, self.error, self._loaded = None, "", settings
+            waiting("loads the model")
+            try:
+                self.engine = Engine(settings.model_folder, settings.model_device)
+            except UserError as e:
+                self.error = str(e)
+                raise
+        return EngineAuthor(self.engine, lambda: cancelled() or self.evicted.is_set())
+
+
+def _read_snapshot(daemon: Client) -> Snapshot:
+    """The state now; a daemon that has just started gets a moment to read its devices first."""
+    end = time.monotonic() + FIRST_READING_S
+    while not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return snapshot
+
+
+def _overview(daemon: Client, request: Ask | Report) -> tuple[Fact, ...]:
+    snapshot = _read_snapshot(daemon)
+    since = request.since if isinstance(request, Report) and request.since is not None else snapshot.time - SPAN_S
+    jobs = list(during(daemon.jobs(), since, snapshot.time))
+    if isinstance(request, Ask):
+        jobs += [job for name in asked_jobs(request.text) if (job := _find(daemon, int(name.removeprefix("job")))) and job not in jobs]
+    histories = {s.device.id: daemon.history(s.device.id, FIELDS_SPAN, since) for s in snapshot.devices}
+    return gather(snapshot, jobs, histories, since, snapshot.time)
+
+
+def _find(daemon: Client, job: int) -> Job | None:
+    try:
+        return daemon.job(job)
+    except NotFound:
+        return None  # the answer says that there is none
+
+
+def _job_report(daemon: Client, number: int) -> tuple[Fact, ...]:
+    """Facts of one job, and of the devices it ran on while it did."""
+    job, snapshot = daemon.job(number), _read_snapshot(daemon)
+    state = job.state
+    began = job.submitted if isinstance(state, Queued) else (state.started or job.submitted) if isinstance(state, _ENDED) else state.at
+    until = state.at if isinstance(state, _ENDED) else snapshot.time
+    ran_on = () if isinstance(state, Queued) else state.devices
+    devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)
+    histories = {s.device.id: daemon.history(s.device.id, FIELDS_SPAN, began, until) for s in devices}
+    return gather(msgspec.structs.replace(snapshot, devices=devices), (job,), histories, began, until)
+
+
+_ENDED = (Done, Failed, CancelledJob, Lost)

@@ -1,0 +1,97 @@
+"""Text, token by token: it can be stopped between any two tokens, and streams whole characters only."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from torch import Tensor
+
+from assistant.idle import Cancelled
+from assistant.model import RWKV7, State
+from assistant.sampling import Sampler
+from assistant.tokenizer import END, Tokenizer
+
+STOP = "\n\nUser"
+"""Where the model would go on with the user's part."""
+
+Reason = Literal["end", "stop", "length", "cancelled"]
+
+
+def prompt(system: str, user: str) -> str:
+    """The turns as RWKV's chat models were trained on them: no empty line within a turn, no space at the end."""
+    return f"System: {_turn(system)}\n\nUser: {_turn(user)}\n\nAssistant:"
+
+
+def _turn(text: str) -> str:
+    return re.sub(r"\n{2,}", "\n", text.replace("\r\n", "\n")).strip()
+
+
+def read(model: RWKV7, tokens: Sequence[int], state: State | None, cancelled: Callable[[], bool]) -> tuple[Tensor, State]:
+    """Take in a prompt of at least one token -> logits [V] and the state after it. Raises Cancelled between two chunks."""
+    result = None
+    for step in model.prefill(tokens, state):
+        result = step
+        if cancelled():
+            raise Cancelled
+    if result is None:
+        raise ValueError("a prompt needs at least one token")
+    return result
+
+
+class Generation:
+    """What follows `state` and its `logits`: iterate for the text; the outcome is in the attributes afterwards."""
+
+    def __init__(
+        self,
+        model: RWKV7,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        logits: Tensor,
+        state: State,
+        *,
+        limit: int,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`limit`: tokens at most. `cancelled` is asked before every token."""
+        self.reason: Reason | None = None
+        """Why it ended; None before that."""
+        self.tokens: list[int] = []
+        self.state = state
+        self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
+        self._logits, self._limit, self._cancelled = logits, limit, cancelled
+
+    def __iter__(self) -> Iterator[str]:
+        """Pieces of text, none empty. What might be the beginning of the stop text is held back until that is decided."""
+        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        held = ""
+        while (token := self._next()) is not None:
+            held += decode(self._tokenizer.piece(token))
+            if (stop := held.find(STOP)) >= 0:
+                self.reason = "stop"
+                held = held[:stop]
+                break
+            keep = next((n for n in range(min(len(STOP) - 1, len(held)), 0, -1) if held.endswith(STOP[:n])), 0)
+            if ready := held[: len(held) - keep]:
+                yield ready
+            held = held[len(held) - keep :]
+        if self.reason != "stop":
+            held += decode(b"", final=True)
+        if held:
+            yield held
+
+    def _next(self) -> int | None:
+        """The next token, taken into the state; None at the end, with the reason set."""
+        if self._cancelled():
+            self.reason = "cancelled"
+        elif len(self.tokens) >= self._limit:
+            self.reason = "length"
+        elif (token := self._sampler(self._logits)) == END:
+            self.reason = "end"
+        else:
+            self.tokens.append(token)
+            self._logits, self.state = self._model.forward([token], self.state)
+            return token
+        return None

@@ -1,0 +1,89 @@
+"""What goes over the assistant's door: JSON, one message a line. Free of torch and Qt."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from assistant.facts import Fact
+from assistant.roles import Role
+
+When = Literal["now", "idle"]
+"""Write now, or once the devices are idle."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    text: str
+    when: When = "now"
+    id: str = ""
+    """Made by the client; Cancel names it."""
+
+
+class Report(msgspec.Struct, frozen=True, tag="report"):
+    """A brief: of one job, or of all that happened since a time (seconds since the epoch; None: the last ten minutes)."""
+
+    job: int | None = None
+    since: float | None = None
+    when: When = "idle"
+    id: str = ""
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    id: str
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    pass
+
+
+Request = Ask | Report | Cancel | Status
+
+
+class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
+    """What the answer waits for, or what is being done; said again every second as a sign of life."""
+
+    reason: str
+
+
+class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
+    """The next piece of the text; all of them together are the answer's text."""
+
+    text: str
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    text: str
+    """Markdown."""
+    writer: str
+    """`template` or `model NAME`: who wrote the text."""
+    role: Role
+    facts: tuple[Fact, ...] = ()
+    seconds: float = 0.0
+    """From the request to the answer, waiting included."""
+    tokens: int = 0
+    """Tokens the model wrote, those of refused texts included; 0 for the template."""
+
+
+class State(msgspec.Struct, frozen=True, tag="state"):
+    answering: bool
+    waiting: int
+    """Requests that wait for the one being answered."""
+    model: str = ""
+    """The model that is loaded, empty where none is."""
+    error: str = ""
+    """Why the configured model could not be loaded."""
+
+
+class Ok(msgspec.Struct, frozen=True, tag="ok"):
+    found: bool = True
+    """Whether there was such a request to cancel."""
+
+
+class Error(msgspec.Struct, frozen=True, tag="error"):
+    message: str
+    kind: Literal["user", "missing", "cancelled", "bug"] = "user"
+
+
+Event = Waiting | Chunk
+Reply = Waiting | Chunk | Answer | State | Ok | Error

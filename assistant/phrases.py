@@ -1,0 +1,77 @@
+"""How values are said: units, sensible rounding, times; and foreign text made harmless for a Markdown page."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from scheduler.queue.progress import printable
+
+_DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit: 71 °C, 37 %, 23.4 GiB, 612 TFLOP/s, 0.412 ms."""
+    if unit in ("B", "B/s"):
+        return _bytes(value, unit)
+    decimals = _DECIMALS.get(unit)
+    if unit == "W" and abs(value) < 10:
+        decimals = 1
+    number = significant(value) if decimals is None else f"{value:.{decimals}f}"
+    return f"{number} {unit}".rstrip()
+
+
+def _bytes(value: float, unit: str) -> str:
+    step = 0
+    while abs(value) >= 1024 and step < len(_BINARY) - 1:
+        value, step = value / 1024, step + 1
+    number = f"{value:.0f}" if step == 0 or value >= 100 else f"{value:.1f}"
+    return f"{number} {_BINARY[step]}{unit[1:]}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Three significant digits, without an exponent where a person would not write one."""
+    if value == 0 or not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}" if value else "0"
+    whole = len(str(int(abs(value))))
+    if abs(value) >= 1:
+        return f"{value:.{max(0, digits - whole)}f}"
+    return f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its two largest units: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def moment(seconds: float) -> str:
+    """A time of day in the local time zone, with its date: 2026-11-21 14:03:20."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def stretch(since: float, until: float) -> str:
+    """From one moment to another: 2026-11-21, 14:03:20 to 14:13:20."""
+    first, last = moment(since), moment(until)
+    return f"{first.replace(' ', ', ')} to {last[11:]}" if first[:10] == last[:10] else f"{first} to {last}"
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Foreign text on one line, without control characters, at most `limit` characters."""
+    text = " ".join(printable(text).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def escaped(text: str, limit: int = 200) -> str:
+    """Foreign text as Markdown that shows it as it is: no emphasis, code, link, HTML or table column comes of it."""
+    text = re.sub(r"([\\`*\[\]<>|~&!$])", r"\\\1", plain(text, limit))
+    text = re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", text)
+    return re.sub(r"(:)(?=//)|(?<=www)(\.)|(@)", lambda m: "\\" + m[0], text, flags=re.IGNORECASE)

@@ -1,0 +1,106 @@
+"""The RWKV World tokenizer: greedy longest match over bytes, from a vocabulary file.
+
+A line of the file is `ID LITERAL LENGTH`, the literal a quoted Python str or bytes, e.g. `33 ' ' 1` or `250 b'\\xf9' 1`.
+Literals are parsed, never evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+from scheduler.errors import NotFound, UserError
+
+VOCABULARY = "rwkv_vocab_v20230424.txt"
+END = 0
+"""The token that ends a text; it has no bytes."""
+_UNKNOWN = "\ufffd".encode()
+
+
+class Tokenizer:
+    """Text or bytes to tokens and back."""
+
+    def __init__(self, vocabulary: dict[int, bytes]) -> None:
+        """`vocabulary`: token to its bytes, each at least one byte long."""
+        self._bytes = vocabulary
+        self._tokens = {piece: token for token, piece in vocabulary.items()}
+        lengths: dict[bytes, set[int]] = {}
+        for piece in self._tokens:
+            lengths.setdefault(piece[:2], set()).add(len(piece))
+        # For the next two bytes: the lengths of tokens that begin so, longest first; one-byte tokens always apply.
+        self._lengths = {head: tuple(sorted(found, reverse=True)) for head, found in lengths.items() if len(head) == 2}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises UserError, one line."""
+        file = _vocabulary_file(Path(path).expanduser())
+        try:
+            lines = file.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as e:
+            raise UserError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
+        vocabulary: dict[int, bytes] = {}
+        for number, line in enumerate(lines, 1):
+            if line:
+                try:
+                    token, piece = _parse(line)
+                except (ValueError, SyntaxError) as e:
+                    raise UserError(f"line {number} of the vocabulary {file} is not `ID LITERAL LENGTH`. Download it again.") from e
+                vocabulary[token] = piece
+        if not vocabulary or len(set(vocabulary.values())) != sum(1 for line in lines if line):
+            raise UserError(f"the vocabulary {file} is empty or lists a token twice. Download it again.")
+        return cls(vocabulary)
+
+    @property
+    def size(self) -> int:
+        """One more than the highest token: a model needs at least as many logits."""
+        return max(self._bytes) + 1
+
+    def encode(self, text: str | bytes) -> list[int]:
+        """Tokens of `text`. Raises UserError for a byte no token covers (World vocabularies cover every byte)."""
+        data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        tokens: list[int] = []
+        at = 0
+        while at < len(data):
+            for length in self._lengths.get(data[at : at + 2], ()):
+                token = self._tokens.get(data[at : at + length])
+                if token is not None:
+                    break
+            else:
+                length, token = 1, self._tokens.get(data[at : at + 1])
+            if token is None:
+                raise UserError(f"the vocabulary has no token for the byte {data[at]:#04x}. Use the model's own {VOCABULARY}.")
+            tokens.append(token)
+            at += length
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        """Bytes of one token, perhaps part of a character: none for the end of the text, U+FFFD for a token without a meaning."""
+        return b"" if token == END else self._bytes.get(token, _UNKNOWN)
+
+    def decode(self, tokens: Iterable[int]) -> bytes:
+        """Bytes of all tokens."""
+        return b"".join(map(self.piece, tokens))
+
+
+def _vocabulary_file(path: Path) -> Path:
+    if path.suffix == ".txt":
+        return path
+    file = (path if path.is_dir() else path.parent) / VOCABULARY
+    if not file.is_file():
+        raise NotFound(f"no vocabulary at {file}: put {VOCABULARY} (from the model's page) there.")
+    return file
+
+
+def _parse(line: str) -> tuple[int, bytes]:
+    """Raises ValueError or SyntaxError."""
+    number, _, rest = line.partition(" ")
+    literal, _, length = rest.rpartition(" ")
+    if "\\" not in literal and literal[:1] in ("'", '"') and literal[:1] == literal[-1:] and literal.count(literal[0]) == 2:
+        value: object = literal[1:-1]
+    else:
+        value = ast.literal_eval(literal)
+    piece = value.encode("utf-8") if isinstance(value, str) else value
+    if not isinstance(piece, bytes) or not piece or len(piece) != int(length) or int(number) <= END:
+        raise ValueError(line)
+    return int(number), piece

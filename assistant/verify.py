@@ -1,0 +1,117 @@
+"""Whether a text says nothing but the facts: its numbers with their units, its names and its claims.
+
+It works on sets, sentence by sentence: a sentence about GPU 0 may use numbers of GPU 0 and of nobody else's. It cannot tell
+whether a sentence makes sense; it makes sure that nothing in it was invented.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from assistant.facts import Fact
+
+_UNITS = r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
+_NUMBER = re.compile(
+    rf"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ #]*)?(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"
+)
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_NUMBER_WORDS = _set(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen "
+    "twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half quarter twice thrice "
+    "double triple first second third"
+)
+_CLAIMS = _set(
+    "done failed fail fails failure cancelled lost queued running starting idle busy pass passed passes error errors crashed paused full "
+    "flash cudnn efficient math reference auto replay simulated nvidia amd intel cuda"
+)
+"""Words that claim something: each must be in a fact."""
+_OPENERS = _set(
+    "a after all although an and are as at average before both but by during each for from has have here highest however idle in "
+    "it its job jobs mean no nothing now of on only report summary since so that the then there these they this to was were what "
+    "when while with"
+)
+"""Words that may begin a sentence in upper case without being a name."""
+_WORD = re.compile(r"[^\W\d_](?:[\w./'-]*\w)?|\w*\d\w*[A-Za-z]\w*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SLOT = re.compile(r"\{([^{}]*)\}")
+
+
+class Refused(Exception):
+    """The text cannot be shown; the message is the reason, in one line."""
+
+
+def fill(text: str, facts: Sequence[Fact]) -> str:
+    """Put the facts into their slots: `{gpu0.temp}` becomes `71 °C`. Raises Refused for a slot that names no fact."""
+    said = {fact.name: fact.said for fact in facts}
+
+    def value(slot: re.Match[str]) -> str:
+        if slot[1] not in said:
+            raise Refused(f"it names a fact that does not exist: {{{slot[1][:40]}}}")
+        return said[slot[1]]
+
+    return _SLOT.sub(value, text)
+
+
+def verify(text: str, facts: Sequence[Fact], required: Iterable[str] = ()) -> None:
+    """Raises Refused where `text` (slots filled) has a number, unit, name or claim that is in no fact, or misses a `required` one."""
+    if not text.strip():
+        raise Refused("it is empty")
+    if strange := next((c for c in text if not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii())), None):
+        raise Refused(f"it has a character that no fact has: U+{ord(strange):04X}")
+    for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
+        about = _about(sentence, facts)
+        _check_numbers(sentence, about)
+        _check_words(sentence, {word for fact in about for word in _words(fact.text)})
+    said = {fact.name: fact.said for fact in facts}
+    for name in required:
+        if said[name] not in text:
+            raise Refused(f"it does not mention {name}")
+
+
+def _about(sentence: str, facts: Sequence[Fact]) -> list[Fact]:
+    """The facts a sentence may draw on: those of the devices and jobs it names and of no other; all where it names none."""
+    subjects = {fact.subject: fact.said for fact in facts if fact.name.endswith(".label")}
+    subjects |= {fact.subject: f"Job {fact.subject.removeprefix('job')}" for fact in facts if fact.name.endswith(".state")}
+    named = {s for s, called in subjects.items() if re.search(rf"(?<!REPLAY )\b{re.escape(called)}\b", sentence, re.IGNORECASE)}
+    return [fact for fact in facts if not named or fact.subject in named or fact.subject not in subjects]
+
+
+def _check_numbers(sentence: str, facts: Sequence[Fact]) -> None:
+    known = {number for fact in facts for number in _numbers(fact.text)}
+    known |= {("job", fact.subject.removeprefix("job"), "") for fact in facts if fact.name.endswith(".state")}
+    for noun, number, unit in _numbers(sentence):
+        if (noun, number, unit) not in known:
+            shown = " ".join(filter(None, (noun, number, unit)))
+            raise Refused(f"it says {shown!r}, which is in none of the facts{' with this unit' if _bare(number, known) else ''}")
+
+
+def _bare(number: str, known: set[tuple[str, str, str]]) -> bool:
+    return any(number == other for _, other, _ in known)
+
+
+def _numbers(text: str) -> list[tuple[str, str, str]]:
+    """Every number in `text` with the noun before it (GPU, job) and the unit after it."""
+    return [((m["noun"] or "").strip(" #").lower(), m["number"], m["unit"] or "") for m in _NUMBER.finditer(text)]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _check_words(sentence: str, exact: set[str]) -> None:
+    known = {word.lower() for word in exact}
+    for i, word in enumerate(_words(sentence)):
+        lower = word.lower()
+        if lower in known and (word in exact or i == 0):
+            continue
+        if lower in _NUMBER_WORDS | _CLAIMS:
+            raise Refused(f"it says {word!r}, which no fact says")
+        opens = i == 0 and word[1:] == lower[1:] and lower in _OPENERS
+        if not opens and (lower != word or any(c.isdigit() or c in "_/." for c in word)):
+            raise Refused(f"it names {word!r}, which is in none of the facts")

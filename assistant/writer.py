@@ -1,0 +1,94 @@
+"""Facts to text. A model's text is shown only if every number, unit and name in it is in the facts; else the template's is.
+
+What wrote the text is always named: `template` or `model NAME`. A refused text is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.template import template
+from assistant.verify import Refused, fill, verify
+
+ATTEMPTS = 3
+"""Texts a model may try; each begins again at the same saved state, with another seed."""
+
+_SYSTEM = (
+    "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
+    "For every value write its slot, such as {gpu0.temp}, never a number of your own."
+)
+
+
+class Author(Protocol):
+    """A model that writes (see `assistant.engine`)."""
+
+    name: str
+
+    def begin(self, system: str, user: str) -> None:
+        """Take in the prompt and keep the state after it."""
+        ...
+
+    def attempt(self, number: int) -> str:
+        """Go back to the kept state and write a text; every number gives another one. Raises Cancelled, ValueError."""
+        ...
+
+
+class Written(NamedTuple):
+    text: str
+    writer: str
+    """`template` or `model NAME`."""
+
+
+def write(
+    facts: Sequence[Fact], question: str | None, author: Author | None = None, waiting: Callable[[str], None] = lambda reason: None
+) -> Written:
+    """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
+
+    Raises Cancelled where the author was told to stop.
+    """
+    if author is None:
+        return Written(template(facts, question), "template")
+    try:
+        return Written(_by_model(facts, question, author, waiting), f"model {author.name}")
+    except Refused as e:
+        return by_template(facts, question, f"the text of the model {author.name} was refused: {e}")
+
+
+def by_template(facts: Sequence[Fact], question: str | None, reason: str) -> Written:
+    """The template's text, saying why it is not the model's."""
+    return Written(f"{template(facts, question)}\n\nWritten from the template: {phrases.escaped(reason, 400)}", "template")
+
+
+def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None]) -> str:
+    required = required_facts(facts)
+    author.begin(_SYSTEM, request(facts, question))
+    refusal = Refused("it was never written")
+    for number in range(ATTEMPTS):
+        waiting(f"the model {author.name} writes")
+        try:
+            text = fill(author.attempt(number), facts).strip()
+            verify(text, facts, required if question is None else ())
+        except Refused as e:
+            refusal = e
+        except ValueError as e:  # the model computes no numbers: another seed does not help
+            raise Refused(str(e)) from e
+        else:
+            return text
+    raise refusal
+
+
+def required_facts(facts: Sequence[Fact]) -> list[str]:
+    """What a brief must mention: how each job stands, what failed and why, and what a job's Result says."""
+    names = ("state", "reason", "verdict", "backend", "tflops")
+    return [
+        fact.name for fact in facts if fact.subject.startswith("job") and fact.value is not None and fact.name.rpartition(".")[2] in names
+    ]
+
+
+def request(facts: Sequence[Fact], question: str | None) -> str:
+    """The user's turn of the prompt: every fact with its slot, then what is wanted."""
+    lines = [f"{{{fact.name}}} = {fact.text}" for fact in facts]
+    return "\n".join(["Facts:", *lines, question.strip() if question else "Write a brief of what happened."])
