@@ -134,8 +134,10 @@ def describe(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: fl
             raise ValueError(f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested: {x.is_nested}")
         if x.dim() != 4:
             raise ValueError(f"{name} must be [batch, heads, sequence, head size]; got shape {list(x.shape)}")
-    _check_same("dtype", {n: dtype_name(x.dtype) for n, x in given.items()})
-    _check_same("device", {n: str(x.device) for n, x in given.items()})
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k and v must have one dtype; got {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must have one device; got {', '.join(f'{n}: {x.device}' for n, x in given.items())}")
     _check_shapes(q, k, v)
     batch, heads, seq_q, head_dim = q.shape
     kv_heads, seq_k = k.shape[1:3]
@@ -166,16 +168,13 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check_same(what: str, values: dict[str, str]) -> None:
-    if len(set(values.values())) > 1:
-        raise ValueError(f"q, k and v must have one {what}; got {', '.join(f'{n}: {x}' for n, x in values.items())}")
-
-
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    shapes = f"got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
     if k.shape != v.shape:
-        raise ValueError(f"k and v must have one shape; {shapes}")
-    if q.shape[0] != k.shape[0]:
-        raise ValueError(f"q, k and v must have one batch size; {shapes}")
-    if q.shape[3] != k.shape[3]:
-        raise ValueError(f"q, k and v must have one head size; {shapes}")
+        wrong = "k and v must have one shape"
+    elif q.shape[0] != k.shape[0]:
+        wrong = "q, k and v must have one batch size"
+    elif q.shape[3] != k.shape[3]:
+        wrong = "q, k and v must have one head size"
+    else:
+        return
+    raise ValueError(f"{wrong}; got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")
