@@ -156,9 +156,9 @@ def _stylesheet(t: Tokens) -> str:
         + f"""
 QWidget {{ color: {t.text}; font-size: {BASE}px; }}
 QLabel {{ background: transparent; }}
-QLabel[size="small"] {{ font-size: {SMALL}px; }}
-QLabel[size="large"] {{ font-size: {LARGE}px; font-weight: 600; }}
-QLabel[size="huge"] {{ font-size: {HUGE}px; font-weight: 600; }}
+QLabel[scale="small"] {{ font-size: {SMALL}px; }}
+QLabel[scale="large"] {{ font-size: {LARGE}px; font-weight: 600; }}
+QLabel[scale="huge"] {{ font-size: {HUGE}px; font-weight: 600; }}
 QLabel[strong="true"] {{ font-weight: 600; }}
 QLabel[badge="true"] {{ background: {t.text}; color: {t.surface}; border-radius: 3px; padding: 0 5px;
   font-size: {SMALL}px; font-weight: 600; }}
@@ -185,6 +185,7 @@ QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; bor
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
 QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
+QComboBox QLineEdit {{ border: none; padding: 0; background: transparent; }}
 QComboBox::drop-down {{ border: none; width: 20px; }}
 QComboBox::down-arrow {{ image: none; border-left: 4px solid {t.surface}; border-right: 4px solid {t.surface};
   border-top: 5px solid {t.muted}; width: 0; height: 0; margin-right: 8px; }}
@@ -196,10 +197,11 @@ QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent}
 QCheckBox:focus {{ color: {t.accent}; }}
 QTableView {{ background: {t.surface}; border: none; gridline-color: transparent; selection-background-color: {t.accent_soft};
   selection-color: {t.text}; outline: none; }}
+QTableView::item {{ padding: 0 7px; border: none; }}
 QHeaderView {{ background: {t.surface}; border: none; }}
 QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none; border-bottom: 1px solid {t.line}; padding: 6px 10px;
   font-size: {SMALL}px; text-align: left; }}
-QPlainTextEdit, QTextBrowser {{ background: {t.surface}; border: none;
+QPlainTextEdit, QTextBrowser {{ background: transparent; border: none;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QPlainTextEdit[log="true"] {{ background: {t.sunken}; border-radius: 6px; padding: 6px; font-size: {SMALL + 1}px; }}
 QSplitter::handle {{ background: transparent; }}

@@ -36,7 +36,7 @@ def show(field: str, value: float | NA) -> Shown:
         return Shown(f"{value / GIB:.1f}", "GiB")
     if unit == "B/s":
         return Shown(significant(value / 1e9), "GB/s")
-    if unit in ("%", "°C", "MHz"):
+    if unit in ("%", "°C", "MHz") or (unit == "W" and abs(value) >= 9.95):
         return Shown(f"{value:.0f}", unit)
     return Shown(significant(value), unit)
 

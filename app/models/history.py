@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from app.models.series import Floats, Ring
+from app.models.series import Floats, Ring, decimate
 from scheduler.devices.fields import HEADLINE
 from scheduler.devices.model import Reading
 from scheduler.telemetry.snapshot import Snapshot
@@ -43,10 +43,11 @@ class History:
         for time, row in zip(times, rows, strict=True):
             ring.append(time, row, interval)
 
-    def series(self, device: str, field: str) -> tuple[Floats, Floats]:
-        """Times (s since the epoch) and values of one field, [n] each, NaN where there is a gap."""
+    def window(self, device: str, fields: Sequence[str], start: float, end: float, bin_width: float) -> tuple[Floats, Floats]:
+        """Times [m] (s since the epoch) and values [fields, m] of a stretch of time, decimated to `bin_width` seconds."""
         ring = self._ring(device)
-        return ring.times, ring.column(_COLUMNS[field])
+        first, last = np.searchsorted(ring.times, (start - bin_width, end + bin_width))
+        return decimate(ring.times[first:last], ring.values[[_COLUMNS[f] for f in fields], first:last], bin_width)
 
     def span(self) -> tuple[float, float] | None:
         """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""

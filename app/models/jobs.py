@@ -110,7 +110,8 @@ def _matches(r: Row, words: list[str]) -> bool:
 
 
 def _meaning(job: Job) -> Meaning:
-    if isinstance(job.state, Failed | Lost):
+    result = card(job)
+    if isinstance(job.state, Failed | Lost) or (result is not None and not result.passed):
         return "failed"
     return "warm" if isinstance(job.state, Running) and job.state.stopping else ""
 

@@ -10,7 +10,7 @@ import msgspec
 from accel import result as results
 from accel.result import Result
 from app.models.format import clock, duration, significant
-from scheduler.jobs import Done, Failed, Job
+from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
 
 
@@ -41,8 +41,7 @@ class Bar:
 
 def result_of(job: Job) -> Result | None:
     """The Result the job left; None where it left none that can be read."""
-    raw = job.state.result if isinstance(job.state, Done | Failed) else None
-    return _decode(bytes(raw)) if raw is not None else None
+    return None if job.result is None else _decode(job.result)
 
 
 def card(job: Job) -> Card | None:

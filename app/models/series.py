@@ -30,9 +30,10 @@ class Ring:
         """Seconds since the epoch, [n]. A view: valid until the next append."""
         return self._rows[0, self._end - len(self) : self._end]
 
-    def column(self, index: int) -> Floats:
-        """Values of one column, [n], NaN where there was none. A view: valid until the next append."""
-        return self._rows[index + 1, self._end - len(self) : self._end]
+    @property
+    def values(self) -> Floats:
+        """One row a column, [columns, n], NaN where there was none. A view: valid until the next append."""
+        return self._rows[1:, self._end - len(self) : self._end]
 
     def append(self, time: float, values: Floats, interval: float) -> None:
         """Add a row of [columns] values at `time`; `interval` (s) is how often rows should come.
@@ -62,17 +63,21 @@ class Ring:
 def decimate(times: Floats, values: Floats, bin_width: float) -> tuple[Floats, Floats]:
     """The minimum and maximum of every `bin_width` seconds, and a NaN wherever the values have one.
 
-    `times` and `values` are [n], times rising. Bins start at whole multiples of the width, so that a scrolling chart does not shimmer.
+    `times` [n] rise, `values` is [k, n]; gives times [m] and values [k, m]. Bins start at whole multiples of the width, so that a
+    scrolling chart does not shimmer.
     """
     if not len(times):
         return times, values
     bins = np.floor(times / bin_width)
-    starts = np.flatnonzero(np.diff(bins, prepend=bins[0] - 1))
-    low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
-    rising = values[starts] <= values[np.append(starts[1:], len(values)) - 1]
-    left = bins[starts] * bin_width
-    x = np.stack((left + 0.25 * bin_width, left + 0.75 * bin_width, left + 0.875 * bin_width), axis=1)
-    y = np.stack((np.where(rising, low, high), np.where(rising, high, low), np.full(len(starts), np.nan)), axis=1)
+    starts = np.concatenate(([0], np.flatnonzero(bins[1:] != bins[:-1]) + 1))
+    ends = np.concatenate((starts[1:], [len(times)])) - 1
+    low, high = np.fmin.reduceat(values, starts, axis=1), np.fmax.reduceat(values, starts, axis=1)
+    rising = values[:, starts] <= values[:, ends]
+    missing = np.logical_or.reduceat(np.isnan(values), starts, axis=1)
+    x = (bins[starts] * bin_width)[:, None] + np.array([0.25, 0.75, 0.875]) * bin_width
+    y = np.empty((len(values), len(starts), 3))
+    y[:, :, 0], y[:, :, 1] = np.where(rising, low, high), np.where(rising, high, low)
+    y[:, :, 2] = np.where(missing, np.nan, y[:, :, 1])
     keep = np.ones(x.shape, dtype=bool)
-    keep[:, 2] = np.logical_or.reduceat(np.isnan(values), starts)
-    return x[keep], y[keep]
+    keep[:, 2] = missing.any(axis=0)
+    return x[keep], y[:, keep]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout
 
 from app import theme
 from app.models.conversation import Message
@@ -20,6 +20,7 @@ class Bubble(QFrame):
     def __init__(self, message: Message) -> None:
         super().__init__()
         self.setProperty("bubble", message.author)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.text = SafeText()
         self.note = label(size="small", meaning="muted", wrap=True)
         self.writer = label(size="small", meaning="muted")
@@ -28,7 +29,6 @@ class Bubble(QFrame):
         for part in (self.text, self.facts):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-            part.viewport().setAutoFillBackground(False)
             part.document().documentLayout().documentSizeChanged.connect(self._fit)
         self.facts.hide()
         self.sources.toggled.connect(self._open)

@@ -5,21 +5,43 @@ from __future__ import annotations
 import time
 
 import pyqtgraph as pg
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300)
-_LABEL_WIDTH = 70  # pixels a label needs, with the space around it
+_LABEL_WIDTH = 76  # pixels a label needs, with the space around it
 
 
 class ClockAxis(pg.AxisItem):  # type: ignore[misc]
-    """Labels as HH:MM, with seconds where labels are less than a minute apart."""
+    """Labels as HH:MM, with seconds where labels are less than a minute apart.
 
-    def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
-        step = next((s for s in _STEPS if (high - low) / s * _LABEL_WIDTH <= size), _STEPS[-1])
+    It moves with every repaint, so it paints itself directly instead of through the library's cached picture.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("bottom")
+        self.enableAutoSIPrefix(False)
+
+    def labels(self, width: float) -> list[tuple[float, str]]:
+        """Position (pixels) and text of every label on an axis `width` pixels wide."""
+        low, high = self.range
+        if not high > low:
+            return []
+        step = next((s for s in _STEPS if (high - low) / s * _LABEL_WIDTH <= width), _STEPS[-1])
         shift = time.localtime(high).tm_gmtoff % step  # round in local time, also where the zone is off by half an hour
         first = -(-(low + shift) // step) * step - shift
-        count = int((high - first) // step) + 1
-        return [(float(step), [first + i * step for i in range(max(count, 0))])]
+        form = "%H:%M:%S" if step < 60 else "%H:%M"
+        moments = (first + i * step for i in range(int((high - first) // step) + 1))
+        return [((m - low) / (high - low) * width, time.strftime(form, time.localtime(m))) for m in moments]
 
-    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        form = "%H:%M:%S" if spacing < 60 else "%H:%M"
-        return [time.strftime(form, time.localtime(v)) for v in values]
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        width, height = self.size().width(), self.size().height()
+        painter.setPen(self.pen())
+        painter.drawLine(0, 0, int(width), 0)
+        painter.setPen(self.textPen())
+        painter.setFont(self.style["tickFont"])
+        half = _LABEL_WIDTH / 2
+        for x, text in self.labels(width):
+            if half / 2 <= x <= width - half / 2:
+                painter.drawText(QRectF(x - half, 2, 2 * half, height - 2), int(Qt.AlignmentFlag.AlignCenter), text)

@@ -7,17 +7,17 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
 from app import theme
-from app.models.charts import Chart, charts, scale
+from app.models.charts import charts, scale
 from app.models.format import device_label
 from app.models.history import SECONDS
-from app.models.series import Floats
 from app.models.state import State
 from app.models.timespan import TimeSpan
-from app.views.chart import ChartCard
+from app.views.chart import ChartCard, Series
 from app.views.legend import Legend
 from app.views.widgets import button, label, row, set_text
 from scheduler.devices.fields import HEADLINE
 
+_PIXELS_A_BIN = 2  # a bin draws two points
 _SPANS = (("1 min", 60.0), ("5 min", 300.0), ("10 min", SECONDS))
 _PLACES = {"util": (1, 0, 1, 2), "mem_used": (2, 0, 1, 1), "tflops": (2, 1, 1, 1), "temp": (3, 0, 1, 1), "power": (3, 1, 1, 1)}
 
@@ -59,8 +59,10 @@ class Dashboard(QWidget):
         self.legend.show_devices({s.device.id: device_label(s.device) for s in snapshot.devices}, colors)
         hidden = self.legend.hidden_devices()
         shown = {device: color for device, color in colors.items() if device not in hidden}
+        series = self._series(tuple(shown))
         for chart in charts(snapshot):
-            self._draw(chart, shown)
+            self.charts[chart.field].show_chart(chart, shown)
+            self.charts[chart.field].show_series(chart, self.span.limits, series[chart.field], shown)
         set_text(self.where, "" if self.span.live else "looking back; L follows again")
         self.live.setChecked(self.span.live)
         for made, (_, seconds) in zip(self.spans, _SPANS, strict=True):
@@ -119,11 +121,15 @@ class Dashboard(QWidget):
         for made in self.charts.values():
             made.view.recolor()
 
-    def _draw(self, chart: Chart, colors: dict[str, str]) -> None:
-        view = self.charts[chart.field]
-        view.show_chart(chart, colors)
-        series: dict[str, tuple[Floats, Floats]] = {}
-        for device in colors:
-            times, values = self._state.history.series(device, chart.field)
-            series[device] = times, values / scale(chart.field)
-        view.show_series(chart, self.span.limits, series)
+    def _series(self, devices: tuple[str, ...]) -> dict[str, Series]:
+        """For each field the curves of the devices. Charts of one width are decimated together."""
+        start, end = self.span.limits
+        found: dict[str, Series] = {field: {} for field in self.charts}
+        widths = {field: made.view.pixels for field, made in self.charts.items()}
+        for width in set(widths.values()):
+            fields = [field for field in self.charts if widths[field] == width]
+            for device in devices:
+                times, values = self._state.history.window(device, fields, start, end, (end - start) / width * _PIXELS_A_BIN)
+                for field, row_of in zip(fields, values, strict=True):
+                    found[field][device] = times, row_of / scale(field)
+        return found

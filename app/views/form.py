@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QLabel, QLineEd
 from accel.workloads.catalog import Param
 from app import theme
 from app.models.form import Form
-from app.views.widgets import elided, label, set_text, set_tooltip
+from app.views.widgets import label, set_text
 
 _EDITOR_WIDTH = 132
 
@@ -31,7 +31,7 @@ class FormView(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(2, 1)
         for line, param in enumerate(form.workload.params):
-            editor, note = self._editor(param), elided(param.help, size="small", meaning="muted")
+            editor, note = self._editor(param), label(param.help, size="small", meaning="muted", wrap=True)
             caption = label(param.label)
             caption.setBuddy(editor)
             editor.setFixedWidth(_EDITOR_WIDTH)
@@ -48,7 +48,6 @@ class FormView(QWidget):
         for param in self.form.workload.params:
             wrong, note = errors.get(param.name, ""), self.notes[param.name]
             set_text(note, wrong or param.help)
-            set_tooltip(note, wrong or param.help)
             theme.mark(note, "meaning", "failed" if wrong else "muted")
             theme.mark(self.editors[param.name], "wrong", "true" if wrong else "")
         return not errors

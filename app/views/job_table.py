@@ -94,6 +94,8 @@ def _alignment(column: int) -> int:
 
 def _color(row: Row, column: int) -> str:
     t = theme.tokens()
+    if row.meaning and column in (_STATE, PROGRESS):
+        return theme.meaning_color(row.meaning)
     if column == _STATE:
-        return theme.meaning_color(row.meaning) if row.meaning else t.accent if row.state == "running" else t.text
-    return t.muted if column == PROGRESS and not row.meaning else t.text
+        return t.accent if row.state == "running" else t.text
+    return t.muted if column == PROGRESS else t.text

@@ -128,7 +128,7 @@ def _table(model: JobTable) -> QTableView:
     table.setWordWrap(False)
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(32)
+    table.verticalHeader().setDefaultSectionSize(30)
     header = table.horizontalHeader()
     header.setHighlightSections(False)
     header.setSectionsClickable(False)

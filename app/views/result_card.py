@@ -1,4 +1,4 @@
-"""The last run of a workload: its progress while it runs, its Result afterwards."""
+"""The Result of one job."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.tiles import Metric, Tile
@@ -55,8 +55,8 @@ class TileView(QFrame):
         self.holder.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.metrics = [MetricView() for _ in range(5)]
         header = row(self.title, self.badge, self.name, self.holder)
-        header.setStretch(2, 3)
-        header.setStretch(3, 2)
+        header.setStretch(2, 1)
+        self.holder.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(theme.M)
         self._grid.setVerticalSpacing(theme.XS)

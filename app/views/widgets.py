@@ -15,7 +15,7 @@ class Elided(QLabel):
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
         super().__init__(text, parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
@@ -52,7 +52,7 @@ def label(text: str = "", *, size: str = "", meaning: str = "", strong: bool = F
     """A label of plain text; `size` small, large or huge; `meaning` muted, warm, hot, throttled or failed."""
     made = QLabel(text)
     made.setTextFormat(Qt.TextFormat.PlainText)
-    made.setProperty("size", size)
+    made.setProperty("scale", size)
     made.setProperty("meaning", meaning)
     made.setProperty("strong", "true" if strong else "")
     made.setWordWrap(wrap)
@@ -61,7 +61,7 @@ def label(text: str = "", *, size: str = "", meaning: str = "", strong: bool = F
 
 def elided(text: str = "", *, size: str = "", meaning: str = "") -> Elided:
     made = Elided(text)
-    made.setProperty("size", size)
+    made.setProperty("scale", size)
     made.setProperty("meaning", meaning)
     return made
 

@@ -18,7 +18,7 @@ from app.views.widgets import button, label, set_text
 from app.views.widgets import card as framed
 from app.views.widgets import row as line_of
 
-_FORM_WIDTH = 460
+_FORM_WIDTH = 500
 
 
 class Workloads(QWidget):

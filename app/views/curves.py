@@ -1,0 +1,71 @@
+"""The curves of one chart as a single item: grid lines, and a path a device.
+
+One item instead of one a curve, and a bounding box that is simply the view: most of what a plotting library does for a curve is
+finding its bounds, which a chart with a given range does not need.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
+
+from app.models.series import Floats
+
+
+class Curves(pg.GraphicsObject):  # type: ignore[misc]
+    """Lines one pixel wide, not antialiased, not filled, with gaps where values are NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._box = QRectF(0, 0, 1, 1)
+        self.grid: list[float] = []
+        """Values at which a line helps the eye."""
+        self.limit: float | None = None
+        """Value of the dashed line."""
+        self._grid_pen = self._limit_pen = QPen()
+        self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
+
+    def recolor(self, grid: str, limit: str) -> None:
+        self._grid_pen = pg.mkPen(grid, width=1)
+        self._limit_pen = pg.mkPen(limit, width=1, style=Qt.PenStyle.DashLine)
+        self.update()
+
+    def show_range(self, start: float, end: float, floor: float, top: float) -> None:
+        """The part of the plane that is seen."""
+        self.prepareGeometryChange()
+        self._box = QRectF(start, floor, end - start, top - floor)
+
+    def show_paths(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
+        """`series`: times (s) and values of each device, [n] each; the last one is drawn on top."""
+        self.paths = {}
+        for device, (times, values) in series.items():
+            broken = bool(np.isnan(values).any())
+            path = pg.arrayToQPath(times, values, connect="finite" if broken else "all", finiteCheck=broken)
+            self.paths[device] = _pen(colors[device]), path
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self._box
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        left, right = self._box.left(), self._box.right()
+        painter.setPen(self._grid_pen)
+        painter.drawLines([QLineF(left, y, right, y) for y in self.grid])
+        if self.limit is not None:
+            painter.setPen(self._limit_pen)
+            painter.drawLine(QLineF(left, self.limit, right, self.limit))
+        for pen, path in self.paths.values():
+            painter.setPen(pen)
+            painter.drawPath(path)
+
+
+@cache
+def _pen(color: str) -> QPen:
+    pen = QPen(QColor(color), 1)
+    pen.setCosmetic(True)  # one pixel wide, whatever the scale of the axes
+    return pen
