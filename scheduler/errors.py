@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MALFORMED = (ValueError, RecursionError)
+"""What decoding foreign JSON can raise: wrong syntax, types or UTF-8 (all ValueErrors), or nesting deeper than the stack."""
+
 
 class UserError(Exception):
     """Something the user or the environment can put right. The message is one line: what is wrong, what to do."""

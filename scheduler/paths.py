@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from scheduler.errors import UserError
 
@@ -22,11 +25,12 @@ def home() -> Path:
 
 
 def runtime() -> Path:
-    """The folder of the sockets: `$XDG_RUNTIME_DIR/gpudeck`, or the state folder where the home was moved or there is none."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if os.environ.get("GPUDECK_HOME") or not base or not Path(base).is_dir():
-        return home()
-    return Path(base) / "gpudeck"
+    """The folder of the sockets: the state folder.
+
+    Not `$XDG_RUNTIME_DIR`: it is emptied at logout, while the daemon lives on, and cron and containers have none. All who find the
+    store must find the door.
+    """
+    return home()
 
 
 def ensure(folder: Path) -> Path:
@@ -65,6 +69,15 @@ def assets() -> Path:
     root = Path(__file__).resolve().parent.parent
     checkout = root / "assets"
     return checkout if checkout.is_dir() else root / "gpudeck_assets"
+
+
+def open_plain(file: Path) -> BinaryIO:
+    """Open a file that a job may have put there. Raises OSError where it is a link, a pipe (which would block us), or no file at all."""
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file", str(file))
+    return os.fdopen(fd, "rb")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.errors import MALFORMED, UserError
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Readings a second."""
     idle_util_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 5.0
     """A GPU busier than this is not idle."""
-    idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 15.0
+    idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = 15.0  # the history in memory goes back ten minutes
     """How long a GPU must stay quiet before the assistant may use it."""
     model_folder: str = ""
     """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
@@ -36,7 +36,7 @@ def load() -> Settings:
         return msgspec.json.decode(file.read_bytes(), type=Settings)
     except FileNotFoundError:
         return Settings()
-    except (msgspec.MsgspecError, OSError) as e:
+    except (*MALFORMED, OSError) as e:
         raise UserError(f"cannot read the settings in {file}: {e}. Correct the file, or delete it to start from the defaults.") from e
 
 
@@ -52,13 +52,16 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
 
 
 def save(settings: Settings) -> None:
-    """Write atomically, readable by the owner only."""
+    """Write atomically, readable by the owner only. Raises UserError where that is impossible."""
     file = paths.settings_file()
     paths.ensure(file.parent)
     new = file.with_suffix(".new")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
-    with os.fdopen(fd, "wb") as f:
-        f.write(msgspec.json.format(msgspec.json.encode(settings)))
-        f.flush()
-        os.fsync(f.fileno())
-    new.replace(file)
+    try:
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
+        with os.fdopen(fd, "wb") as f:
+            f.write(msgspec.json.format(msgspec.json.encode(settings)))
+            f.flush()
+            os.fsync(f.fileno())
+        new.replace(file)
+    except OSError as e:
+        raise UserError(f"the settings cannot be stored in {file}: {e.strerror}. They are as before.") from e

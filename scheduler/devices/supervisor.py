@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from scheduler.devices.probe import DECODE, Hello, Message, Readings
+from scheduler.errors import MALFORMED
 
 SILENCE_S = 5.0
 """A probe that says nothing for this long (or five intervals) hangs and is replaced."""
@@ -39,13 +40,14 @@ class Supervisor:
         failures = 0
         while True:
             started = time.monotonic()
-            probe = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(hz),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
-            )  # fmt: skip
-            self.pid = probe.pid
             trouble = "the probe ended and was replaced"
+            probe: asyncio.subprocess.Process | None = None
             try:
+                probe = await asyncio.create_subprocess_exec(
+                    sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(hz),
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
+                )  # fmt: skip
+                self.pid = probe.pid
                 async for message in self._listen(probe, max(SILENCE_S, 5 / hz)):
                     if isinstance(message, Hello):
                         source = "nvml" if message.source == "nvml" else source  # a driver that reloads must not turn GPUs into a CPU
@@ -56,8 +58,12 @@ class Supervisor:
                         trouble = message.message
             except TimeoutError:
                 trouble = "the probe hung and was replaced"
+            except OSError as e:
+                trouble = f"no probe can be started: {e.strerror}"
+            except MALFORMED as e:
+                trouble = f"the probe said what is no reading ({e}) and was replaced"
             finally:
-                if probe.returncode is None:
+                if probe is not None and probe.returncode is None:
                     probe.kill()
             self._on_trouble(trouble)
             failures = 1 if time.monotonic() - started > 60 else failures + 1

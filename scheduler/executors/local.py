@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +16,18 @@ import msgspec
 
 from scheduler import paths
 from scheduler.devices.model import Device
-from scheduler.errors import UserError
+from scheduler.errors import MALFORMED, UserError
 from scheduler.jobs import NO_RESULT, Job, Running
 
 EXIT_FILE = "exit.json"
 RESULT_FILE = "result.json"
+ARTEFACTS = "artefacts"
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
+_SPARE_DEPTH = 500
+"""A result is embedded in replies and in the store: it must decode there too, some levels deeper."""
+KILL_LOOKS = 20
+"""A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -60,6 +65,7 @@ def start_time(pid: int) -> int | None:
 def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
     """Start the job's runner; it waits at the gate. Raises UserError where no process can be started."""
     folder = paths.ensure(paths.job_folder(job.id))
+    paths.ensure(folder / ARTEFACTS)
     for name in (EXIT_FILE, RESULT_FILE):  # of an earlier attempt
         (folder / name).unlink(missing_ok=True)
     try:
@@ -112,7 +118,6 @@ def release(waiting: Waiting, job: Job, env: dict[str, str], devices: Sequence[D
 
 def _environment(job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path) -> dict[str, str]:
     """The job's own environment, told which devices are its, and where to leave its result and artefacts."""
-    artefacts = paths.ensure(folder / "artefacts")
     uuids = [d.id for d in devices if d.id in running.devices and d.kind == "nvidia"]
     return {
         **env,
@@ -121,7 +126,7 @@ def _environment(job: Job, running: Running, env: dict[str, str], devices: Seque
         "GPUDECK_JOB": str(job.id),
         "GPUDECK_ATTEMPT": running.attempt,
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
-        "GPUDECK_ARTEFACTS": str(artefacts),
+        "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
 
 
@@ -133,23 +138,23 @@ def alive(running: Running) -> bool:
 def exit_record(job_id: int, attempt: str) -> Exit | None:
     """How this attempt ended, None where its runner has not said so."""
     try:
-        found = msgspec.json.decode((paths.job_folder(job_id) / EXIT_FILE).read_bytes(), type=Exit)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        with paths.open_plain(paths.job_folder(job_id) / EXIT_FILE) as f:
+            found = msgspec.json.decode(f.read(MAX_RESULT), type=Exit)
+    except (OSError, *MALFORMED):
         return None
     return found if found.attempt == attempt else None
 
 
 def result_record(job_id: int) -> msgspec.Raw:
     """The Result file the job left, where it is a JSON object of a sensible size; else NO_RESULT."""
-    file = paths.job_folder(job_id) / RESULT_FILE
     try:
-        if file.is_symlink() or file.stat().st_size > MAX_RESULT:
-            return NO_RESULT
-        data = file.read_bytes()
+        with paths.open_plain(paths.job_folder(job_id) / RESULT_FILE) as f:
+            data = f.read(MAX_RESULT + 1)
         msgspec.json.decode(data, type=dict[str, object])
-    except (OSError, msgspec.MsgspecError):
+        msgspec.json.decode(b"[" * _SPARE_DEPTH + data + b"]" * _SPARE_DEPTH)
+    except (OSError, *MALFORMED):
         return NO_RESULT
-    return msgspec.Raw(data)
+    return msgspec.Raw(data) if len(data) <= MAX_RESULT else NO_RESULT
 
 
 def end(running: Running) -> None:
@@ -162,12 +167,26 @@ def end(running: Running) -> None:
 
 
 def kill(attempt: str) -> None:
-    """Kill every process that carries this attempt's nonce, wherever it hid."""
+    """Kill every process that carries this attempt's nonce, wherever it hid: again while a look finds any, as they may fork meanwhile."""
     needle = f"GPUDECK_ATTEMPT={attempt}".encode()
+    for _ in range(KILL_LOOKS):
+        if not [pid for pid in _carriers(needle) if _killed(pid)]:
+            return
+
+
+def _carriers(needle: bytes) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if needle in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
+                    yield int(entry.name)
             except OSError:
                 continue  # ended meanwhile, or not ours to look into
+
+
+def _killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return False
+    return True

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from scheduler.errors import MALFORMED
 from scheduler.jobs import Progress
 
 MAX_LINE = 4096
@@ -37,11 +38,13 @@ def parse(line: bytes, now: float) -> Progress | None:
         return None
     try:
         said = _DECODE(line)
-    except msgspec.MsgspecError:
+    except MALFORMED:
         return None
     if not all(math.isfinite(x) for x in (said.done, said.total, said.flops, said.time)) or said.total <= 0:
         return None
-    return Progress(min(max(said.done, 0.0), said.total), said.total, printable(said.note)[:120], max(said.flops, 0.0), said.time or now)
+    done = min(max(said.done, 0.0), said.total)
+    at = min(said.time, now) if said.time > 0 else now  # a clock that runs ahead (or counts in ms) must not look like the future
+    return Progress(done, said.total, printable(said.note)[:120], max(said.flops, 0.0), at)
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scheduler import paths
 from scheduler.jobs import Progress
 from scheduler.queue.progress import MAX_LINE, parse, printable
 
@@ -22,8 +23,10 @@ class Tail:
     def read(self, now: float) -> list[Progress]:
         """What the job reported since the last call, oldest first."""
         try:
-            with self._file.open("rb") as f:
+            with paths.open_plain(self._file) as f:
                 size = f.seek(0, 2)
+                if size < self._offset:  # somebody emptied it
+                    self._offset, self._rest = 0, b""
                 if size - self._offset > CHUNK:
                     self._offset, self._rest = size - CHUNK, b""
                 f.seek(self._offset)
@@ -39,7 +42,7 @@ class Tail:
 def last_line(file: Path) -> str:
     """The last line of output that is not progress, cleaned for display; empty where there is none."""
     try:
-        with file.open("rb") as f:
+        with paths.open_plain(file) as f:
             size = f.seek(0, 2)
             f.seek(max(0, size - 2 * MAX_LINE))
             lines = f.read().split(b"\n")
