@@ -153,7 +153,11 @@ class Client:
             return b""
 
     def _ask(self, request: m.Request, kind: type[R]) -> R:
-        self._connection.send(_ENCODE(request))
+        try:
+            message = _ENCODE(request)
+        except UnicodeEncodeError as e:
+            raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
+        self._connection.send(message)
         reply = _DECODE(self._connection.receive())
         if isinstance(reply, m.Error):
             raise NotFound(reply.message) if reply.missing else UserError(reply.message)

@@ -24,7 +24,7 @@ from scheduler.client import door
 from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
-from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.launch import say_ready
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -34,6 +34,8 @@ from scheduler.telemetry.snapshot import Snapshot
 
 LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
+HEARTBEAT_S = 1.0
+"""The longest time between two snapshots."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 KEEP_S = 3600.0
@@ -59,6 +61,7 @@ class Daemon:
         self._unsettled: set[int] = set()
         self._seq = 0
         self._snapshot = self._take()
+        self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
         self._fresh = asyncio.Condition()
         self._dirty = asyncio.Event()
         self._stop = asyncio.Event()
@@ -113,6 +116,8 @@ class Daemon:
             self._dirty.set()
         for job in tuple(self._unsettled):
             self._settle(job)
+        if "queue" in self._notices:  # something could not be started: perhaps it can now
+            self._step()
 
     def _flush(self) -> None:
         """Readings to disk. Where the disk is full they are dropped: telemetry must not stand in the way of jobs."""
@@ -145,7 +150,7 @@ class Daemon:
 
     def _settle(self, job: int) -> None:
         self._unsettled.add(job)
-        with self._noticing("queue"):
+        with self._noticing("settle"):
             self._queue.runner_ended(job)
             self._unsettled.discard(job)
         self._step()
@@ -178,9 +183,15 @@ class Daemon:
         )
 
     async def _publish(self) -> None:
-        """A new snapshot whenever something changed; each subscriber gets the newest, however slowly it reads."""
+        """A new snapshot whenever something changed; each subscriber gets the newest, however slowly it reads.
+
+        And one a while after the last: by time alone an idle device becomes busy, when its readings fail to come.
+        """
         while True:
-            await self._dirty.wait()
+            try:
+                await asyncio.wait_for(self._dirty.wait(), HEARTBEAT_S)
+            except TimeoutError:
+                pass
             self._dirty.clear()
             async with self._fresh:
                 self._snapshot = self._take()
@@ -204,7 +215,7 @@ class Daemon:
                 self._dirty.set()
                 await self._subscribe(peer)
             reply = await self._answer(request)
-        except msgspec.MsgspecError as e:
+        except MALFORMED as e:
             reply = m.Error(f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop")
         except UserError as e:
             reply = m.Error(str(e), missing=isinstance(e, NotFound))

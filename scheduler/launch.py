@@ -26,7 +26,10 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0) -> N
     A process that finds another one running already says READY once that one answers. Raises UserError where it does not come up.
     """
     paths.ensure(log.parent)
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
+    try:
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
+    except OSError as e:
+        raise UserError(f"{what} cannot write its log {log}: {e.strerror}") from e
     try:
         # -P: what lies in the caller's working directory must not be imported in place of our modules
         process = subprocess.Popen(

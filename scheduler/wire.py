@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from scheduler import paths
-from scheduler.errors import DaemonGone
+from scheduler.errors import DaemonGone, UserError
 
 MAX_MESSAGE = 64 * 2**20
 """Bytes; a longer line is refused. A history of ten minutes is under one MiB."""
@@ -35,14 +35,20 @@ class Peer:
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, mode 0600 from the first moment. The caller holds the lock that makes it the only one."""
+    """A listening socket at `path`, mode 0600 from the first moment. The caller holds the lock that makes it the only one.
+
+    Raises UserError where the folder cannot hold a socket.
+    """
     paths.ensure(path.parent)
-    path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
+        path.unlink(missing_ok=True)
         with paths.short(path) as name:
             sock.bind(name)
+    except OSError as e:
+        sock.close()
+        raise UserError(f"no socket can be opened at {path}: {e.strerror}. Set GPUDECK_HOME to a folder on a local disk.") from e
     finally:
         os.umask(mask)
     sock.listen(64)

@@ -31,6 +31,8 @@ def refuse(spec: Spec, devices: Sequence[Device]) -> None:
         raise UserError("no command was given. Example: gpudeck submit -- python train.py")
     if any("\0" in text for text in (*spec.argv, spec.cwd, *spec.env, *spec.env.values())):
         raise UserError("a command, folder or environment cannot hold a NUL character")
+    if any(not name or "=" in name for name in spec.env):
+        raise UserError("the name of an environment variable cannot be empty or hold a '='")
     if spec.gpus < 0:
         raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
     real = [d for d in devices if d.kind != "replay"]
@@ -43,7 +45,8 @@ def refuse(spec: Spec, devices: Sequence[Device]) -> None:
 def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int) -> Plan:
     """`active`: jobs that wait or run, oldest first. `slots`: how many jobs without a device may run at once."""
     holders = {device: job for job in active for device in held_devices(job)}
-    free = [d for d in devices if d.kind != "replay" and d.id not in holders]
+    real = [d for d in devices if d.kind != "replay"]
+    free = [d for d in real if d.id not in holders]
     running = sum(job.status in ("starting", "running") and not job.spec.gpus for job in active)
     starts: list[Start] = []
     reasons: dict[int, str] = {}
@@ -61,6 +64,8 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
                 reasons[job.id] = f"needs a processor; {running} jobs run on {slots} already"
         elif ahead is not None:
             reasons[job.id] = f"job {ahead.id} is before it"
+        elif devices and job.spec.gpus > len(real):  # more than there are since it was submitted: it must not hold up the others
+            reasons[job.id] = f"needs {job.spec.gpus} GPUs; this machine has {_count(real)} now"
         elif job.spec.gpus <= len(free):
             taken, free = free[: job.spec.gpus], free[job.spec.gpus :]
             starts.append(Start(job, tuple(d.id for d in taken)))
@@ -85,6 +90,6 @@ def label(device: Device) -> str:
 
 
 def _count(devices: Sequence[Device]) -> str:
-    if devices[0].kind == "cpu":
+    if devices and devices[0].kind == "cpu":
         return "no NVIDIA GPU: its CPU counts as 1"
     return f"{len(devices)}"

@@ -48,10 +48,11 @@ class Queue:
                 continue
             found = local.exit_record(job.id, state.attempt)
             alive = isinstance(state, Running) and local.alive(state)
-            verdict = recovery.recover(job, found, boot, alive, local.result_record(job.id), now)
+            log = paths.job_folder(job.id) / "log"
+            verdict = recovery.recover(job, found, boot, alive, local.result_record(job.id), last_line(log), now)
             if verdict == "adopt":
                 assert isinstance(state, Running)
-                self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
+                self._tails[job.id] = Tail(log)
                 self._watch(job.id, state.runner)
                 if state.stopping:
                     local.end(state)
@@ -89,7 +90,11 @@ class Queue:
         """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""
         job = self.get(job_id)
         if isinstance(job.state, Running):
-            job = self._put(msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True)))
+            job = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True))
+            try:
+                self._put(job)
+            except UserError:  # a full disk must not keep the job alive that fills it; a crash before it ended forgets who ended it
+                self._active[job_id] = job
             assert isinstance(job.state, Running)
             local.end(job.state)
             return job
@@ -114,22 +119,22 @@ class Queue:
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
         attempt = secrets.token_hex(16)
-        job = self._put(msgspec.structs.replace(job, state=Starting(attempt, held, time.time())))
         try:
+            env = self._store.env(job.id)
+            job = self._put(msgspec.structs.replace(job, state=Starting(attempt, held, time.time())))
             waiting = local.prepare(job, attempt, held)
+            try:
+                job = self._put(msgspec.structs.replace(job, state=waiting.running))
+            except UserError:
+                local.abandon(waiting)
+                raise
         except UserError as e:
-            self._active[job.id] = msgspec.structs.replace(job, state=Queued(str(e)))
-            raise
-        try:
-            running = self._put(msgspec.structs.replace(job, state=waiting.running))
-        except UserError as e:
-            local.abandon(waiting)
             self._active[job.id] = msgspec.structs.replace(job, state=Queued(str(e)))
             raise
         self._children[job.id] = waiting.process
         self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
         self._watch(job.id, waiting.running.runner)
-        local.release(waiting, running, self._store.env(job.id), devices)
+        local.release(waiting, job, env, devices)
 
     def runner_ended(self, job_id: int) -> None:
         """The runner of this job is gone: take over its word, or conclude that there is none.

@@ -11,7 +11,9 @@ from scheduler.executors.local import Exit
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Starting, State
 
 
-def recover(job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw, now: float) -> State | Literal["adopt"]:
+def recover(
+    job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw, last_line: str, now: float
+) -> State | Literal["adopt"]:
     """In this order: the runner's own word, a reboot, a runner that lives, and else it is lost.
 
     A job whose start was committed but whose process was not can never have passed its gate: it waits again.
@@ -20,21 +22,19 @@ def recover(job: Job, found: Exit | None, boot: str, alive: bool, result: msgspe
     if not isinstance(state, Starting | Running):
         return state
     if found is not None:
-        return ended(state, found, result, "")
+        return ended(state, found, result, last_line)
     if isinstance(state, Starting):
         return Queued()
     if state.boot != boot:
-        return Lost(state.at, now, "the machine was restarted while it ran", state.devices)
-    if alive:
-        return "adopt"
-    return lost(state, now)
+        return lost(state, now, "the machine was restarted while it ran")
+    return "adopt" if alive else lost(state, now)
 
 
-def lost(state: Running, now: float) -> State:
-    """The runner is gone and left no word: it was killed."""
+def lost(state: Running, now: float, why: str = "its runner was killed before it could say how the job ended") -> State:
+    """The runner is gone and left no word. Where the job was to be ended anyway, it is."""
     if state.stopping:
         return Cancelled(now, state.at, state.devices)
-    return Lost(state.at, now, "its runner was killed before it could say how the job ended", state.devices)
+    return Lost(state.at, now, why, state.devices)
 
 
 def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line: str) -> State:

@@ -10,6 +10,7 @@ the job ended is written as a file, synced and renamed into place: that file, no
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -24,17 +25,18 @@ from typing import Any
 PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 5.0
 """Between the polite and the other signal."""
+RETRY_S = 0.5
 EXIT_FILE = "exit.json"
 
 
 def main(folder: Path) -> int:
     os.umask(0o077)
-    lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
         return 3  # the daemon is gone before it committed: nobody will know this attempt, so nothing may run
+    lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
     launch = json.loads(gate)
     started = time.time()
     code, error = _run(launch, folder)
@@ -98,10 +100,17 @@ def _children() -> list[int]:
 
 def _write(file: Path, content: dict[str, Any]) -> None:
     new = file.with_suffix(".new")
-    with new.open("w") as f:
-        json.dump(content, f)
-        f.flush()
-        os.fsync(f.fileno())
+    while True:
+        try:
+            with new.open("w") as f:
+                json.dump(content, f)
+                f.flush()
+                os.fsync(f.fileno())
+            break
+        except OSError as e:
+            if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            time.sleep(RETRY_S)  # the disk is full: how the job ended must not be lost over that
     new.rename(file)
     folder = os.open(file.parent, os.O_RDONLY)
     os.fsync(folder)

@@ -40,8 +40,11 @@ class Store:
         self._file = file
         self._q = _named_queries()
         paths.ensure(file.parent)
-        file.touch(mode=paths.PRIVATE_FILE)
-        file.chmod(paths.PRIVATE_FILE)  # also one that was copied here; SQLite gives the WAL the same mode
+        try:
+            file.touch(mode=paths.PRIVATE_FILE)
+            file.chmod(paths.PRIVATE_FILE)  # also one that was copied here; SQLite gives the WAL the same mode
+        except OSError as e:
+            raise UserError(f"the store {file} cannot be used: {e.strerror}. See: gpudeck doctor") from e
         with self._words():
             self._db = sqlite3.connect(file, isolation_level=None)
             try:
@@ -82,7 +85,7 @@ class Store:
 
     def get(self, job_id: int) -> Job:
         """Raises NotFound."""
-        rows = self._rows("get_job", job_id)
+        rows = self._rows("get_job", job_id) if 0 < job_id < 2**63 else []
         if not rows:
             raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
         return rows[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from scheduler.jobs import Progress
@@ -18,8 +19,10 @@ class FlopRate:
         self._points: deque[tuple[float, float]] = deque()
 
     def add(self, progress: Progress) -> None:
-        if self._points and (progress.time <= self._points[-1][0] or progress.flops < self._points[-1][1]):
+        if self._points and (progress.time < self._points[-1][0] or progress.flops < self._points[-1][1]):
             return
+        if self._points and progress.time == self._points[-1][0]:  # lines heard in one look, of a job that tells no time: the last counts
+            self._points.pop()
         self._points.append((progress.time, progress.flops))
         while len(self._points) > 2 and self._points[0][0] < progress.time - WINDOW_S:
             self._points.popleft()
@@ -29,4 +32,5 @@ class FlopRate:
         if len(self._points) < 2 or now - self._points[-1][0] > STALE_S:
             return None
         (t0, f0), (t1, f1) = self._points[0], self._points[-1]
-        return (f1 - f0) / (t1 - t0) / 1e12
+        rate = (f1 - f0) / (t1 - t0) / 1e12
+        return rate if math.isfinite(rate) else None  # counts near the largest float

@@ -1,7 +1,8 @@
 """When a device is idle. Pure: history and policy in, Idle or Busy(reason) out.
 
 A device is idle once no job waits or runs, no foreign process holds it, and its utilisation stayed at or below the limit for
-the dwell time. It is busy again at once. No reading means busy: what cannot be seen is not free.
+the dwell time. It is busy again at once. No reading means busy: what cannot be seen is not free, and a gap between two readings
+ends the quiet.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def judge(looks: Sequence[Look], policy: Policy, now: float, queue: str | None, 
             if look is looks[-1]:
                 return Busy(why)
             return _dwelt(since, policy, now)
+        if since - look.time > max_age_s:
+            break
         since = look.time
     return _dwelt(since, policy, now)
 

@@ -59,17 +59,17 @@ class Monitor:
         """`jobs`: those that wait or run."""
         holders = {device: job.id for job in jobs for device in held_devices(job)}
         waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued"), None)
+        max_age = max(3.0, 3 / settings.telemetry_hz)
         found = []
         for device in self.devices:
             history = self._history.get(device.id)
             holder = holders.get(device.id)
             util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
             policy = Policy(util, settings.idle_dwell_s)
-            past = history.latest(policy.dwell_s + 5, now) if history else []
+            past = history.latest(policy.dwell_s + 2 * max_age, now) if history else []
             looks = [Look(r.time, r.values.get("util"), _foreign(r)) for r in past]
             queue = f"job {holder} runs" if holder is not None else waits
             reading = past[-1] if self._live and past else None
-            max_age = max(3.0, 3 / settings.telemetry_hz)
             found.append(DeviceState(device, reading, judge(looks, policy, now, queue, max_age), holder))
         return tuple(found)
 
