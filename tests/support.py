@@ -1,0 +1,79 @@
+"""What tests of several rooms share: waiting for a condition, a state folder of their own, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from scheduler.client import Client
+from scheduler.errors import DaemonGone
+
+T = TypeVar("T")
+
+
+def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:
+    """The first true value of `condition`. Fails the test where none comes in time."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {timeout:.0f} s; last value: {value!r}"
+        time.sleep(0.01)
+    return value
+
+
+@contextmanager
+def state_folder(folder: Path) -> Iterator[Path]:
+    """GPUDECK_HOME is `folder` meanwhile; at the end every process that used it is gone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUDECK_HOME", str(folder))
+        try:
+            yield folder
+        finally:
+            patch.setenv("GPUDECK_HOME", str(folder))  # a test may have moved on to another
+            try:
+                with Client(start=False, timeout=5.0) as deck:
+                    deck.stop_daemon()
+            except DaemonGone:
+                pass
+            while users := users_of(folder):
+                for pid in users:
+                    send(pid, signal.SIGKILL)
+                time.sleep(0.01)
+
+
+def users_of(folder: Path) -> list[int]:
+    """Pids of all processes but this one that name `folder` in their environment or command line."""
+    needle = os.fsencode(folder)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
+            except OSError:
+                continue  # it ended
+            if b"GPUDECK_HOME=" + needle in environment.split(b"\0") or needle + b"/" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def send(pid: int, number: int) -> None:
+    """A signal to a process that may have ended."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
