@@ -28,35 +28,38 @@ class Conversation:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self._number = 0
 
     @property
     def busy(self) -> bool:
         """Whether an answer is awaited."""
         return bool(self.messages) and self.messages[-1].state in ("waiting", "writing")
 
-    def ask(self, text: str) -> None:
-        """The user's words, and room for the answer. Raises ValueError while another answer is awaited."""
+    def ask(self, text: str) -> int:
+        """The user's words, and room for the answer, whose number is returned. Raises ValueError while another answer is awaited."""
         if self.busy:
             raise ValueError("one answer at a time: stop the one that is being written first")
-        self.messages += [Message("you", text), Message("assistant", "", "waiting", "asks the assistant")]
+        self.messages += [Message("you", text), Message("assistant", "", "waiting", "the assistant")]
         del self.messages[:-MOST]
+        self._number += 1
+        return self._number
 
-    def waits(self, reason: str) -> None:
-        self._change(state="waiting", note=reason)
+    def waits(self, reason: str, number: int) -> None:
+        self._change(number, state="waiting", note=reason)
 
-    def wrote(self, text: str) -> None:
-        if self.busy:
-            self._change(state="writing", note="", text=self.messages[-1].text + text)
+    def wrote(self, text: str, number: int) -> None:
+        self._change(number, state="writing", note="", text=self.messages[-1].text + text)
 
     def answered(self, answer: Answered) -> None:
-        self._change(state="done", note="", text=answer.text, writer=answer.writer, facts=answer.facts)
+        self._change(answer.id, state="done", note="", text=answer.text, writer=answer.writer, facts=answer.facts)
 
     def stopped(self) -> None:
-        self._change(state="stopped", note="stopped")
+        self._change(self._number, state="stopped", note="stopped")
 
-    def failed(self, reason: str) -> None:
-        self._change(state="failed", note=reason)
+    def failed(self, reason: str, number: int) -> None:
+        self._change(number, state="failed", note=reason)
 
-    def _change(self, **changes: object) -> None:
-        if self.busy:  # a piece that comes after Stop belongs to nobody
+    def _change(self, number: int, **changes: object) -> None:
+        """What comes after Stop, for an answer nobody waits for any more, is dropped."""
+        if self.busy and number == self._number:
             self.messages[-1] = replace(self.messages[-1], **changes)  # type: ignore[arg-type]

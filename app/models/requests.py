@@ -46,14 +46,17 @@ class Tail:
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to the assistant."""
+    """A question to the assistant. `id` names its answer."""
 
     text: str
+    id: int = 0
 
 
 @dataclass(frozen=True)
 class Report:
-    """A brief of the last job, written once the device is idle."""
+    """A brief of the last ten minutes, written once the devices are idle."""
+
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Waits:
     """The assistant waits, and why."""
 
     reason: str
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,15 +113,17 @@ class Wrote:
     """A piece of the answer."""
 
     text: str
+    id: int = 0
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The finished answer: its text, who wrote it ("template", "model NAME") and the facts it rests on (name, value, source)."""
+    """The finished answer: its text, who wrote it ("template", "model NAME") and the facts it rests on (what, value, source)."""
 
     text: str
     writer: str
     facts: tuple[tuple[str, str, str], ...] = ()
+    id: int = 0
 
 
 Reply = Submitted | Configured | Tailed | Accepted | Refused | Waits | Wrote | Answered

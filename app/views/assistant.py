@@ -12,7 +12,7 @@ from app.views.bubble import Bubble
 from app.views.widgets import button, label, row
 
 EMPTY = (
-    "Ask what happened on your GPUs, or have a brief of the last job written.\n"
+    "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
     "Every number in an answer comes from what was measured; its sources can be opened below it.\n"
     "Without a model folder (Settings) the answers are written from templates, and say so."
 )
@@ -34,16 +34,16 @@ class Assistant(QWidget):
         self.input = QLineEdit()
         self.input.setPlaceholderText("Ask something, e.g. how hot did the GPU get?")
         self.input.setAccessibleName("Question")
-        self.input.returnPressed.connect(self._ask)
+        self.input.returnPressed.connect(self._ask_typed)
         self.send = button("Ask", kind="primary")
-        self.send.clicked.connect(self._ask)
+        self.send.clicked.connect(self._ask_typed)
         self.stop = button("Stop", tooltip="End the answer that is being written (Esc)")
         self.stop.setShortcut("Esc")
         self.stop.clicked.connect(self._stop)
         self.happened = button("What happened?", tooltip="Ask what went on lately")
-        self.happened.clicked.connect(lambda: self._request("What happened?", Ask("What happened?")))
-        self.brief = button("Write a brief", tooltip="A report of the last job, written once the device is idle")
-        self.brief.clicked.connect(lambda: self._request("Write a brief.", Report()))
+        self.happened.clicked.connect(lambda: self.ask("What happened?"))
+        self.brief = button("Write a brief", tooltip="A report of the last ten minutes, written once the devices are idle")
+        self.brief.clicked.connect(self.write_brief)
         self._redraw = QTimer(self)
         self._redraw.setSingleShot(True)
         self._redraw.setInterval(_REDRAW_MS)
@@ -72,14 +72,14 @@ class Assistant(QWidget):
         """An event of the answer; pieces are drawn at most ten times a second."""
         conversation = self._state.conversation
         match reply:
-            case Waits(reason=reason):
-                conversation.waits(reason)
-            case Wrote(text=text):
-                conversation.wrote(text)
+            case Waits(reason=reason, id=number):
+                conversation.waits(reason, number)
+            case Wrote(text=text, id=number):
+                conversation.wrote(text, number)
             case Answered():
                 conversation.answered(reply)
-            case Refused(request=Ask() | Report(), message=message):
-                conversation.failed(message)
+            case Refused(request=Ask(id=number) | Report(id=number), message=message):
+                conversation.failed(message, number)
             case _:
                 return
         if not self._redraw.isActive():
@@ -91,14 +91,20 @@ class Assistant(QWidget):
                 bubble.recolor()
         super().changeEvent(event)
 
-    def _ask(self) -> None:
+    def ask(self, text: str) -> None:
+        """Ask a question, as if it had been typed."""
+        self._request(Ask(text, self._state.conversation.ask(text)))
+
+    def write_brief(self) -> None:
+        self._request(Report(self._state.conversation.ask("Write a brief.")))
+
+    def _ask_typed(self) -> None:
         text = self.input.text().strip()
         if text and not self._state.conversation.busy:
             self.input.clear()
-            self._request(text, Ask(text))
+            self.ask(text)
 
-    def _request(self, words: str, request: Request) -> None:
-        self._state.conversation.ask(words)
+    def _request(self, request: Request) -> None:
         self.refresh()
         self.requested.emit(request)
 

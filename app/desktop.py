@@ -1,0 +1,112 @@
+"""The window on a display: wired to the daemon, remembered, and ended cleanly."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from types import FrameType
+
+from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from app.feeds.snapshots import SnapshotFeed
+from app.feeds.verbs import Verbs
+from app.views.window import MainWindow
+from scheduler import paths, settings
+from scheduler.errors import UserError
+
+
+class Desktop(QObject):
+    """A window with its feeds. `start` shows it; `stop` ends the feeds and waits for them."""
+
+    def __init__(self, app: QApplication) -> None:
+        super().__init__()
+        self._app = app
+        self._theme = "system"
+        self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
+        self.feed.arrived.connect(self._take)
+        self.feed.history.connect(self.window.load_history)
+        self.feed.linked.connect(self.window.show_link)
+        self.verbs.replied.connect(self.window.deliver)
+        self.window.requested.connect(self.verbs.request)
+        self.window.themed.connect(self._use_theme)
+        self.window.closed.connect(self._remember)
+        app.styleHints().colorSchemeChanged.connect(lambda _: self._use_theme(self._theme))
+
+    def start(self) -> None:
+        """Show the window where it was, and connect."""
+        try:
+            self._use_theme(settings.load().theme)
+        except UserError as e:
+            self._use_theme("system")
+            self.window.status.show_message(str(e))
+        geometry = _store().value("geometry")
+        if isinstance(geometry, QByteArray):
+            self.window.restoreGeometry(geometry)
+        self.window.show()
+        self.feed.start()
+
+    def stop(self) -> None:
+        self.window.hide()
+        self.feed.stop()
+        self.verbs.stop()
+
+    def _take(self) -> None:
+        if (snapshot := self.feed.take()) is not None:
+            self.window.show_snapshot(snapshot)
+
+    def _use_theme(self, name: str) -> None:
+        self._theme = name
+        theme.apply(self._app, "dark" if name == "dark" else "light" if name == "light" else theme.system_scheme(self._app))
+
+    def _remember(self) -> None:
+        _store().setValue("geometry", self.window.saveGeometry())
+
+
+def open_window() -> int:
+    """Open the window and stay until it is closed. Returns the exit status."""
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(app, QApplication)
+    app.setApplicationName("gpudeck")
+    app.setApplicationDisplayName("GPU Deck")
+    paths.ensure(paths.home())
+    desktop = Desktop(app)
+    signals = _Signals(desktop.window)
+    desktop.start()
+    try:
+        return app.exec()
+    finally:
+        signals.close()
+        desktop.stop()
+
+
+class _Signals:
+    """SIGINT and SIGTERM close the window. Python runs its handlers only when it runs at all, so a byte on a socket wakes it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window = window
+        self._read, self._write = socket.socketpair()
+        for end in (self._read, self._write):
+            end.setblocking(False)
+        self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read)
+        self._notifier.activated.connect(lambda: self._read.recv(64))
+        self._old_fd = signal.set_wakeup_fd(self._write.fileno())
+        self._old = {number: signal.signal(number, self._close_window) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def close(self) -> None:
+        """As it was before."""
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_fd)
+        self._notifier.setEnabled(False)
+        self._read.close()
+        self._write.close()
+
+    def _close_window(self, number: int, frame: FrameType | None) -> None:
+        self._window.close()
+
+
+def _store() -> QSettings:
+    return QSettings(str(paths.home() / "window.ini"), QSettings.Format.IniFormat)

@@ -1,0 +1,98 @@
+"""Snapshots from the daemon to the window: a thread that waits, and a mailbox that holds the newest."""
+
+from __future__ import annotations
+
+import threading
+
+from PySide6.QtCore import QThread, Signal
+
+from app.models.history import SECONDS
+from app.models.requests import Link
+from scheduler.client import Client
+from scheduler.devices.fields import HEADLINE
+from scheduler.errors import DaemonGone, UserError
+from scheduler.telemetry.snapshot import Snapshot
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
+"""Seconds before the daemon is tried again."""
+_PATIENCE_MS = 25_000
+"""A daemon that is just being started is given 20 s."""
+
+
+class SnapshotFeed(QThread):
+    """Connects (starting the daemon where none runs), fetches ten minutes of history, then follows; connects again when it breaks."""
+
+    arrived = Signal()
+    """A snapshot waits to be taken. A newer one replaces it, without a second signal."""
+    history = Signal(str, object)
+    """A device's id and its `Columns`."""
+    linked = Signal(object)
+    """A `Link`, whenever the connection changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._newest: Snapshot | None = None
+
+    def take(self) -> Snapshot | None:
+        """The newest snapshot, once."""
+        with self._lock:
+            newest, self._newest = self._newest, None
+        return newest
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        with self._lock:
+            self._stop.set()
+            if self._client is not None:
+                self._client.close()  # ends a blocked receive
+        self.wait(_PATIENCE_MS)
+
+    def run(self) -> None:
+        delay = _FIRST_DELAY
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except DaemonGone:
+                delay, reason = _FIRST_DELAY, "the daemon is gone; reconnecting"
+            except UserError as e:
+                reason = str(e)
+            else:
+                continue
+            if not self._stop.is_set():
+                self.linked.emit(Link(connected=False, text=reason))
+                self._stop.wait(delay)
+                delay = min(delay * 2, _LONGEST_DELAY)
+
+    def _follow(self) -> None:
+        client = Client()
+        with self._lock:
+            if self._stop.is_set():
+                client.close()
+                return
+            self._client = client
+        try:
+            self._fetch(client)
+            for snapshot in client.subscribe():
+                self._put(snapshot)
+        finally:
+            with self._lock:
+                self._client = None
+            client.close()
+
+    def _fetch(self, client: Client) -> None:
+        """History first, so that the charts begin full."""
+        snapshot = client.snapshot()
+        for state in snapshot.devices:
+            self.history.emit(state.device.id, client.history(state.device.id, HEADLINE, snapshot.time - SECONDS))
+        self.linked.emit(Link(connected=True, text="connected to the daemon"))
+        self._put(snapshot)
+
+    def _put(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            unread = self._newest is not None
+            self._newest = snapshot
+        if not unread:
+            self.arrived.emit()

@@ -1,0 +1,149 @@
+"""What the window asks for, carried out off the GUI thread; replies come back by signal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, QThreadPool, Signal
+
+from app.models.requests import (
+    Accepted,
+    Answered,
+    Ask,
+    Cancel,
+    Configure,
+    Configured,
+    Pause,
+    Refused,
+    Reply,
+    Report,
+    Request,
+    StopAnswer,
+    Submit,
+    Submitted,
+    Tail,
+    Tailed,
+    Waits,
+    Wrote,
+)
+from assistant.client import Assistant
+from assistant.idle import Cancelled
+from assistant.messages import Answer, Event, Waiting
+from scheduler import paths
+from scheduler.client import Client
+from scheduler.errors import UserError
+from scheduler.jobs import Job
+
+T = TypeVar("T")
+
+FIRST_TAIL = 64 * 1024
+"""Bytes of a log that are shown at first."""
+_WORKERS = 4
+_PATIENCE_MS = 35_000
+"""A little more than a client waits for an answer."""
+
+
+class Verbs(QObject):
+    """Each request runs in a pool thread with a connection of its own; `replied` carries a `models.requests.Reply`."""
+
+    replied = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pool = QThreadPool()
+        self._pool.setMaxThreadCount(_WORKERS)
+        self._lock = threading.Lock()
+        self._open: set[Client] = set()
+        self._stopped = False
+        self._assistant = Assistant()
+
+    def request(self, request: Request) -> None:
+        """Start it and return at once."""
+        if not self._stopped:
+            self._pool.start(lambda: self._run(request))
+
+    def stop(self) -> None:
+        """Drop what has not begun, interrupt what has, and wait for it."""
+        self._stopped = True
+        self._pool.clear()
+        with self._lock:
+            for client in self._open:
+                client.close()
+        if self._pool.activeThreadCount():
+            self._assistant.cancel()
+        self._pool.waitForDone(_PATIENCE_MS)
+
+    def _run(self, request: Request) -> None:
+        try:
+            reply = self._answer(request) if isinstance(request, Ask | Report) else self._carry_out(request)
+        except Cancelled:
+            return  # the user knows: it was their Stop
+        except UserError as e:
+            reply = Refused(request, str(e))
+        if not self._stopped:
+            self.replied.emit(reply)
+
+    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | StopAnswer) -> Reply:
+        match request:
+            case StopAnswer():
+                self._assistant.cancel()
+            case Submit():
+                return Submitted(self._with_client(lambda c: _submit(c, request)))
+            case Cancel(job=job):
+                self._with_client(lambda c: c.cancel(job))
+            case Pause(paused=paused):
+                self._with_client(lambda c: c.pause(paused))
+            case Configure(changes=changes):
+                return Configured(self._with_client(lambda c: c.configure(**changes)))
+            case Tail():
+                return self._with_client(lambda c: _tail(c, request))
+        return Accepted(request)
+
+    def _answer(self, request: Ask | Report) -> Reply:
+        def on_event(event: Event) -> None:
+            said = Waits(event.reason, request.id) if isinstance(event, Waiting) else Wrote(event.text, request.id)
+            if not self._stopped:
+                self.replied.emit(said)
+
+        if isinstance(request, Ask):
+            return _answered(self._assistant.ask(request.text, on_event=on_event), request.id)
+        return _answered(self._assistant.report(on_event=on_event), request.id)
+
+    def _with_client(self, verb: Callable[[Client], T]) -> T:
+        with Client() as client:
+            with self._lock:
+                self._open.add(client)
+            try:
+                return verb(client)
+            finally:
+                with self._lock:
+                    self._open.discard(client)
+
+
+def _submit(client: Client, request: Submit) -> Job:
+    return client.submit(
+        request.argv,
+        name=request.name,
+        gpus=request.gpus,
+        cwd=request.cwd,
+        env=request.env,
+        workload=request.workload,
+        params=request.params,
+    )
+
+
+def _tail(client: Client, request: Tail) -> Tailed:
+    start = request.offset
+    if start is None:
+        try:
+            start = max(0, (paths.job_folder(request.job) / "log").stat().st_size - FIRST_TAIL)
+        except FileNotFoundError:
+            start = 0  # it has not begun to write
+    return Tailed(request.job, start, client.log(request.job, start))
+
+
+def _answered(answer: Answer, request: int) -> Answered:
+    facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
+    return Answered(answer.text, answer.writer, facts, request)
