@@ -41,6 +41,8 @@ class Desk:
         self.evicted = threading.Event()
         """Set when the model must leave the GPU: it stops at the next token."""
         self.why_evicted = ""
+        self.left_gpu = False
+        """Set when a model on the GPU was dropped: only the end of the process frees all of its memory."""
         self._loaded = Settings()
 
     def evict(self, reason: str) -> None:
@@ -76,7 +78,7 @@ class Desk:
         waiting: Callable[[str], None],
     ) -> tuple[Written, int]:
         if not settings.model_folder:
-            self.engine, self.error, self._loaded = None, "", settings
+            self._drop(settings)
             return write(facts, question), 0
         author: EngineAuthor | None = None
         try:
@@ -88,6 +90,10 @@ class Desk:
             reason = f"the model had to leave the GPU ({self.why_evicted})" if isinstance(e, Cancelled) else str(e)
             return by_template(facts, question, reason), author.tokens if author else 0
 
+    def _drop(self, settings: Settings) -> None:
+        self.left_gpu |= self.engine is not None and self.engine.device == "cuda"
+        self.engine, self.error, self._loaded = None, "", settings
+
     def _author(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> EngineAuthor:
         if settings.model_device == "cuda":
             with Client(start=False) as daemon:
@@ -97,7 +103,7 @@ class Desk:
         from assistant.engine import Engine, EngineAuthor  # brings torch in: only where a model is configured
 
         if self.engine is None or (self._loaded.model_folder, self._loaded.model_device) != (settings.model_folder, settings.model_device):
-            self.engine, self.error, self._loaded = None, "", settings
+            self._drop(settings)
             waiting("loads the model")
             try:
                 self.engine = Engine(settings.model_folder, settings.model_device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -29,11 +29,11 @@ class Engine:
         torch.set_num_threads(1)  # measured: on a busy machine two threads can be many times slower than one
         self.name = Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
         self.device = device
-        self.tokenizer = Tokenizer.load(path)
         try:
             self.model = RWKV7.load(path, device, torch.bfloat16 if device == "cuda" else torch.float32)
         except (RuntimeError, MemoryError) as e:
             raise UserError(f"the model {path} does not fit on {device}: {(str(e).splitlines() or ['out of memory'])[0]}") from e
+        self.tokenizer = Tokenizer.load(path)
         if self.tokenizer.size > self.model.vocabulary:
             raise UserError(
                 f"{path}: the vocabulary has {self.tokenizer.size} tokens, the model {self.model.vocabulary}; they do not belong together"
@@ -54,13 +54,14 @@ class EngineAuthor:
         """Take in the prompt, and keep the state after it. Raises Cancelled."""
         self._kept = read(self._engine.model, self._engine.tokenizer.encode(prompt(system, user)), None, self._cancelled)
 
-    def attempt(self, number: int) -> str:
-        """A text from the kept state: greedy first, then sampled, `number` the seed. Raises Cancelled."""
+    def attempt(self, number: int) -> Iterator[str]:
+        """A text from the kept state, piece by piece: greedy first, then sampled, `number` the seed. Raises Cancelled."""
         assert self._kept is not None, "begin comes first"
         sampler = Sampler() if number == 0 else Sampler(temperature=1.0, top_p=0.5, seed=number)
         generation = Generation(self._engine.model, self._engine.tokenizer, sampler, *self._kept, limit=LIMIT, cancelled=self._cancelled)
-        text = "".join(generation)
-        self.tokens += len(generation.tokens)
+        try:
+            yield from generation
+        finally:
+            self.tokens += len(generation.tokens)
         if generation.reason == "cancelled":
             raise Cancelled
-        return text

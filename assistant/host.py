@@ -131,6 +131,8 @@ class Host:
             await asyncio.wait((work,))
             del self._stops[key]
             self._used = time.monotonic()
+            if self._desk.left_gpu:
+                self._leave("the model was changed, and its GPU memory goes with the process")
 
     async def _in_turn(self, request: m.Ask | m.Report, stop: threading.Event, said: _Said) -> m.Answer:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """Whether a text says nothing but the facts: its numbers with their units, its names and its claims.
 
-It works on sets, sentence by sentence: a sentence about GPU 0 may use numbers of GPU 0 and of nobody else's. It cannot tell
-whether a sentence makes sense; it makes sure that nothing in it was invented.
+It works on sets, sentence by sentence: a sentence about job 7 may use numbers of job 7 and of no other, and call it done only
+if job 7 is. It cannot tell whether a sentence makes sense; it makes sure that nothing in it was invented.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from assistant.facts import Fact
 
 _UNITS = r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
 _NUMBER = re.compile(
-    rf"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ #]*)?(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"
+    r"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ #]*)?(?<![^\W_])(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)"
+    rf"(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"
 )
 
 
@@ -65,21 +66,32 @@ def verify(text: str, facts: Sequence[Fact], required: Iterable[str] = ()) -> No
     if strange := next((c for c in text if not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii())), None):
         raise Refused(f"it has a character that no fact has: U+{ord(strange):04X}")
     for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
-        about = _about(sentence, facts)
+        named = _named(sentence, facts)
+        others = {s for s, _ in _subjects(facts)} - named if named else set()
+        about = [fact for fact in facts if fact.subject not in others]
+        claims = [fact for fact in about if not named or fact.subject in named]
         _check_numbers(sentence, about)
-        _check_words(sentence, {word for fact in about for word in _words(fact.text)})
+        _check_words(sentence, _vocabulary(about), {word.lower() for word in _vocabulary(claims)})
     said = {fact.name: fact.said for fact in facts}
     for name in required:
         if said[name] not in text:
             raise Refused(f"it does not mention {name}")
 
 
-def _about(sentence: str, facts: Sequence[Fact]) -> list[Fact]:
-    """The facts a sentence may draw on: those of the devices and jobs it names and of no other; all where it names none."""
-    subjects = {fact.subject: fact.said for fact in facts if fact.name.endswith(".label")}
-    subjects |= {fact.subject: f"Job {fact.subject.removeprefix('job')}" for fact in facts if fact.name.endswith(".state")}
-    named = {s for s, called in subjects.items() if re.search(rf"(?<!REPLAY )\b{re.escape(called)}\b", sentence, re.IGNORECASE)}
-    return [fact for fact in facts if not named or fact.subject in named or fact.subject not in subjects]
+def last_end(text: str) -> int:
+    """Where the last sentence that is complete ends."""
+    return max((found.end() for found in _SENTENCE.finditer(text)), default=0)
+
+
+def _subjects(facts: Sequence[Fact]) -> list[tuple[str, str]]:
+    """Devices and jobs, each with what it is called in a text."""
+    devices = [(fact.subject, fact.said) for fact in facts if fact.name.endswith(".label")]
+    return devices + [(fact.subject, f"Job {fact.subject.removeprefix('job')}") for fact in facts if fact.name.endswith(".state")]
+
+
+def _named(sentence: str, facts: Sequence[Fact]) -> set[str]:
+    """The devices and jobs a sentence names: it may use their facts and those about no device or job, and claim only theirs."""
+    return {s for s, called in _subjects(facts) if re.search(rf"(?<!REPLAY )\b{re.escape(called)}\b", sentence, re.IGNORECASE)}
 
 
 def _check_numbers(sentence: str, facts: Sequence[Fact]) -> None:
@@ -104,14 +116,18 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _check_words(sentence: str, exact: set[str]) -> None:
+def _vocabulary(facts: Sequence[Fact]) -> set[str]:
+    return {word for fact in facts for word in _words(fact.text)}
+
+
+def _check_words(sentence: str, exact: set[str], claims: set[str]) -> None:
     known = {word.lower() for word in exact}
     for i, word in enumerate(_words(sentence)):
         lower = word.lower()
+        if lower in _NUMBER_WORDS | _CLAIMS and lower not in claims:
+            raise Refused(f"it says {word!r}, which no fact says")
         if lower in known and (word in exact or i == 0):
             continue
-        if lower in _NUMBER_WORDS | _CLAIMS:
-            raise Refused(f"it says {word!r}, which no fact says")
         opens = i == 0 and word[1:] == lower[1:] and lower in _OPENERS
         if not opens and (lower != word or any(c.isdigit() or c in "_/." for c in word)):
             raise Refused(f"it names {word!r}, which is in none of the facts")

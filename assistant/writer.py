@@ -5,16 +5,19 @@ What wrote the text is always named: `template` or `model NAME`. A refused text 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from assistant import phrases
 from assistant.facts import Fact
 from assistant.template import template
-from assistant.verify import Refused, fill, verify
+from assistant.verify import Refused, fill, last_end, verify
 
 ATTEMPTS = 3
 """Texts a model may try; each begins again at the same saved state, with another seed."""
+
+LONGEST = 400
+"""Characters of a sentence; a model that goes on and on has lost its way."""
 
 _SYSTEM = (
     "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
@@ -31,8 +34,8 @@ class Author(Protocol):
         """Take in the prompt and keep the state after it."""
         ...
 
-    def attempt(self, number: int) -> str:
-        """Go back to the kept state and write a text; every number gives another one. Raises Cancelled, ValueError."""
+    def attempt(self, number: int) -> Iterator[str]:
+        """Go back to the kept state and write a text, piece by piece; every number gives another one. Raises Cancelled, ValueError."""
         ...
 
 
@@ -63,21 +66,35 @@ def by_template(facts: Sequence[Fact], question: str | None, reason: str) -> Wri
 
 
 def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None]) -> str:
-    required = required_facts(facts)
+    required = required_facts(facts) if question is None else []
+    waiting(f"the model {author.name} reads the facts")
     author.begin(_SYSTEM, request(facts, question))
     refusal = Refused("it was never written")
     for number in range(ATTEMPTS):
         waiting(f"the model {author.name} writes")
         try:
-            text = fill(author.attempt(number), facts).strip()
-            verify(text, facts, required if question is None else ())
+            return _checked(author.attempt(number), facts, required)
         except Refused as e:
             refusal = e
         except ValueError as e:  # the model computes no numbers: another seed does not help
             raise Refused(str(e)) from e
-        else:
-            return text
     raise refusal
+
+
+def _checked(pieces: Iterator[str], facts: Sequence[Fact], required: Sequence[str]) -> str:
+    """The text, its slots filled. Raises Refused at the first sentence that does not hold: no time is lost on the rest."""
+    text, checked = "", 0
+    for piece in pieces:
+        text += piece
+        if (end := last_end(text)) > checked:
+            if text[checked:end].strip():
+                verify(fill(text[checked:end], facts), facts)
+            checked = end
+        elif len(text) - checked > LONGEST:
+            raise Refused(f"a sentence of it is longer than {LONGEST} characters")
+    filled = fill(text, facts).strip()
+    verify(filled, facts, required)
+    return filled
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

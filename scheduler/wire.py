@@ -117,3 +117,4 @@ class Connection:
         except OSError:
             pass  # already closed by the other side
         self._sock.close()
+        self._file.close()  # it holds the descriptor, too

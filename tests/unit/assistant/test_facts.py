@@ -1,0 +1,162 @@
+"""Facts: exact numbers with units, sources and times; absence with its reason; foreign text made harmless."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from examples import CPU, CPU_FACTS, CPU_STATE, DONE, HISTORY, JOBS, NOW, REPLAY_FACTS, RESULT, job, snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant import phrases
+from assistant.facts import during, gather, history_facts, job_facts, named
+from scheduler.jobs import Cancelled, Done, Progress, Queued, Running
+from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
+
+FACTS = named(CPU_FACTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cpu.util", "37 %"),
+        ("cpu.mem_used", "3.0 GiB"),
+        ("cpu.tflops", "0.0871 TFLOP/s"),
+        ("cpu.temp", "N/A (no sensor)"),
+        ("cpu.util.mean", "46 %"),
+        ("cpu.util.max", "90 %"),
+        ("cpu.temp.mean", "N/A (no data in this time)"),
+        ("cpu.use", "busy: job 8 runs"),
+        ("cpu.holder", "job 8"),
+        ("cpu.process0", "python3 (pid 4321, 1.0 GiB)"),
+        ("span.length", "10 min"),
+        ("jobs.done", "1"),
+        ("job9.waiting", "1 min 40 s"),
+        ("job9.reason", "the CPU is held by job 8"),
+        ("job8.running", "10 s"),
+        ("job8.progress", "30 %"),
+        ("job8.left", "23 s"),
+        ("job7.duration", "50 s"),
+        ("job7.backend", "efficient"),
+        ("job7.tflops", "0.0873 TFLOP/s"),
+        ("job7.median", "12.3 ms"),
+        ("job7.p95", "13.9 ms"),
+        ("job7.verdict", "pass"),
+        ("job7.check0", "out: error 1.20e-07, within the bound 1.00e-05"),
+        ("job6.reason", "it exited with status 3"),
+        ("job6.code", "3"),
+        ("job5.state", "cancelled"),
+        ("job4.reason", "its runner was killed"),
+    ],
+)
+def test_what_is_said(name, said) -> None:
+    assert FACTS[name].said == said
+
+
+def test_every_fact_has_a_source_and_a_time_and_stands_alone() -> None:
+    for fact in (*CPU_FACTS, *REPLAY_FACTS):
+        assert fact.source
+        assert NOW - 600 <= fact.time <= NOW
+        assert fact.said in fact.text
+        assert fact.text != fact.said
+    assert FACTS["cpu.util.mean"].value == pytest.approx(46.5)
+    assert FACTS["job7.tflops"].source == "the job's Result"
+
+
+def test_a_replayed_device_is_called_replay_in_the_text_and_source_of_each_of_its_facts() -> None:
+    about = [fact for fact in REPLAY_FACTS if fact.subject.startswith("replay")]
+    assert len(about) > 20
+    for fact in about:
+        assert fact.text.startswith("REPLAY GPU ")
+        assert "REPLAY" in fact.source
+
+
+def test_a_result_that_failed_its_check_says_that_nothing_was_timed() -> None:
+    timing = msgspec.structs.replace(RESULT.timing, median=0.0, p50=0.0, p95=0.0, p99=0.0, count=0)
+    failed = msgspec.structs.replace(RESULT, verdict="fail: out is off", timing=timing, tflops=0.0, sustained_tflops=0.0)
+    facts = named(job_facts(job(1, Done(NOW - 9, NOW, (), msgspec.Raw(msgspec.json.encode(failed)))), NOW, {}))
+    assert facts["job1.verdict"].said == "fail: out is off"
+    assert facts["job1.median"].value is None
+    assert "job1.tflops" not in facts
+
+
+@pytest.mark.parametrize("raw", [b"{}", b"[1, 2]", b'"text"'])
+def test_a_file_that_is_no_result_is_a_fact_too(raw) -> None:
+    facts = named(job_facts(job(1, Done(NOW - 9, NOW, (), msgspec.Raw(raw))), NOW, {}))
+    assert facts["job1.result"].said == "N/A (the job left a file that is not a Result)"
+
+
+def test_odd_values_are_told_as_absent_or_left_out_never_as_nan() -> None:
+    reading = msgspec.structs.replace(CPU_STATE.reading, values={"util": math.nan, "temp": math.inf})
+    history = Columns([NOW], {"util": [math.nan], "temp": [None]})
+    states = (DeviceState(CPU, reading, Idle(NOW + 5)), DeviceState(CPU, None, Idle(NOW)))
+    jobs = (job(1, Running("a", (), NOW + 50, 1, 1, "b", Progress(0, 0))), job(2, Cancelled(NOW)))
+    for fact in gather(snapshot(*states, jobs=jobs), jobs, {"cpu": history}, NOW, NOW):
+        assert not any(word in fact.text.lower().replace("running", "") for word in ("nan ", "inf ", "-0", "-5"))
+
+
+def test_only_jobs_of_the_span_and_those_still_there_belong_to_it() -> None:
+    assert [j.id for j in during(JOBS, NOW - 40, NOW)] == [9, 8, 7, 4]
+    assert DONE in during(JOBS, NOW - 600, NOW - 30)
+
+
+def test_a_device_without_history_has_no_data_and_one_with_gaps_its_real_values() -> None:
+    assert named(history_facts(CPU, None, NOW))["cpu.util.max"].value is None
+    assert named(history_facts(CPU, HISTORY["cpu"], NOW))["cpu.tflops.mean"].value == pytest.approx(0.0871)
+
+
+def test_foreign_text_cannot_steer_a_terminal_or_a_page() -> None:
+    evil = "\x1b[31m**bold** <img src=x onerror=1> [a](http://evil.example) `code` | cell\n# head\u202egpj.exe www.evil.example &lt;"
+    text = named(job_facts(job(1, Queued(evil), evil), NOW, {}))["job1.name"].text
+    assert text.isprintable()
+    for mark in ("**bold", " <img", "[a](", " `", " | ", "http:", " www.", " &lt"):
+        assert mark not in text
+
+
+@given(st.text())
+def test_escaping_leaves_one_printable_line_and_no_mark_unescaped(text) -> None:
+    said = phrases.escaped(text)
+    assert said.isprintable()
+    bare = said.replace("\\\\", "")
+    for mark in "*<[]`|~&":
+        assert bare.count(mark) == bare.count("\\" + mark)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (0, "B", "0 B"),
+        (1536, "B", "1.5 KiB"),
+        (80 * 2**30, "B", "80.0 GiB"),
+        (3.35e12, "B/s", "3.0 TiB/s"),
+        (0.00042, "ms", "4.20e-04 ms"),
+        (0.0123, "ms", "0.0123 ms"),
+        (1234.5, "ms", "1234 ms"),
+        (0, "TFLOP/s", "0 TFLOP/s"),
+        (632.81, "TFLOP/s", "633 TFLOP/s"),
+        (7.34, "W", "7.3 W"),
+        (700, "W", "700 W"),
+        (71.4, "°C", "71 °C"),
+    ],
+)
+def test_quantities(value, unit, said) -> None:
+    assert phrases.quantity(value, unit) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-5, "0.0 s"),
+        (0.42, "0.4 s"),
+        (9.97, "10 s"),
+        (59.6, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (273600, "3 d 4 h"),
+    ],
+)
+def test_durations(seconds, said) -> None:
+    assert phrases.duration(seconds) == said

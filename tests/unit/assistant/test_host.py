@@ -1,0 +1,288 @@
+"""The real assistant process beside a real daemon: answers, labels, cancelling, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+
+from assistant.client import Assistant, door
+from assistant.desk import Desk
+from assistant.idle import Cancelled
+from assistant.messages import Ask, Chunk, Event, Waiting
+from scheduler import paths
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, NotFound
+from scheduler.wire import Connection
+
+pytestmark = pytest.mark.xdist_group("assistant-host")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A daemon of its own; it and the assistant are gone afterwards."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUDECK_HOME", str(folder))
+        with Client() as daemon:
+            try:
+                daemon.configure(source="cpu", idle_dwell_s=300.0)  # longer than these tests take: never idle
+                yield folder
+            finally:
+                daemon.stop_daemon()
+        gone()
+
+
+def gone(seconds: float = 20.0) -> None:
+    """Wait until no assistant answers."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            Connection(door()).close()
+        except DaemonGone:
+            return
+        time.sleep(0.02)
+    pytest.fail("the assistant is still there")
+
+
+@pytest.fixture
+def no_model(home):
+    yield
+    with Client(start=False) as daemon:
+        daemon.configure(model_folder="")
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory) -> Path:
+    """A random model with the whole World vocabulary: what it writes is noise."""
+    folder = tmp_path_factory.mktemp("models") / "noise-7"
+    write_hf(folder, to_hf(random_model(layers=1, channels=64, vocabulary=65536)))
+    shutil.copy(vocabulary_file(), folder)
+    return folder
+
+
+def configure(**changes: str) -> None:
+    with Client(start=False) as daemon:
+        daemon.configure(**changes)
+
+
+def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(home) -> None:
+    events: list[Event] = []
+    answer = Assistant().ask("how much memory is used?", on_event=events.append)
+    assert answer.role == "answer"
+    assert answer.writer == "template"
+    assert "GiB" in answer.text
+    assert {fact.name for fact in answer.facts} >= {"cpu.mem_used", "cpu.util"}
+    assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
+    assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
+
+
+def holder() -> int:
+    """Pid of the assistant: whoever holds its lock."""
+    inode = (paths.home() / "assistant.lock").stat().st_ino
+    found = [line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if line.split()[5].endswith(f":{inode}")]
+    return int(found[0])
+
+
+def test_the_brief_of_a_job_tells_how_it_went(home) -> None:
+    with Client() as daemon:
+        done = daemon.wait(daemon.submit([sys.executable, "-c", "print('hi')"], name="greet *all*").id, timeout=30)
+        failed = daemon.wait(daemon.submit([sys.executable, "-c", "raise SystemExit(3)"], name="bad").id, timeout=30)
+    answer = Assistant().report(job=done.id, when="now")
+    assert answer.role == "report"
+    assert f"Job {done.id}: greet \\*all\\*" in answer.text
+    assert "It is done after" in answer.text
+    assert "3" in Assistant().ask("did anything fail?").text
+    assert f"Job {failed.id}" in Assistant().ask("what happened?").text
+
+
+def test_a_job_there_is_not(home) -> None:
+    with pytest.raises(NotFound):
+        Assistant().report(job=4711, when="now")
+    assert "I know of no job 4711" in Assistant().ask("what about job 4711?").text
+
+
+def test_what_it_cannot_do_yet_it_says_at_once(home) -> None:
+    answer = Assistant().ask("please cancel job 7")
+    assert answer.role == "operate"
+    assert "`gpudeck cancel 7`" in answer.text
+
+
+def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_waits_its_turn(home) -> None:
+    assistant, other = Assistant(), Assistant()
+    waits, second_waits, ended = threading.Event(), threading.Event(), threading.Event()
+    reasons: list[str] = []
+
+    def hear(event: Event) -> None:
+        assert isinstance(event, Waiting)
+        reasons.append(event.reason)
+        if "idle" in event.reason:
+            waits.set()
+
+    def brief() -> None:
+        with pytest.raises(Cancelled):
+            assistant.report(when="idle", on_event=hear)
+        ended.set()
+
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(
+            other.ask("is it idle?", on_event=lambda e: second_waits.set() if "another" in getattr(e, "reason", "") else None).text
+        )
+
+    first = threading.Thread(target=brief)
+    first.start()
+    assert waits.wait(20)
+    second = threading.Thread(target=ask)
+    second.start()
+    assert second_waits.wait(20)
+    state = other.status()
+    assert (state.answering, state.waiting) == (True, 1)
+    assert assistant.cancel()
+    first.join(20)
+    second.join(20)
+    assert ended.is_set()
+    assert "busy" in answers[0]
+    assert any("AMD" in r or "CPU" in r or "quiet" in r or "utilisation" in r for r in reasons)
+    assert not assistant.cancel(), "there is nothing left to cancel"
+
+
+def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
+    code = "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "idle" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGKILL)
+    assert "busy" in Assistant().ask("is it idle?").text  # it would wait for ever behind the brief
+
+
+def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder, no_model) -> None:
+    configure(model_folder=str(model_folder))
+    reasons: list[str] = []
+    answer = Assistant().ask("what happened?", on_event=lambda e: reasons.append(e.reason) if isinstance(e, Waiting) else None)
+    assert answer.writer == "template"
+    assert answer.tokens > 0
+    assert "Written from the template: the text of the model noise-7 was refused: " in answer.text
+    assert "## What happened" in answer.text
+    assert any("loads the model" in r for r in reasons)
+    assert Assistant().status().model == "noise-7"
+
+
+def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
+    configure(model_folder=str(model_folder))
+    assistant = Assistant()
+    works = threading.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Waiting) and "reads the facts" in event.reason:
+            works.set()
+
+    caught: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            assistant.ask("what happened?", on_event=hear)
+        except Cancelled as e:
+            caught.append(e)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert works.wait(30)
+    assert assistant.cancel()
+    thread.join(20)
+    assert caught
+
+
+@pytest.mark.parametrize("problem", ["missing", "truncated", "code"])
+def test_a_model_that_does_not_load_is_named_and_the_template_stands_in(home, model_folder, no_model, tmp_path, problem) -> None:
+    folder = tmp_path / "broken"
+    if problem != "missing":
+        folder.mkdir()
+        shutil.copy(vocabulary_file(), folder)
+    if problem == "truncated":
+        (folder / "model.safetensors").write_bytes((model_folder / "model.safetensors").read_bytes()[:5000])
+    if problem == "code":
+        torch.save({"x": os.getcwd}, folder / "m.pth")
+    configure(model_folder=str(folder))
+    answer = Assistant().ask("is it idle?")
+    assert answer.writer == "template"
+    line = answer.text.split("Written from the template: ")[1]
+    assert {"missing": "broken", "truncated": "truncated or damaged", "code": "Python code, which was not run"}[problem] in line
+    assert Assistant().status().error
+
+
+def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    configure(model_folder=str(model_folder), model_device="cuda")
+    try:
+        text = Assistant().ask("is it idle?").text
+    finally:
+        configure(model_device="cpu")
+    assert "Written from the template: " in text
+    assert "GPU" in text.split("Written from the template: ")[1]
+
+
+def test_a_model_that_must_leave_the_gpu_stops_and_the_template_says_why(home, model_folder, no_model) -> None:
+    configure(model_folder=str(model_folder))
+    desk = Desk()
+    answer = desk.answer(Ask("is it idle?"), lambda: False, lambda reason: desk.evict("job 3 runs") if "reads" in reason else None)
+    assert answer.writer == "template"
+    assert "the model had to leave the GPU (job 3 runs)" in answer.text
+
+
+def test_unused_it_ends_by_itself(home, tmp_path) -> None:
+    code = (
+        "import asyncio, sys; from pathlib import Path; from assistant.host import Host; from scheduler import wire\n"
+        "async def run(): return await Host(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
+        "print(asyncio.run(run()), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.sock")], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stderr.startswith("unused for")
+
+
+def test_there_is_one_assistant_however_many_start_it(home) -> None:
+    Assistant().ask("is it idle?")
+    pid = holder()
+    done = subprocess.run([sys.executable, "-P", "-m", "assistant.host"], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "ready\n"
+    Assistant().ask("is it idle?")
+    assert holder() == pid
+
+
+def test_nonsense_at_the_door_is_answered_and_harms_nobody(home) -> None:
+    connection = Connection(door())
+    connection.send(b'{"type": "dance"}')
+    assert b"no request this assistant knows" in connection.receive()
+    connection.close()
+    assert Assistant().ask("is it idle?").text
+
+
+def test_without_start_nothing_is_started(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(DaemonGone, match="does not run"):
+        Assistant(start=False).ask("is it idle?")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    Assistant().ask("is it idle?")
+    with Client(start=False) as daemon:
+        daemon.stop_daemon()
+    gone()
+    end = time.monotonic() + 10
+    while "ends: the daemon is gone" not in (tmp_path / "assistant.log").read_text() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "ends: the daemon is gone" in (tmp_path / "assistant.log").read_text()

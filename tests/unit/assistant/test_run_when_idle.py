@@ -1,0 +1,65 @@
+"""Waiting for idle devices, and leaving them."""
+
+from __future__ import annotations
+
+import pytest
+from examples import CPU_STATE, job, snapshot
+
+from assistant.idle import Cancelled, run_when_idle, why_busy
+from scheduler.devices.model import Device, Process, Reading
+from scheduler.errors import DaemonGone
+from scheduler.jobs import Queued
+from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+
+OWN = 4321
+GPU = Device("GPU-1", 0, "NVIDIA H100", "nvidia")
+
+
+def gpu(use: Idle | Busy, *pids: int, holder: int | None = None) -> DeviceState:
+    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=tuple(Process(p, "python") for p in pids)), use, holder)
+
+
+BUSY = snapshot(gpu(Busy("utilisation 93 %"), 1), jobs=())
+OTHER = snapshot(gpu(Busy("quiet for 3 s of 15"), 1), jobs=())
+IDLE = snapshot(gpu(Idle(0.0)), jobs=())
+
+
+def test_the_task_runs_at_the_first_idle_snapshot_and_the_wait_is_explained_once_a_reason() -> None:
+    told: list[str] = []
+    seen = iter([BUSY, BUSY, OTHER, IDLE, BUSY])
+    assert run_when_idle(lambda: "done", seen, waiting=told.append) == "done"
+    assert told == ["NVIDIA H100: utilisation 93 %", "NVIDIA H100: quiet for 3 s of 15"]
+    assert next(seen) is BUSY, "nothing is read after the task has begun"
+
+
+def test_a_cancelled_wait_never_runs_the_task() -> None:
+    with pytest.raises(Cancelled):
+        run_when_idle(lambda: pytest.fail("ran"), [BUSY, IDLE], cancelled=lambda: True)
+
+
+def test_a_daemon_that_goes_away_ends_the_wait() -> None:
+    with pytest.raises(DaemonGone):
+        run_when_idle(lambda: pytest.fail("ran"), [BUSY])
+
+
+def test_one_busy_device_of_several_is_enough_to_wait() -> None:
+    assert why_busy(snapshot(gpu(Idle(0.0)), CPU_STATE, jobs=())) == "AMD EPYC 9654: job 8 runs"
+
+
+def test_no_device_is_not_idle() -> None:
+    assert why_busy(snapshot(jobs=())) == "no device has been read yet"
+
+
+@pytest.mark.parametrize(
+    ("state", "jobs", "leaves"),
+    [
+        (gpu(Busy("1 process of others"), OWN), (), False),
+        (gpu(Busy("1 process of others"), OWN, 99), (), True),
+        (gpu(Busy("job 3 runs"), OWN, holder=3), (), True),
+        (gpu(Busy("job 9 waits"), OWN), (job(9, Queued()),), True),
+        (gpu(Busy("utilisation 50 %")), (), True),
+        (gpu(Idle(0.0), OWN), (), False),
+    ],
+)
+def test_the_assistants_own_work_is_no_reason_to_leave_and_anybody_elses_is(state, jobs, leaves) -> None:
+    assert (why_busy(snapshot(state, jobs=jobs), OWN) is not None) == leaves

@@ -1,0 +1,151 @@
+"""A model's text is shown only where it holds; what was refused is never shown, and the template says why it stands in."""
+
+from __future__ import annotations
+
+import pytest
+from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, snapshot
+
+from assistant.facts import gather
+from assistant.idle import Cancelled
+from assistant.verify import Refused, fill, verify
+from assistant.writer import ATTEMPTS, write
+
+ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
+GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached {job7.tflops}."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job 7 is done after 50 s on CPU. The backend efficient reached 0.0873 TFLOP/s.",
+        "The CPU is at 37 %, the highest was 90 %.",
+        "Job 6 failed: it exited with status 3.",
+        "The CPU is busy. Job 9 is queued, as the CPU is held by job 8.",
+        "Its temperature is N/A (no sensor).",
+    ],
+)
+def test_a_text_of_facts_holds(text) -> None:
+    verify(text, CPU_FACTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("The CPU is at 38 %.", "38 %"),
+        ("The CPU is at 37 °C.", "with this unit"),
+        ("The CPU is at 37.", "37"),
+        ("It reached 0.0873 GFLOP/s.", "0.0873"),
+        ("It reached 87.3 TFLOP/s.", "87.3 TFLOP/s"),
+        ("Job 70 is done.", "70"),
+        ("GPU 7 is idle.", "gpu 7"),
+        ("Alice ran it.", "'Alice'"),
+        ("It ran on an H100.", "'H100'"),
+        ("It wrote /etc/passwd.", "passwd"),
+        ("The backend was flash.", "'flash'"),
+        ("Job 7 failed.", "'failed'"),
+        ("Job 6 is done.", "'done'"),
+        ("Seven jobs ran.", "'Seven'"),
+        ("It used half of the memory.", "'half'"),
+        ("The CPU is at ３７ %.", "U+FF13"),
+        ("It is 10² slower.", "U+00B2"),
+        ("\x1b[2Jfine", "U+001B"),
+        ("Job 7 took 1.0 s.", "1.0 s"),
+        ("", "empty"),
+        (" \n ", "empty"),
+    ],
+)
+def test_a_made_up_number_unit_name_or_claim_is_refused(text, reason) -> None:
+    with pytest.raises(Refused) as caught:
+        verify(text, CPU_FACTS)
+    assert reason in str(caught.value)
+
+
+def test_a_replayed_gpu_must_be_called_replay_and_have_its_own_numbers() -> None:
+    verify("REPLAY GPU 1 temperature is 72 °C.", REPLAY_FACTS)
+    with pytest.raises(Refused):
+        verify("GPU 1 temperature is 72 °C.", REPLAY_FACTS)
+    with pytest.raises(Refused):
+        verify("REPLAY GPU 1 temperature is 71 °C.", REPLAY_FACTS)
+
+
+def test_required_facts_must_be_mentioned() -> None:
+    with pytest.raises(Refused, match=r"does not mention job7\.verdict"):
+        verify("Job 7 is done.", ONE, ["job7.state", "job7.verdict"])
+
+
+def test_slots_become_facts_and_unknown_slots_are_refused() -> None:
+    assert fill("at {cpu.util} now", CPU_FACTS) == "at 37 % now"
+    with pytest.raises(Refused, match=r"gpu0\.temp"):
+        fill("{gpu0.temp}", CPU_FACTS)
+
+
+class Scripted:
+    """An author with prepared texts: what a model might write."""
+
+    name = "small"
+
+    def __init__(self, *texts: str | Exception) -> None:
+        self.texts, self.tried, self.prompt = texts, [], ""
+
+    def begin(self, system: str, user: str) -> None:
+        self.prompt = user
+
+    def attempt(self, number: int):
+        self.tried.append(number)
+        text = self.texts[min(number, len(self.texts) - 1)]
+        if isinstance(text, Exception):
+            raise text
+        for self.written in range(0, len(text), 5):
+            yield text[self.written : self.written + 5]
+
+
+def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> None:
+    author = Scripted("Job 7 took 99 s.", GOOD)
+    text, writer = write(ONE, None, author)
+    assert (text, writer) == ("Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.", "model small")
+    assert author.tried == [0, 1]
+    assert "{job7.tflops} = " in author.prompt
+
+
+def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
+    author = Scripted("Job 7 took 99 s.")
+    text, writer = write(ONE, None, author)
+    assert writer == "template"
+    assert author.tried == list(range(ATTEMPTS))
+    assert "Job 7 took" not in text
+    assert "Written from the template: the text of the model small was refused: it says '99 s'" in text
+    assert "Verdict: pass" in text
+
+
+def test_a_text_is_given_up_at_its_first_bad_sentence_and_a_sentence_without_end_too() -> None:
+    early = Scripted("Job 7 took 99 s. " + "The rest is long. " * 40)
+    assert write(ONE, None, early).writer == "template"
+    assert early.written < 30
+    endless = Scripted("on and " * 4000)
+    assert "longer than" in write(ONE, None, endless).text
+    assert endless.written < 500
+
+
+def test_a_brief_that_leaves_the_result_out_is_refused_but_an_answer_may_be_short() -> None:
+    short = "Job 7 is done."
+    assert write(ONE, None, Scripted(short)).writer == "template"
+    assert write(ONE, "how is it?", Scripted(short)) == (short, "model small")
+
+
+def test_a_model_that_computes_no_numbers_is_not_tried_again() -> None:
+    author = Scripted(ValueError("the model's output is not finite"))
+    text, writer = write(ONE, None, author)
+    assert writer == "template"
+    assert "not finite" in text
+    assert author.tried == [0]
+
+
+def test_a_cancelled_author_ends_the_request() -> None:
+    with pytest.raises(Cancelled):
+        write(ONE, None, Scripted(Cancelled()))
+
+
+def test_without_a_model_the_template_needs_no_excuse() -> None:
+    text, writer = write(ONE, None)
+    assert writer == "template"
+    assert "Written from the template" not in text
