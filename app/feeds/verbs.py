@@ -108,8 +108,8 @@ class Verbs(QObject):
                 self.replied.emit(said)
 
         if isinstance(request, Ask):
-            return _answered(self._assistant.ask(request.text, on_event=on_event), request.id)
-        return _answered(self._assistant.report(on_event=on_event), request.id)
+            return answered(self._assistant.ask(request.text, on_event=on_event), request.id)
+        return answered(self._assistant.report(on_event=on_event), request.id)
 
     def _with_client(self, verb: Callable[[Client], T]) -> T:
         with Client() as client:
@@ -144,6 +144,6 @@ def _tail(client: Client, request: Tail) -> Tailed:
     return Tailed(request.job, start, client.log(request.job, start))
 
 
-def _answered(answer: Answer, request: int) -> Answered:
+def answered(answer: Answer, request: int) -> Answered:
     facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
     return Answered(answer.text, answer.writer, facts, request)

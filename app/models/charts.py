@@ -41,6 +41,10 @@ def charts(snapshot: Snapshot) -> tuple[Chart, ...]:
     return tuple(_chart(field, snapshot.devices) for field in HEADLINE)
 
 
+def title(field: str) -> str:
+    return "Memory" if field == "mem_used" else FIELDS[field].label
+
+
 def scale(field: str) -> float:
     """What a reading's value is divided by to be in the chart's unit."""
     return GIB if FIELDS[field].unit == "B" else 1.0
@@ -55,8 +59,7 @@ def _chart(field: str, devices: tuple[DeviceState, ...]) -> Chart:
         absent = "; ".join(dict.fromkeys(v.reason for v in values))
     else:
         absent = "" if devices else "no device yet"
-    title = "Memory" if field == "mem_used" else FIELDS[field].label
-    return Chart(field, title, unit, values, limit, 0.0, ceiling, _tooltip(field, devices), absent)
+    return Chart(field, title(field), "" if unit == title(field) else unit, values, limit, 0.0, ceiling, _tooltip(field, devices), absent)
 
 
 def _value(field: str, state: DeviceState) -> Value:

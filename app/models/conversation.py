@@ -39,7 +39,7 @@ class Conversation:
         """The user's words, and room for the answer, whose number is returned. Raises ValueError while another answer is awaited."""
         if self.busy:
             raise ValueError("one answer at a time: stop the one that is being written first")
-        self.messages += [Message("you", text), Message("assistant", "", "waiting", "the assistant")]
+        self.messages += [Message("you", text), Message("assistant", "", "waiting", "asks the assistant")]
         del self.messages[:-MOST]
         self._number += 1
         return self._number

@@ -72,6 +72,11 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def plural(count: int, noun: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def clock(at: float, now: float | None = None) -> str:
     """Local time of day, with the date where it is not the day of `now`."""
     same_day = time.strftime("%Y-%m-%d", time.localtime(at)) == time.strftime("%Y-%m-%d", time.localtime(now))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from scheduler.queue.progress import printable
+from scheduler.queue.progress import MAX_LINE, parse, printable
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")  # ECMA-48: colours, cursor moves, titles
 
@@ -17,6 +17,7 @@ class LogTail:
         self.job = job
         self.offset: int | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
 
     def feed(self, start: int, data: bytes) -> str:
         """The text that `data`, found at `start`, adds. A piece that does not begin where the last one ended is ignored."""
@@ -25,8 +26,15 @@ class LogTail:
         first = self.offset is None
         self.offset = start + len(data)
         if first and start > 0:
-            return "…\n" + _clean(self._decoder.decode(data[data.find(b"\n") + 1 :]))  # begin with a whole line
-        return _clean(self._decoder.decode(data))
+            return "…\n" + self._lines(data[data.find(b"\n") + 1 :])  # begin with a whole line
+        return self._lines(data)
+
+    def _lines(self, data: bytes) -> str:
+        """What `data` adds, progress reports left out; what may become one is held back until its line is whole."""
+        *lines, rest = (self._rest + self._decoder.decode(data)).split("\n")
+        self._rest = rest if rest.startswith("{") and len(rest) < MAX_LINE else ""
+        kept = [line for line in lines if not (line.startswith("{") and parse(line.encode(), 0.0))]
+        return _clean("".join(f"{line}\n" for line in kept) + ("" if self._rest else rest))
 
 
 def _clean(text: str) -> str:

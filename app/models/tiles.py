@@ -68,7 +68,7 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
     return Tile(
         device=device.id,
         title=device_label(device),
-        name=device.name,
+        name=device.name.removeprefix("NVIDIA "),
         note=device.note,
         replay=device.kind == "replay",
         holder=holder,

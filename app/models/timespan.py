@@ -6,13 +6,16 @@ from app.models.history import SECONDS
 
 SHORTEST = 10.0
 """Seconds; the closest one can zoom."""
+FIRST = 60.0
+"""Seconds shown at first; more as there is more, until the user chooses."""
 
 
 class TimeSpan:
     """The shared time axis. Live: its right end is the newest reading."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self) -> None:
+        self.seconds = FIRST
+        self._fits = True
         self._end: float | None = None
         self._known = (0.0, 0.0)
 
@@ -29,12 +32,15 @@ class TimeSpan:
     def extend(self, oldest: float, newest: float) -> None:
         """Tell what is known; a live axis moves on with it, and no axis stays on what has been forgotten."""
         self._known = (oldest, newest)
+        if self._fits:
+            self.seconds = min(max(newest - oldest, FIRST), SECONDS)
         if self._end is not None:
             self._place(self._end)
 
     def go_live(self, seconds: float | None = None) -> None:
         """Follow the newest reading, showing the last `seconds`."""
-        self.seconds = self.seconds if seconds is None else seconds
+        if seconds is not None:
+            self.seconds, self._fits = seconds, False
         self._end = None
 
     def pan(self, seconds: float) -> None:
@@ -44,6 +50,7 @@ class TimeSpan:
     def zoom(self, factor: float, at: float) -> None:
         """Show `factor` times as many seconds, with the moment `at` staying in its place."""
         start, end = self.limits
+        self._fits = False
         seconds = min(max(self.seconds * factor, SHORTEST), SECONDS)
         share = (end - at) / (end - start)
         self.seconds = seconds

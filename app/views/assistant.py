@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
@@ -97,6 +99,12 @@ class Assistant(QWidget):
 
     def write_brief(self) -> None:
         self._request(Report(self._state.conversation.ask("Write a brief.")))
+
+    def show_answer(self, question: str, answer: Answered) -> None:
+        """Put a question and its answer, which came some other way, into the conversation."""
+        conversation = self._state.conversation
+        conversation.answered(replace(answer, id=conversation.ask(question)))
+        self.refresh()
 
     def _ask_typed(self) -> None:
         text = self.input.text().strip()

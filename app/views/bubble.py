@@ -8,10 +8,9 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout
 
 from app import theme
 from app.models.conversation import Message
+from app.models.format import plural
 from app.views.safe_text import SafeText
 from app.views.widgets import button, label, row, set_text
-
-_WRITES = {"waiting": "", "writing": "writes …", "stopped": "stopped", "failed": "", "done": ""}
 
 
 class Bubble(QFrame):
@@ -63,7 +62,7 @@ class Bubble(QFrame):
         else:
             self.text.show_markdown(message.text)
         self.text.setVisible(bool(message.text))
-        set_text(self.note, f"waits: {message.note}" if message.state == "waiting" else message.note or _WRITES[message.state])
+        set_text(self.note, message.note or ("writes …" if message.state == "writing" else ""))
         self.note.setVisible(bool(self.note.text()))
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "muted")
         set_text(self.writer, f"written by {message.writer}" if message.writer else "")
@@ -73,7 +72,7 @@ class Bubble(QFrame):
         self._fit()
 
     def _open(self, opened: bool) -> None:
-        self.sources.setText(f"{'Hide' if opened else 'Show'} {len(self.message.facts)} sources")
+        self.sources.setText(f"{'Hide' if opened else 'Show'} {plural(len(self.message.facts), 'source')}")
         if opened:
             self.facts.show_table(tuple((name, f"{value}  ({source})" if source else value) for name, value, source in self.message.facts))
         self.facts.setVisible(opened and bool(self.message.facts))

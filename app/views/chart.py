@@ -19,6 +19,7 @@ from app.views.widgets import card, elided, label, row, set_text, set_tooltip
 Series = dict[str, tuple[Floats, Floats]]
 
 _AXIS_WIDTH = 42
+_EDGE = 0.02  # of the range, so that a curve at 0 or at the top is not cut off
 
 
 class _TimeBox(pg.ViewBox):  # type: ignore[misc]
@@ -66,6 +67,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.curves = Curves()
         self.plot.addItem(self.curves, ignoreBounds=True)
         self._top = 0.0
+        self.show_empty(True)
 
     @property
     def pixels(self) -> int:
@@ -74,16 +76,17 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
 
     def show_range(self, start: float, end: float, floor: float, top: float) -> None:
         self.box.setXRange(start, end, padding=0)
-        self.curves.show_range(start, end, floor, top)
+        margin = _EDGE * (top - floor)
+        self.curves.show_range(start, end, floor - margin, top + margin)
         if top != self._top:
             self._top = top
-            self.box.setYRange(floor, top, padding=0)
+            self.box.setYRange(floor, top, padding=_EDGE)
             self.axis.setTicks([[(at, f"{at:g}") for at in ticks(top)]])
-            self.curves.grid = ticks(top)
         self.scene().prepareForPaint()  # otherwise the transform changes while painting, and everything is painted twice
 
     def show_empty(self, empty: bool) -> None:
-        """Without values the axis has no figures: it would name a range that nothing was measured in."""
+        """Without values there are no figures and no grid: they would name a range that nothing was measured in."""
+        self.curves.grid = [] if empty else ticks(self._top)
         if empty == self.axis.style["showValues"]:
             self.axis.setStyle(showValues=not empty)
 
@@ -127,7 +130,6 @@ class ChartCard:
         set_tooltip(self.absent, self.absent.text())
         set_tooltip(self.frame, chart.tooltip)
         self.view.curves.limit = chart.limit
-        self.view.show_empty(bool(chart.absent))
 
     def show_series(self, chart: Chart, limits: tuple[float, float], series: Series, colors: dict[str, str]) -> None:
         """`series`: times (s) and values (the chart's unit) of each device, [n] each."""
@@ -135,4 +137,5 @@ class ChartCard:
         if top is None:
             top = round_top(float(np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for _, y in series.values()], initial=0.0)))
         self.view.show_range(*limits, chart.floor, top)
+        self.view.show_empty(all(bool(np.isnan(y).all()) for _, y in series.values()))
         self.view.curves.show_paths(series, colors)

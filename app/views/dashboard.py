@@ -7,7 +7,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
 from app import theme
-from app.models.charts import charts, scale
+from app.models.charts import charts, scale, title
 from app.models.format import device_label
 from app.models.history import SECONDS
 from app.models.state import State
@@ -32,7 +32,7 @@ class Dashboard(QWidget):
         self.legend = Legend()
         self.legend.changed.connect(self.refresh)
         self.where = label(size="small", meaning="muted")
-        self.charts = {field: ChartCard(field) for field in HEADLINE}
+        self.charts = {field: ChartCard(title(field)) for field in HEADLINE}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)

@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
 
 from app import theme
+from app.models.format import plural
 from app.models.jobs import again, details, rows
 from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed
 from app.models.state import State
@@ -52,19 +53,24 @@ class Jobs(QWidget):
             return
         shown = rows(snapshot, self.filter.text())
         self.model.show_rows(shown)
-        set_text(self.count, f"{len(shown)} of {len(snapshot.jobs)} jobs" if self.filter.text() else f"{len(snapshot.jobs)} jobs")
+        set_text(
+            self.count, f"{len(shown)} of {plural(len(snapshot.jobs), 'job')}" if self.filter.text() else plural(len(snapshot.jobs), "job")
+        )
         set_text(self.empty, NOTHING_FOUND if snapshot.jobs else EMPTY)
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
         self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
         if all(r.id != self._chosen for r in shown):
-            self.choose(shown[0].id if shown else None)
+            self._chosen = shown[0].id if shown else None
+        self.choose(self._chosen)
         self._show_details()
 
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
         self._chosen = job
         at = next((i for i, r in enumerate(self.model.rows) if r.id == job), -1)
+        if at == self.table.currentIndex().row():
+            return
         self.table.selectionModel().setCurrentIndex(
             self.model.index(at, 0),
             QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows,
@@ -109,7 +115,7 @@ class Jobs(QWidget):
         both.setChildrenCollapsible(False)
         both.addWidget(top)
         both.addWidget(self.details)
-        both.setSizes([300, 300])
+        both.setSizes([280, 320])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from html import escape
 
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QImage, QTextDocument, QTextOption
+from PySide6.QtGui import (
+    QColor,
+    QImage,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+    QTextFormat,
+    QTextFrameFormat,
+    QTextOption,
+    QTextTable,
+)
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from app import theme
@@ -23,6 +33,7 @@ class SafeText(QTextBrowser):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(20)
 
     def loadResource(self, kind: int, name: QUrl | str) -> QImage:
         # Qt would read the file itself if this returned nothing.
@@ -32,6 +43,7 @@ class SafeText(QTextBrowser):
         """Markdown as on GitHub, HTML in it as plain text."""
         features = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
         self.document().setMarkdown(text, features)
+        self._space_out()
 
     def show_table(self, rows: tuple[tuple[str, str], ...]) -> None:
         """Captions on the left, values on the right; both plain text."""
@@ -41,3 +53,28 @@ class SafeText(QTextBrowser):
             for caption, value in rows
         )
         self.setHtml(f'<table cellspacing="0" cellpadding="2">{cells}</table>')
+
+    def _space_out(self) -> None:
+        """Markdown comes without any space between blocks, with large headings and heavy tables."""
+        block = self.document().begin()
+        while block.isValid():
+            cursor, form = QTextCursor(block), block.blockFormat()
+            if level := form.headingLevel():
+                cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
+                look = QTextCharFormat()
+                look.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
+                cursor.mergeCharFormat(look)
+            if not cursor.currentTable():
+                form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)
+                form.setBottomMargin(theme.XS)
+                cursor.setBlockFormat(form)
+            block = block.next()
+        for frame in self.document().rootFrame().childFrames():
+            if isinstance(frame, QTextTable):
+                table = frame.format().toTableFormat()
+                table.setBorderCollapse(True)
+                table.setBorderBrush(QColor(theme.tokens().line))
+                table.setBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+                table.setCellPadding(theme.XS)
+                table.setBottomMargin(theme.S)
+                frame.setFormat(table)

@@ -82,7 +82,7 @@ class Settings(QWidget):
         inner.setSpacing(theme.S)
         inner.addWidget(label("About", strong=True))
         inner.addWidget(self.about)
-        self.about.setFixedHeight(150)
+        self.about.setFixedHeight(112)
         body.addWidget(card(inner))
         body.addStretch()
         content = QWidget()

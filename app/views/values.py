@@ -45,11 +45,13 @@ class Values(QWidget):
         if not self.values:
             return
         painter, t, x = QPainter(self), theme.tokens(), 0.0
-        for text, color in (*self.values, (self.unit, t.muted)):
+        for text, color in self.values:
             painter.setPen(QColor(color or t.text))
             advance = painter.fontMetrics().horizontalAdvance(text)
             painter.drawText(QRectF(x, 0, advance + 1, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
             x += advance + theme.S
+        painter.setPen(QColor(t.muted))
+        painter.drawText(QRectF(x - theme.XS, 0, self.width(), self.height()), int(Qt.AlignmentFlag.AlignVCenter), self.unit)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

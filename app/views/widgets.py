@@ -86,6 +86,14 @@ def card(layout: QBoxLayout | None = None) -> QFrame:
     return frame
 
 
+def rule() -> QFrame:
+    """A thin horizontal line."""
+    frame = QFrame()
+    frame.setProperty("rule", "true")
+    frame.setFixedHeight(1)
+    return frame
+
+
 def column(*widgets: QWidget, spacing: int = theme.S) -> QVBoxLayout:
     layout = QVBoxLayout()
     layout.setContentsMargins(0, 0, 0, 0)

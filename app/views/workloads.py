@@ -14,10 +14,12 @@ from app.models.state import State
 from app.views.form import FormView
 from app.views.result_bars import ResultBars
 from app.views.result_card import ResultCard
-from app.views.widgets import button, label, set_text
+from app.views.run_line import RunLine
+from app.views.widgets import button, label, rule, set_text
 from app.views.widgets import card as framed
 from app.views.widgets import row as line_of
 
+EMPTY = "Not run yet. Fill in the form and press Run: the job's progress and its result appear here."
 _FORM_WIDTH = 500
 
 
@@ -41,7 +43,9 @@ class Workloads(QWidget):
         self.run = button("Run", kind="primary", tooltip="Queue it as a job (Ctrl+Return)")
         self.run.setShortcut("Ctrl+Return")
         self.run.clicked.connect(self._submit)
-        self.result = ResultCard()
+        self.run_line, self.result = RunLine(), ResultCard()
+        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.bars = ResultBars()
         self.past = label("Earlier results, TFLOP/s", strong=True)
         self._lay_out()
@@ -72,11 +76,18 @@ class Workloads(QWidget):
         snapshot = self._state.snapshot
         if snapshot is None:
             return
-        last = max((j for j in snapshot.jobs if j.spec.workload == self.name), key=lambda j: j.id, default=None)
-        if last is None:
-            self.result.show_nothing("Not run yet. Fill in the form and press Run: the job's progress and its result appear here.")
-        else:
-            self.result.show_run(row(last, device_labels(snapshot), snapshot.time), card(last))
+        labels = device_labels(snapshot)
+        mine = sorted((j for j in snapshot.jobs if j.spec.workload == self.name), key=lambda j: -j.id)
+        active = next((j for j in mine if j.active), None)
+        ended = next((j for j in mine if not j.active), None)
+        self.run_line.setVisible(active is not None)
+        if active is not None:
+            self.run_line.show_job(row(active, labels, snapshot.time))
+        self.result.setVisible(ended is not None)
+        if ended is not None:
+            self.result.show_job(row(ended, labels, snapshot.time), card(ended))
+        self.empty.setVisible(not mine)
+        self._rule.setVisible(active is not None and ended is not None)
         found = bars(snapshot, self.name)
         self.bars.show_bars(found)
         self._past.setVisible(len(found) > 1)
@@ -111,7 +122,13 @@ class Workloads(QWidget):
         form = framed(left)
         form.setFixedWidth(_FORM_WIDTH)
         last, past = QVBoxLayout(), QVBoxLayout()
-        last.addWidget(self.result)
+        self._rule = rule()
+        last.setSpacing(theme.L)
+        for widget in (self.run_line, self._rule):
+            last.addWidget(widget)
+        for widget in (self.result, self.empty):
+            last.addWidget(widget, 1)
+        last.addStretch()
         past.addWidget(self.past)
         past.addWidget(self.bars)
         self._past = framed(past)

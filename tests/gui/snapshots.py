@@ -119,6 +119,7 @@ def gpu_snapshot(count: int = 1, time: float = NOW, replay: bool = False, **rest
         busy = index % 3 != 2
         use = Busy("process 4711 (python) computes on it") if busy else Idle(time - 100)
         states.append(DeviceState(device, gpu_reading(device, time, busy), use, 8 if index == 0 else None))
+    rest = {"source": "replay h100.trace.gz" if replay else "nvml", **rest}
     return snapshot(tuple(states), jobs(gpu(0).id), time, **rest)  # type: ignore[arg-type]
 
 
