@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 
 from scheduler.devices.model import Device, Reading
-from scheduler.errors import NotFound, UserError
+from scheduler.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
 
@@ -23,6 +23,12 @@ class Header(msgspec.Struct, frozen=True):
     started: float
     devices: tuple[Device, ...]
     notes: dict[str, str] = {}
+
+
+class _Format(msgspec.Struct):
+    """What every header has, whatever a later format adds."""
+
+    format: int
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -64,11 +70,13 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
     """The whole trace. Raises NotFound, or UserError where it is no trace or is cut off before the first moment."""
     lines = _lines(file)
     try:
-        header = msgspec.json.decode(next(lines, b""), type=Header)
-        if header.format != FORMAT:
-            raise UserError(f"{file} is a trace of format {header.format}; this GPU Deck reads format {FORMAT}. Update GPU Deck.")
+        first = next(lines, b"")
+        found = msgspec.json.decode(first, type=_Format).format
+        if found != FORMAT:
+            raise UserError(f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. Update GPU Deck.")
+        header = msgspec.json.decode(first, type=Header)
         moments = [msgspec.json.decode(line, type=Moment) for line in lines]
-    except msgspec.MsgspecError as e:
+    except MALFORMED as e:
         raise UserError(f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}") from e
     if not moments or not header.devices:
         raise UserError(f"{file} holds no reading. Record one with: gpudeck record {file.name}")

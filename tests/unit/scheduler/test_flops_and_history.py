@@ -1,0 +1,85 @@
+"""TFLOP/s from what jobs count, and the recent past in memory."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.devices.model import Reading
+from scheduler.jobs import Progress
+from scheduler.telemetry.flops import FlopRate
+from scheduler.telemetry.history import History
+
+
+def counted(*points: tuple[float, float]) -> FlopRate:
+    rate = FlopRate()
+    for time, flops in points:
+        rate.add(Progress(0, 1, "", flops, time))
+    return rate
+
+
+def test_rate_is_what_was_counted_over_the_time_it_took() -> None:
+    assert counted((0.0, 0.0), (0.5, 5e12)).tflops(0.6) == pytest.approx(10.0)
+
+
+def test_rate_follows_within_two_seconds() -> None:
+    points = [(t / 4, 1e12 * t / 4) for t in range(40)] + [(10 + t / 4, 1e13 + 5e12 * t / 4) for t in range(1, 13)]
+    assert counted(*points).tflops(13.0) == pytest.approx(5.0, rel=0.01)
+
+
+def test_a_job_that_stops_counting_has_no_rate() -> None:
+    rate = counted((0.0, 0.0), (1.0, 1e12))
+    assert rate.tflops(3.9) is not None
+    assert rate.tflops(4.1) is None
+    assert FlopRate().tflops(0.0) is None
+    assert counted((0.0, 1e12)).tflops(0.1) is None
+
+
+def test_lines_without_a_time_that_are_heard_together_make_no_spike() -> None:
+    """After a daemon's restart a whole log is heard in one look."""
+    rate = counted(*[(100.0, 1e12 * i) for i in range(50)], (100.25, 49.25e12))
+    assert rate.tflops(100.3) == pytest.approx(1.0)
+
+
+def test_a_count_that_goes_down_or_a_clock_that_goes_back_is_no_negative_rate() -> None:
+    assert counted((0.0, 5e12), (1.0, 6e12), (2.0, 0.0)).tflops(2.0) == pytest.approx(1.0)
+    assert counted((5.0, 5e12), (6.0, 6e12), (1.0, 7e12)).tflops(6.0) == pytest.approx(1.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e10), st.floats(0, 1.7e308)), max_size=20), st.floats(0, 1e10))
+def test_any_count_gives_a_finite_rate_or_none(points: list[tuple[float, float]], now: float) -> None:
+    rate = counted(*points).tflops(now)
+    assert rate is None or (math.isfinite(rate) and rate >= 0)
+
+
+def reading(time: float, **values: float) -> Reading:
+    return Reading("cpu", time, values)
+
+
+def test_history_is_bounded_in_time_and_keeps_all_within() -> None:
+    history = History(span_s=10.0)
+    for t in range(1000):
+        history.add(reading(t / 2, util=float(t)))
+    assert [r.time for r in history.latest(1e9, 499.5)] == [489.5 + t / 2 for t in range(21)]
+
+
+def test_latest_is_oldest_first_and_by_age() -> None:
+    history = History()
+    for t in range(10):
+        history.add(reading(float(t)))
+    assert [r.time for r in history.latest(2.0, 9.5)] == [8.0, 9.0]
+    assert history.latest(2.0, 1000.0) == []
+
+
+def test_columns_show_gaps_as_none() -> None:
+    history = History()
+    history.add(reading(1.0, util=5.0))
+    history.add(reading(2.0))
+    history.add(reading(3.0, util=0.0))
+    found = history.columns(["util", "unknown"], 1.0, 3.0)
+    assert found.times == [1.0, 2.0, 3.0]
+    assert found.columns == {"util": [5.0, None, 0.0], "unknown": [None, None, None]}
+    assert history.columns(["util"], 1.5, 2.5).times == [2.0]

@@ -1,0 +1,70 @@
+"""When a device is idle: late to say so, at once to take it back, never without seeing it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.telemetry.idle import Look, Policy, judge
+from scheduler.telemetry.snapshot import Busy, Idle
+
+POLICY = Policy(util_percent=5.0, dwell_s=15.0)
+
+
+def quiet(start: int, end: int) -> list[Look]:
+    return [Look(float(t), 1.0, 0) for t in range(start, end + 1)]
+
+
+def test_idle_after_the_dwell_and_not_before() -> None:
+    assert judge(quiet(0, 15), POLICY, 15.0, None) == Idle(0.0)
+    assert judge(quiet(0, 14), POLICY, 14.0, None) == Busy("quiet for 14 s of 15")
+
+
+def test_busy_at_once_and_the_dwell_starts_anew() -> None:
+    looks = [*quiet(0, 30), Look(31.0, 80.0, 0)]
+    assert judge(looks, POLICY, 31.0, None) == Busy("utilisation 80 %")
+    looks += quiet(32, 40)
+    assert judge(looks, POLICY, 40.0, None) == Busy("quiet for 8 s of 15")
+    assert judge([*looks, *quiet(41, 47)], POLICY, 47.0, None) == Idle(32.0)
+
+
+def test_at_the_limit_is_idle_above_it_is_busy() -> None:
+    assert isinstance(judge([Look(0.0, 5.0, 0)], Policy(5.0, 0.0), 0.0, None), Idle)
+    assert isinstance(judge([Look(0.0, 5.01, 0)], Policy(5.0, 0.0), 0.0, None), Busy)
+
+
+def test_foreign_processes_make_it_busy_however_little_they_do() -> None:
+    assert judge([*quiet(0, 20), Look(21.0, 0.0, 1)], POLICY, 21.0, None) == Busy("1 process of others")
+    assert judge([*quiet(0, 20), Look(21.0, 0.0, 2)], POLICY, 21.0, None) == Busy("2 processes of others")
+
+
+def test_what_cannot_be_seen_is_not_free() -> None:
+    assert judge([], POLICY, 0.0, None) == Busy("no current reading")
+    assert judge(quiet(0, 30), POLICY, 33.5, None) == Busy("no current reading")
+    assert judge([*quiet(0, 30), Look(31.0, None, 0)], POLICY, 31.0, None) == Busy("utilisation cannot be read")
+
+
+def test_a_gap_in_the_readings_ends_the_quiet() -> None:
+    looks = [*quiet(0, 30), *quiet(100, 105)]
+    assert judge(looks, POLICY, 105.0, None) == Busy("quiet for 5 s of 15")
+
+
+def test_the_queue_comes_first() -> None:
+    assert judge(quiet(0, 60), POLICY, 60.0, "job 3 waits") == Busy("job 3 waits")
+
+
+times = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=40)
+
+
+@given(times, st.data(), st.floats(0, 30))
+def test_idle_is_said_only_of_an_unbroken_quiet_as_long_as_the_dwell(steps: list[float], data: st.DataObject, dwell: float) -> None:
+    now, looks = 0.0, []
+    for step in steps:
+        now += step
+        looks.append(Look(now, data.draw(st.sampled_from((None, 0.0, 5.0, 6.0, 100.0))), data.draw(st.integers(0, 1))))
+    verdict = judge(looks, Policy(5.0, dwell), now, None)
+    if isinstance(verdict, Idle):
+        since = [x for x in looks if x.time >= verdict.since]
+        assert now - verdict.since >= dwell
+        assert all(x.util is not None and x.util <= 5.0 and not x.foreign for x in since)
+        assert all(b.time - a.time <= 3.0 for a, b in zip(since, since[1:], strict=False))

@@ -1,0 +1,81 @@
+"""The progress protocol takes what jobs print: foreign data, that may be anything and must never raise."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scheduler.jobs import Progress
+from scheduler.queue.progress import MAX_LINE, parse, printable
+
+NOW = 1_764_000_000.0
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps({"gpudeck": "progress", "done": 1, "total": 4, **fields}).encode()
+
+
+def test_what_is_said_is_heard() -> None:
+    said = line(done=3, total=10, note="timing", flops=1.2e13, time=NOW - 1)
+    assert parse(said, NOW) == Progress(3.0, 10.0, "timing", 1.2e13, NOW - 1)
+    assert parse(line(), NOW) == Progress(1.0, 4.0, "", 0.0, NOW)
+    assert parse(b"  " + line() + b"\r", NOW) == Progress(1.0, 4.0, "", 0.0, NOW), "blanks around it do no harm"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"", b"\n", b"epoch 3", b'{"gpudeck": "progress"}', b'{"gpudeck": "other", "done": 1, "total": 2}',
+        b'["gpudeck"]', b'"gpudeck"', b'{"gpudeck": "progress", "done": "1", "total": 2}',
+        b'{"gpudeck":"progress","done":NaN,"total":1}', b'{"gpudeck":"progress","done":1,"total":Infinity}',
+        b'{"gpudeck":"progress","done":1e400,"total":2}', b'{"gpudeck":"progress","done":' + b"9" * 3000 + b',"total":2}',
+        b'{"gpudeck":"progress","done":1,"total":2,"note":"\xff\xfe"}', b'{"gpudeck":"progress","done":1,"total":2,"note":"\\ud800"}',
+        b'{"gpudeck":"progress","done":1,"total":2,"x":' + b"[" * 3000, b'{"gpudeck":"progress","done":1,"total":2,"x":' + b'{"":' * 900,
+        line(total=0), line(total=-1), line(done=None), line(note=3), line(note="x" * MAX_LINE), line()[:-1],
+    ],
+)  # fmt: skip
+def test_anything_else_is_ordinary_output(output: bytes) -> None:
+    assert parse(output, NOW) is None
+
+
+def test_figures_are_held_within_reason() -> None:
+    assert parse(line(done=9), NOW) == Progress(4.0, 4.0, "", 0.0, NOW)
+    assert parse(line(done=-9, flops=-1), NOW) == Progress(0.0, 4.0, "", 0.0, NOW)
+
+
+@pytest.mark.parametrize("time", [0, -5, NOW + 3600, NOW * 1000])
+def test_a_clock_that_is_wrong_does_not_reach_into_the_future(time: float) -> None:
+    assert parse(line(time=time), NOW) == Progress(1.0, 4.0, "", 0.0, NOW)
+
+
+def test_a_note_cannot_steer_the_terminal() -> None:
+    said = parse(line(note="\x1b]0;owned\x07\x1b[31mred\r\n\u202e\u2028" + "x" * 500), NOW)
+    assert said is not None
+    assert said.note.isprintable()
+    assert len(said.note) == 120
+
+
+pieces = st.sampled_from(
+    [b'{"gpudeck":"progress"', b',"done":', b',"total":', b',"note":"', b'"', b"}", b"1", b"-1e308", b"\xff", b"\\ud800", b"["]
+)
+
+
+@given(st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=30).map(b"".join)))
+@example(b'"gpudeck"' + b"[" * 4000)
+def test_no_bytes_raise_and_what_comes_out_can_be_sent(output: bytes) -> None:
+    said = parse(output, NOW)
+    if said is not None:
+        assert math.isfinite(said.done + said.total)
+        assert msgspec.json.decode(msgspec.json.encode(said), type=Progress) == said
+
+
+@given(st.text())
+def test_printable_keeps_the_length_and_drops_every_control_character(text: str) -> None:
+    clean = printable(text)
+    assert len(clean) == len(text)
+    assert clean.isprintable()

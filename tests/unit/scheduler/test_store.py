@@ -1,0 +1,185 @@
+"""The store: what is acknowledged is on disk, what is refused changed nothing, and strange files are refused in one line."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.devices.model import Process, Reading
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
+from scheduler.store import Store
+
+SPEC = Spec(("python", "a b.py", "ü\n'\""), "träin", "/tmp/ü", {"SECRET": "s3cret", "PATH": "/bin"}, 2, "attention", {"seq": "128"})
+STATES: list[State] = [
+    Queued("job 1 is before it"),
+    Starting("nonce", ("GPU-0", "GPU-1"), 1.5),
+    Running("nonce", ("GPU-0",), 1.5, 4711, 99, "boot", Progress(1.0, 2.0, "x", 3.0, 4.0), stopping=True),
+    Done(1.0, 2.0, ("GPU-0",), msgspec.Raw(b'{"tflops": 1}')),
+    Failed(1.0, 2.0, "exit code 3: ü", 3),
+    Cancelled(2.0),
+    Lost(1.0, 2.0, "the machine was restarted", ("cpu",)),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "gpudeck.sqlite"
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[Store]:
+    found = Store(file)
+    yield found
+    found.close()
+
+
+def same(a: object, b: object) -> bool:
+    return msgspec.json.encode(a) == msgspec.json.encode(b)
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda s: type(s).__name__)
+def test_a_job_comes_back_as_it_went_in(store: Store, file: Path, state: State) -> None:
+    job = store.insert(SPEC, 10.0, Queued())
+    updated = store.update(msgspec.structs.replace(job, state=state))
+    store.close()
+    again = Store(file)
+    assert same(again.get(job.id), updated)
+    assert [j.id for j in again.active()] == ([job.id] if updated.active else [])
+    assert same(again.recent(10), [updated])
+    assert again.env(job.id) == SPEC.env
+    again.close()
+
+
+def test_the_environment_stays_inside(store: Store) -> None:
+    job = store.insert(SPEC, 10.0, Queued())
+    assert job.spec.env == {}
+    assert store.get(job.id).spec.env == {}
+    assert b"s3cret" not in msgspec.json.encode([store.active(), store.recent(9)])
+
+
+def test_numbers_are_never_given_twice(store: Store, file: Path) -> None:
+    first = store.insert(SPEC, 1.0, Queued()).id
+    with sqlite3.connect(file) as db:
+        db.execute("DELETE FROM jobs")
+    assert store.insert(SPEC, 1.0, Queued()).id > first
+
+
+@pytest.mark.parametrize("number", [0, -1, 42, 2**63 - 1, 2**63, 10**30])
+def test_an_unknown_job(store: Store, number: int) -> None:
+    with pytest.raises(NotFound, match=f"there is no job {number}"):
+        store.get(number)
+
+
+def test_only_the_owner_may_read_it(store: Store, file: Path) -> None:
+    store.insert(SPEC, 1.0, Queued())
+    modes = {f.name: f.stat().st_mode & 0o777 for f in file.parent.iterdir()}
+    assert modes == {"gpudeck.sqlite": 0o600, "gpudeck.sqlite-wal": 0o600, "gpudeck.sqlite-shm": 0o600}
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_open_file_that_was_copied_here_is_closed_to_others(file: Path) -> None:
+    Store(file).close()
+    file.chmod(0o644)
+    Store(file).close()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def refused(file: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        Store(file)
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_newer_schema_is_refused_and_left_alone(store: Store, file: Path) -> None:
+    store.insert(SPEC, 1.0, Queued())
+    store.close()
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    before = file.read_bytes()
+    assert "newer GPU Deck (schema 2; this one knows 1)" in refused(file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but a text long enough to have a header" * 100, b"SQLite format 3\0" + b"\xff" * 5000]
+)
+def test_a_file_that_is_no_database_is_refused_and_left_alone(file: Path, content: bytes) -> None:
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert "damaged" in refused(file)
+    assert file.read_bytes() == content
+
+
+def test_a_damaged_page_is_told_in_one_line(store: Store, file: Path) -> None:
+    for _ in range(200):
+        store.insert(SPEC, 1.0, Queued())
+    store.close()
+    data = bytearray(file.read_bytes())
+    data[4096:] = b"\xa5" * (len(data) - 4096)
+    file.write_bytes(data)
+    with pytest.raises(UserError, match="damaged"):
+        Store(file).active()
+
+
+def test_a_folder_in_its_place_is_refused(file: Path) -> None:
+    file.mkdir(parents=True)
+    assert "cannot be used" in refused(file)
+
+
+def page_limit(store: Store, more: int) -> None:
+    """A real SQLITE_FULL: SQLite itself refuses to grow the file beyond so many pages."""
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages + more}")
+
+
+def test_a_full_disk_refuses_in_one_line_and_leaves_nothing_half_written(store: Store, file: Path) -> None:
+    kept = store.insert(SPEC, 1.0, Queued())
+    page_limit(store, 0)
+    long = msgspec.structs.replace(SPEC, argv=("x" * 100_000,))
+    for _ in range(3):
+        with pytest.raises(UserError, match=r"disk is full.*Free some space") as caught:
+            store.insert(long, 2.0, Queued())
+        assert "\n" not in str(caught.value)
+        with pytest.raises(UserError, match="disk is full"):
+            store.update(msgspec.structs.replace(kept, state=Failed(0.0, 1.0, "x" * 100_000)))
+    assert same(store.recent(10), [kept])
+    page_limit(store, 1000)
+    added = store.insert(long, 2.0, Queued())
+    store.close()
+    again = Store(file)
+    assert same(again.recent(10), [added, kept])
+    again.close()
+
+
+def test_samples_come_back_in_order_and_the_old_are_forgotten(store: Store) -> None:
+    late = Reading("GPU-0", 20.0, {"util": 5.0}, {"fan": "why"}, {"tflops": "how"}, {"throttle": "none"}, (Process(1, "p", "u", 2.0, 3),))
+    store.add_samples([late, Reading("GPU-1", 20.0, {}), Reading("GPU-0", 10.0, {})], keep_since=0.0)
+    assert [(r.device, r.time) for r in store.samples(0.0)] == [("GPU-0", 10.0), ("GPU-0", 20.0), ("GPU-1", 20.0)]
+    assert late in store.samples(15.0)
+    store.add_samples([], keep_since=15.0)
+    assert [r.time for r in store.samples(0.0)] == [20.0, 20.0]
+
+
+def test_two_writers_at_once_are_told_apart_from_a_full_disk(store: Store, file: Path) -> None:
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store._db.execute("PRAGMA busy_timeout = 1")
+    with pytest.raises(UserError, match="locked"):
+        store.insert(SPEC, 1.0, Queued())
+    other.close()
+    assert store.insert(SPEC, 1.0, Queued()).id == 1
+
+
+def test_jobs_are_listed_newest_first_and_active_oldest_first(store: Store) -> None:
+    jobs = [store.insert(SPEC, float(i), Queued()) for i in range(5)]
+    store.update(Job(jobs[2].id, SPEC, 2.0, Cancelled(9.0)))
+    assert [j.id for j in store.recent(3)] == [5, 4, 3]
+    assert [j.id for j in store.active()] == [1, 2, 4, 5]
