@@ -146,9 +146,7 @@ class _Gpu:
         try:
             values[field] = float(getter(self.handle))
         except nv.NVMLError as e:
-            if e.value in _LOST:
-                raise DevicesChanged(str(e)) from e
-            absent[field] = f"NVML: {e}"
+            absent[field] = f"NVML: {_unless_lost(e)}"
             self._unsupported[field] = (now + _RETRY_S, absent[field])
 
     def _memory(self, values: dict[str, float], absent: dict[str, str]) -> None:
@@ -156,9 +154,7 @@ class _Gpu:
         try:
             memory = nv.nvmlDeviceGetMemoryInfo(self.handle, nv.nvmlMemory_v2)
         except nv.NVMLError as e:
-            if e.value in _LOST:
-                raise DevicesChanged(str(e)) from e
-            absent.update(dict.fromkeys(("mem_used", "mem_total", "mem_free", "mem_reserved"), f"NVML: {e}"))
+            absent.update(dict.fromkeys(("mem_used", "mem_total", "mem_free", "mem_reserved"), f"NVML: {_unless_lost(e)}"))
             return
         values.update(mem_used=memory.used, mem_total=memory.total, mem_free=memory.free, mem_reserved=memory.reserved)
 
@@ -181,7 +177,7 @@ class _Gpu:
         try:
             counted, missing = self._gpm.read()
         except nv.NVMLError as e:
-            counted, missing = {}, dict.fromkeys(METRICS, f"GPM: {e}")
+            counted, missing = {}, dict.fromkeys(METRICS, f"GPM: {_unless_lost(e)}")
         values.update(counted)
         absent.update(missing)
         self._tflops(values, absent, methods)
@@ -238,7 +234,11 @@ class NvmlSource:
             gpu.tick()
 
     def read(self, now: float) -> list[Reading]:
-        if nv.nvmlDeviceGetCount() != len(self._gpus):
+        try:
+            count = nv.nvmlDeviceGetCount()
+        except nv.NVMLError as e:
+            raise DevicesChanged(str(e)) from e
+        if count != len(self._gpus):
             raise DevicesChanged("the number of GPUs changed")
         return [g.read(now) for g in self._gpus]
 
@@ -246,6 +246,13 @@ class NvmlSource:
         for gpu in self._gpus:
             gpu.close()
         nv.nvmlShutdown()
+
+
+def _unless_lost(error: Any) -> str:
+    """The error in words. Raises DevicesChanged where the GPU or its driver is gone."""
+    if error.value in _LOST:
+        raise DevicesChanged(str(error)) from error
+    return str(error)
 
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,4 +69,4 @@ def test_idle_is_said_only_of_an_unbroken_quiet_as_long_as_the_dwell(steps: list
         since = [x for x in looks if x.time >= verdict.since]
         assert now - verdict.since >= dwell
         assert all(x.util is not None and x.util <= 5.0 and not x.foreign for x in since)
-        assert all(b.time - a.time <= 3.0 for a, b in zip(since, since[1:], strict=False))
+        assert all(b.time - a.time <= 3.0 for a, b in pairwise(since))

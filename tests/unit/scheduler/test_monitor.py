@@ -1,0 +1,111 @@
+"""Readings in, the state of every device out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scheduler.devices.model import Device, Process, Reading
+from scheduler.jobs import Job, Progress, Queued, Running, Spec
+from scheduler.settings import Settings
+from scheduler.telemetry.monitor import Monitor
+from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+
+GPU = Device("GPU-0", 0, "H100", "nvidia")
+CPU = Device("cpu", 0, "EPYC", "cpu")
+NOW = 1000.0
+
+
+def job(number: int, gpus: int = 1, device: str | None = None) -> Job:
+    state = Running("n", (device,), 0.0, 1, 1, "b") if device else Queued("waits")
+    return Job(number, Spec(("x",), "x", "/", gpus=gpus), 0.0, state)
+
+
+def reading(time: float, device: str = "GPU-0", util: float = 0.0, **more: object) -> Reading:
+    return msgspec.structs.replace(Reading(device, time, {"util": util, "tflops": 1.0}), **more)  # type: ignore[arg-type]
+
+
+def watching(*devices: Device, seconds: int = 20, **more: object) -> Monitor:
+    monitor = Monitor()
+    monitor.set_devices(devices)
+    for t in range(int(NOW) - seconds, int(NOW) + 1):
+        monitor.add([reading(float(t), d.id, **more) for d in devices], [])
+    return monitor
+
+
+def state(monitor: Monitor, *jobs: Job, now: float = NOW, **settings: object) -> DeviceState:
+    return monitor.states(jobs, msgspec.structs.replace(Settings(), **settings), now)[0]
+
+
+def test_before_the_first_reading_there_is_none_and_it_is_busy() -> None:
+    monitor = Monitor()
+    monitor.set_devices((GPU,))
+    assert state(monitor) == DeviceState(GPU, None, Busy("no current reading"), None)
+
+
+def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
+    monitor = watching(GPU)
+    assert isinstance(state(monitor).use, Idle)
+    assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(state(monitor), use=Busy("job 3 runs"), holder=3)
+    assert state(monitor, job(4)).use == Busy("job 4 waits")
+    assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), "a job that needs no device leaves it idle"
+
+
+def test_a_lost_probe_leaves_the_device_listed_without_a_reading() -> None:
+    monitor = watching(GPU)
+    monitor.lose()
+    assert state(monitor).reading is None
+    assert state(monitor, now=NOW + 4).use == Busy("no current reading")
+
+
+@pytest.mark.parametrize(("hz", "dwell"), [(0.1, 0.0), (0.1, 300.0), (10.0, 300.0), (2.0, 15.0)])
+def test_every_setting_that_is_allowed_can_become_idle(hz: float, dwell: float) -> None:
+    monitor = Monitor()
+    monitor.set_devices((GPU,))
+    for i in range(int(599 * hz)):
+        monitor.add([reading(i / hz)], [])
+    last = (int(599 * hz) - 1) / hz
+    found = state(monitor, now=last + 0.9 / hz, telemetry_hz=hz, idle_dwell_s=dwell)
+    assert isinstance(found.use, Idle)
+    assert found.reading is not None
+
+
+def test_a_cpu_may_do_a_little_a_gpu_may_not() -> None:
+    assert isinstance(state(watching(CPU, util=30.0)).use, Idle)
+    assert state(watching(GPU, util=30.0)).use == Busy("utilisation 30 %")
+
+
+def test_processes_of_our_jobs_are_not_foreign() -> None:
+    assert isinstance(state(watching(GPU, processes=(Process(1, "p", job=3),))).use, Idle)
+    assert state(watching(GPU, processes=(Process(1, "p"),))).use == Busy("1 process of others")
+
+
+def test_a_job_that_counts_is_believed_before_the_counters() -> None:
+    monitor = watching(GPU)
+    mine = job(3, device="GPU-0")
+    monitor.heard(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
+    (shown,) = monitor.add([reading(NOW + 0.6, absent={"fan": "x"})], [mine])
+    assert shown.values["tflops"] == pytest.approx(10.0)
+    assert shown.methods["tflops"] == "counted by job 3 over its last 2 s"
+    (other,) = monitor.add([reading(NOW + 0.7)], [job(3, device="GPU-1")])
+    assert other.values["tflops"] == 1.0, "not on a device it does not hold"
+
+
+def test_a_count_fills_the_gap_of_a_device_without_counters() -> None:
+    monitor = watching(CPU)
+    monitor.heard(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 1e12, NOW + 1)])
+    without = msgspec.structs.replace(reading(NOW + 1, "cpu"), values={"util": 90.0}, absent={"tflops": "no counters", "temp": "none"})
+    (shown,) = monitor.add([without], [job(3, device="cpu")])
+    assert shown.values["tflops"] == pytest.approx(1.0)
+    assert shown.absent == {"temp": "none"}
+    monitor.forget(set())
+    assert monitor.add([without], [job(3, device="cpu")]) == [without]
+
+
+def test_the_stored_past_is_in_the_history_but_is_no_present() -> None:
+    monitor = Monitor()
+    monitor.restore([reading(NOW - 5, util=7.0), reading(NOW - 4, util=8.0)])
+    monitor.set_devices((GPU,))
+    assert state(monitor).reading is None
+    assert monitor.columns("GPU-0", ["util"], 0.0, 1e18).columns == {"util": [7.0, 8.0]}
+    assert monitor.columns("GPU-9", ["util"], 0.0, 1e18).times == []

@@ -1,0 +1,189 @@
+"""NVIDIA GPUs through NVML: every field or why not, and what happens when a GPU, the driver or a counter is gone."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace as Answer
+
+import pynvml
+import pytest
+
+from scheduler.devices import gpm, nvml
+from scheduler.devices.cpu import CpuSource
+from scheduler.devices.fields import FIELDS, HEADLINE
+from scheduler.devices.model import DevicesChanged, Reading
+from scheduler.devices.nvml import NvmlSource
+from scheduler.devices.open import open_source
+from scheduler.errors import UserError
+from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, error
+
+
+@pytest.fixture
+def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
+    recorded = RecordedNvml()
+    monkeypatch.setattr(nvml, "nv", recorded)
+    monkeypatch.setattr(gpm, "nv", recorded)
+    for field, getter in nvml._SCALARS.items():
+        if getattr(pynvml, getter.__name__, None) is getter:  # bound when the module was read
+            monkeypatch.setitem(nvml._SCALARS, field, getattr(recorded, getter.__name__))
+    return recorded
+
+
+def one(source: NvmlSource, now: float = 100.0) -> Reading:
+    (reading,) = source.read(now)
+    return reading
+
+
+def test_the_device_and_its_facts(h100: RecordedNvml) -> None:
+    (device,) = NvmlSource().devices()
+    assert (device.id, device.index, device.name, device.kind) == (UUID, 0, "NVIDIA H100 80GB HBM3", "nvidia")
+    assert device.facts == {"driver": "580.159.04", "compute capability": "9.0", "SMs": "132", "VBIOS": "96.00.DA.00.0C"}
+
+
+def test_a_full_reading(h100: RecordedNvml) -> None:
+    h100.clocks = [1410, 1320, 1290]
+    source = NvmlSource()
+    source.tick()
+    source.tick()
+    reading = one(source)
+    values = reading.values
+    assert reading.absent == {"fan": "NVML: Not Supported"}
+    assert set(values) | {"fan"} <= set(FIELDS)
+    assert set(HEADLINE) <= set(values)
+    assert values["mem_used"] == 6692864000, "without the driver's reserve"
+    assert values["power"] == 146.275, "the instantaneous one"
+    assert values["power_avg"] == 146.305
+    assert values["energy"] == 51699.022
+    assert values["clock_sm"] == 1340.0, "averaged over the interval"
+    assert values["tflops"] == values["tflops_gpm"] == pytest.approx(0.93801 * 4096 * 132 * 1340e6 / 1e12)
+    assert "TF32 reads double" in reading.methods["tflops"], "what the figure is worth is said with it"
+    assert values["bandwidth"] == pytest.approx(0.2522 * 5120 / 8 * 2619e6 * 2)
+    assert values["pcie_rx"] == pytest.approx(16.831 * 2**20)
+    assert reading.texts == {"throttle": "power limit"}
+
+
+def test_a_field_that_is_not_supported_is_asked_for_again_only_after_a_while(h100: RecordedNvml) -> None:
+    source = NvmlSource()
+    for now in (100.0, 100.5, 159.0):
+        assert one(source, now).absent["fan"] == "NVML: Not Supported"
+    assert h100.calls.count("nvmlDeviceGetFanSpeed") == 1
+    h100.answers["nvmlDeviceGetFanSpeed"] = 40
+    assert one(source, 161.0).values["fan"] == 40.0
+
+
+def test_a_field_that_fails_once_takes_no_other_with_it(h100: RecordedNvml) -> None:
+    h100.answers["nvmlDeviceGetTemperature"] = error(pynvml.NVML_ERROR_UNKNOWN)
+    h100.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_NO_PERMISSION)
+    reading = one(NvmlSource())
+    assert reading.absent["temp"] == "NVML: Unknown Error"
+    assert reading.absent["mem_used"] == "NVML: Insufficient Permissions"
+    assert reading.values["util"] == 100.0
+    assert set(reading.values) & set(reading.absent) == set()
+
+
+GONE = (
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_UNINITIALIZED,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+)
+
+
+@pytest.mark.parametrize("code", GONE)
+@pytest.mark.parametrize("call", ["nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCount", "nvmlGpmSampleGet"])
+def test_a_lost_gpu_or_driver_opens_the_source_anew(h100: RecordedNvml, code: int, call: str) -> None:
+    source = NvmlSource()
+    h100.answers[call] = error(code)
+    with pytest.raises(DevicesChanged):
+        source.read(100.0)
+
+
+def test_a_gpu_that_comes_or_goes_opens_the_source_anew(h100: RecordedNvml) -> None:
+    source = NvmlSource()
+    h100.gpus = 2
+    with pytest.raises(DevicesChanged, match="number of GPUs"):
+        source.read(100.0)
+    assert [d.index for d in NvmlSource().devices()] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "words"),
+    [
+        ("nvmlInit", error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "NVML Shared Library Not Found"),
+        ("nvmlInit", error(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), "Driver Not Loaded"),
+        ("nvmlInit", error(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH), "version mismatch"),
+        ("nvmlDeviceGetCount", 0, "finds no GPU"),
+        ("nvmlDeviceGetHandleByIndex", error(pynvml.NVML_ERROR_NO_PERMISSION), "Insufficient Permissions"),
+    ],
+)
+def test_without_a_driver_the_cpu_is_watched_and_says_why(h100: RecordedNvml, call: str, answer: object, words: str) -> None:
+    h100.answers[call] = answer
+    with pytest.raises(UserError, match=words) as caught:
+        open_source("nvml")
+    assert "\n" not in str(caught.value)
+    source, said = open_source("auto")
+    assert isinstance(source, CpuSource)
+    assert words in said
+    assert words in source.devices()[0].facts["why"]
+
+
+def test_auto_takes_the_gpus_where_there_are_any(h100: RecordedNvml) -> None:
+    source, said = open_source("auto")
+    assert isinstance(source, NvmlSource)
+    assert said == "nvml"
+
+
+def test_an_older_card_has_no_counters_and_no_guess(h100: RecordedNvml) -> None:
+    h100.answers["nvmlGpmQueryDeviceSupport"] = Answer(isSupportedDevice=0)
+    h100.answers["nvmlDeviceGetCudaComputeCapability"] = (8, 6)
+    h100.answers["nvmlDeviceGetAttributes"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    h100.answers["nvmlDeviceGetNumGpuCores"] = 10496
+    source = NvmlSource()
+    assert source.devices()[0].facts["SMs"] == "82"
+    reading = one(source)
+    assert "GPM needs Hopper" in reading.absent["tflops"]
+    assert "GPM needs Hopper" in reading.absent["bandwidth"]
+    assert reading.values["util"] == 100.0
+    source.close()
+
+
+def test_counters_that_fail_are_named_one_by_one(h100: RecordedNvml) -> None:
+    h100.gpm_returns[pynvml.NVML_GPM_METRIC_FP32_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    h100.gpm_values[pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL] = float("nan")
+    h100.answers["nvmlErrorString"] = lambda code: str(error(code))
+    reading = one(NvmlSource())
+    assert reading.absent["fp32"] == "GPM: Not Supported"
+    assert reading.absent["tflops"] == "the counters or the clock cannot be read"
+    assert reading.absent["bandwidth"] == reading.absent["dram"] == "GPM counted nothing in this interval"
+    assert reading.values["tensor_hmma"] == pytest.approx(93.801)
+
+
+def test_two_readings_too_close_have_no_counters(h100: RecordedNvml) -> None:
+    source = NvmlSource()
+    assert "tflops" in one(source, 100.0).values
+    assert one(source, 100.05).absent["tflops"] == "read too soon after the last reading"
+    assert "tflops" in one(source, 100.2).values
+
+
+def test_without_the_instantaneous_power_the_average_is_shown(h100: RecordedNvml) -> None:
+    h100.answers["nvmlDeviceGetFieldValues"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    reading = one(NvmlSource())
+    assert reading.values["power"] == 146.305
+    assert reading.absent["temp_mem"] == "NVML: Not Supported"
+
+
+def test_processes_are_ours_or_of_others(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [
+        Answer(pid=os.getpid(), usedGpuMemory=None),
+        Answer(pid=2**22 + 5, usedGpuMemory=1024),
+    ]
+    ours, unknown = one(NvmlSource()).processes
+    assert (ours.pid, ours.memory, ours.job) == (os.getpid(), None, None)
+    assert ours.name != "?"
+    assert (unknown.name, unknown.memory) == ("?", 1024.0), "one of another container has a pid and no name"
+
+
+def test_close_gives_everything_back(h100: RecordedNvml) -> None:
+    NvmlSource().close()
+    assert h100.calls.count("nvmlGpmSampleFree") == h100.calls.count("nvmlGpmSampleAlloc") == 2
+    assert h100.calls[-1] == "nvmlShutdown"

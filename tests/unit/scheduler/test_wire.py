@@ -1,0 +1,179 @@
+"""The socket: for its owner alone, at any path, and unmoved by what strangers and cut connections send."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler import paths, wire
+from scheduler.errors import DaemonGone, UserError
+
+
+class Server:
+    """Answers each line with itself, in capitals, from a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.heard: list[bytes] = []
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        ready = threading.Event()
+        sock = wire.listen(path)
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(sock, ready),))
+        self._thread.start()
+        assert ready.wait(10)
+
+    async def _serve(self, sock: socket.socket, ready: threading.Event) -> None:
+        server = await wire.serve(sock, self._handle)
+        ready.set()
+        await self._stop.wait()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    async def _handle(self, line: bytes, peer: wire.Peer) -> None:
+        self.heard.append(line)
+        await peer.send(line.strip().upper())
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    found = Server(tmp_path / "door.sock")
+    yield found
+    found.stop()
+
+
+def ask(path: Path, message: bytes) -> bytes:
+    connection = wire.Connection(path, timeout=10.0)
+    connection.send(message)
+    try:
+        return connection.receive()
+    finally:
+        connection.close()
+
+
+def test_the_socket_is_the_owners_alone(server: Server) -> None:
+    assert server.path.stat().st_mode & 0o777 == 0o600
+    assert server.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_messages_are_answered_in_order(server: Server) -> None:
+    connection = wire.Connection(server.path)
+    for word in (b"one", b"two", b"three"):
+        connection.send(word)
+    assert [connection.receive() for _ in range(3)] == [b"ONE\n", b"TWO\n", b"THREE\n"]
+    connection.close()
+
+
+def test_a_large_message_arrives_whole(server: Server) -> None:
+    assert ask(server.path, b"x" * 5_000_000) == b"X" * 5_000_000 + b"\n"
+
+
+@pytest.mark.parametrize("folder", ["a" * 60 + "/" + "b" * 60, "with a blank", "ünïcödé-猫", "%s{}$HOME;'"])
+def test_any_path_will_do(tmp_path: Path, folder: str) -> None:
+    found = Server(tmp_path / folder / "door.sock")
+    assert ask(found.path, b"hello") == b"HELLO\n"
+    found.stop()
+
+
+def test_a_line_over_the_limit_ends_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(wire, "MAX_MESSAGE", 1000)
+    server = Server(tmp_path / "door.sock")
+    other = wire.Connection(server.path, timeout=10.0)
+    with pytest.raises(DaemonGone):
+        ask(server.path, b"x" * 100_000)
+    other.send(b"still here")
+    assert other.receive() == b"STILL HERE\n"
+    other.close()
+    server.stop()
+    assert server.heard == [b"still here\n"]
+
+
+def test_a_client_that_leaves_in_the_middle_harms_nobody(server: Server) -> None:
+    for message in (b"", b"half a message", b"whole\n"):
+        with socket.socket(socket.AF_UNIX) as rude:
+            with paths.short(server.path) as name:
+                rude.connect(name)
+            rude.sendall(message)
+    assert ask(server.path, b"hello") == b"HELLO\n"
+
+
+def test_a_silent_server_is_told_from_one_that_is_gone(tmp_path: Path) -> None:
+    listening = wire.listen(tmp_path / "door.sock")
+    connection = wire.Connection(tmp_path / "door.sock", timeout=0.05)
+    connection.send(b"hello")
+    with pytest.raises(DaemonGone, match="no answer"):
+        connection.receive()
+    connection.close()
+    listening.close()
+    with pytest.raises(DaemonGone, match="nobody answers"):
+        wire.Connection(tmp_path / "door.sock")
+    with pytest.raises(DaemonGone, match="nobody answers"):
+        wire.Connection(tmp_path / "no" / "folder" / "door.sock")
+
+
+def test_a_cut_answer_is_no_answer(tmp_path: Path) -> None:
+    listening = wire.listen(tmp_path / "door.sock")
+    connection = wire.Connection(tmp_path / "door.sock", timeout=10.0)
+    peer, _ = listening.accept()
+    peer.sendall(b'{"type":"ok"')
+    peer.close()
+    with pytest.raises(DaemonGone, match="closed the connection"):
+        connection.receive()
+    with pytest.raises(DaemonGone):
+        for _ in range(100):  # the kernel may take the first bytes
+            connection.send(b"x" * 100_000)
+    connection.close()
+    listening.close()
+
+
+def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
+    wire.listen(tmp_path / "door.sock").close()
+    server = Server(tmp_path / "door.sock")
+    assert ask(server.path, b"hello") == b"HELLO\n"
+    server.stop()
+
+
+def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "door.sock").mkdir()
+    with pytest.raises(UserError, match="no socket can be opened") as caught:
+        wire.listen(tmp_path / "door.sock")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_not_heard_even_where_the_file_lets_it_in(server: Server) -> None:
+    server.path.chmod(0o777)
+    child = os.fork()
+    if not child:
+        status = 9
+        try:
+            os.chdir(server.path.parent)  # while we may: the folders above are closed to others
+            os.setgid(65534)
+            os.setuid(65534)
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.settimeout(10)
+                stranger.connect("door.sock")
+                stranger.sendall(b"let me in\n")
+                status = 1 if stranger.recv(100) else 0
+        except (ConnectionError, BrokenPipeError):
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert server.heard == []
+    assert ask(server.path, b"hello") == b"HELLO\n"
