@@ -20,6 +20,7 @@ from assistant.weights import HEAD
 
 _DECAY = math.exp(-0.5)
 _GROUP_EPS = 64e-5
+_TURNED = ("receptance.weight", "key.weight", "value.weight", "output.weight", "head.weight")
 CHUNK = 128
 """Tokens of a prompt taken at once; between two chunks a caller may stop."""
 
@@ -50,24 +51,22 @@ class _TimeMix:
         if not self.first:
             self.v0, self.v1, self.v2 = w[prefix + "v0"], w[prefix + "v1"], w[prefix + "v2"]
         self.k_k, self.k_a, self.r_k = w[prefix + "k_k"], w[prefix + "k_a"], w[prefix + "r_k"]
-        self.receptance, self.key = w[prefix + "receptance.weight"], w[prefix + "key.weight"]
-        self.value, self.output = w[prefix + "value.weight"], w[prefix + "output.weight"]
+        self.receptance, self.key = _turned(w, prefix + "receptance"), _turned(w, prefix + "key")
+        self.value, self.output = _turned(w, prefix + "value"), _turned(w, prefix + "output")
         self.norm_weight, self.norm_bias = w[prefix + "ln_x.weight"], w[prefix + "ln_x.bias"]
 
     def __call__(self, x: Tensor, last: Tensor, wkv: Tensor, v_first: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """x [T, C], last [C], wkv [H, 64, 64], v_first [T, C] (None in the first layer) -> output [T, C], wkv, v_first."""
         heads = (-1, self.r_k.shape[0], HEAD)
-        x_r, x_w, x_k, x_v, x_a, x_g = x + (_shifted(x, last) - x) * self.mixes
-        r = functional.linear(x_r, self.receptance)
-        k = functional.linear(x_k, self.key)
-        v = functional.linear(x_v, self.value)
-        decay = torch.exp(-_DECAY * torch.sigmoid((self.w0 + torch.tanh(x_w @ self.w1) @ self.w2).float()))
-        rate = torch.sigmoid(self.a0 + x_a @ self.a1 @ self.a2)
-        gate = torch.sigmoid(x_g @ self.g1) @ self.g2
+        x_r, x_w, x_k, x_v, x_a, x_g = (x + (_shifted(x, last) - x) * self.mixes).unbind()
+        r, k, v = x_r.mm(self.receptance), x_k.mm(self.key), x_v.mm(self.value)
+        decay = torch.exp(-_DECAY * torch.sigmoid(torch.addmm(self.w0, torch.tanh(x_w.mm(self.w1)), self.w2).float()))
+        rate = torch.sigmoid(torch.addmm(self.a0, x_a.mm(self.a1), self.a2))
+        gate = torch.sigmoid(x_g.mm(self.g1)).mm(self.g2)
         if v_first is None:
             v_first = v
         else:
-            v = torch.lerp(v, v_first, torch.sigmoid(self.v0 + x_v @ self.v1 @ self.v2))
+            v = torch.lerp(v, v_first, torch.sigmoid(torch.addmm(self.v0, x_v.mm(self.v1), self.v2)))
         removal = functional.normalize((k * self.k_k).view(heads), dim=-1)
         k = k * (1 + (rate - 1) * self.k_a)
 
@@ -75,7 +74,7 @@ class _TimeMix:
         y, wkv = recurrence(wkv, r=r, decay=decay.view(heads), k=k, v=v, removal=removal, rate=rate)
         y = functional.group_norm(y.to(x.dtype).flatten(1), heads[1], self.norm_weight, self.norm_bias, eps=_GROUP_EPS)
         bonus = (r * k * self.r_k).sum(dim=-1, keepdim=True) * v
-        return functional.linear((y + bonus.flatten(1)) * gate, self.output), wkv, v_first
+        return ((y + bonus.flatten(1)) * gate).mm(self.output), wkv, v_first
 
 
 def recurrence(wkv: Tensor, *, r: Tensor, decay: Tensor, k: Tensor, v: Tensor, removal: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,27 +84,27 @@ def recurrence(wkv: Tensor, *, r: Tensor, decay: Tensor, k: Tensor, v: Tensor, r
 
     with `removal` the normalised key kk that is erased and `rate` the in-context learning rate a.
     """
-    r, v, erased = (column.float().unsqueeze(-1) for column in (r, v, -removal))
+    # Rows times the transposed state rather than the state times columns: several times faster on a CPU.
+    r, v, erased = (row.float().unsqueeze(-2) for row in (r, v, -removal))
     keys = torch.stack((removal * rate, k), dim=-2).float()  # [T, H, 2, 64]: both rank-one updates in one product
-    decay = decay.unsqueeze(-2)
     y = torch.empty_like(r)
-    for t in range(len(r)):
-        values = torch.cat((torch.bmm(wkv, erased[t]), v[t]), dim=-1)  # [H, 64, 2]: what was under the key, what shall be
-        wkv = torch.baddbmm(wkv * decay[t], values, keys[t])
-        torch.bmm(wkv, r[t], out=y[t])
-    return y.squeeze(-1), wkv
+    for t, (r_t, v_t, erased_t, keys_t, decay_t) in enumerate(zip(r, v, erased, keys, decay.unsqueeze(-2), strict=True)):
+        values = torch.cat((torch.bmm(erased_t, wkv.mT), v_t), dim=-2)  # [H, 2, 64]: what was under the key, what shall be
+        wkv = (wkv * decay_t).baddbmm_(values.mT, keys_t)
+        torch.bmm(r_t, wkv.mT, out=y[t])
+    return y.squeeze(-2), wkv
 
 
 class _ChannelMix:
     """Channel mixing (section 4.2): a two-layer perceptron with squared ReLU on the shifted input."""
 
     def __init__(self, w: dict[str, Tensor], prefix: str) -> None:
-        self.mix, self.key, self.value = w[prefix + "x_k"], w[prefix + "key.weight"], w[prefix + "value.weight"]
+        self.mix, self.key, self.value = w[prefix + "x_k"], _turned(w, prefix + "key"), _turned(w, prefix + "value")
 
     def __call__(self, x: Tensor, last: Tensor) -> Tensor:
         """x [T, C], last [C] -> [T, C]."""
-        k = functional.linear(x + (_shifted(x, last) - x) * self.mix, self.key)
-        return functional.linear(torch.relu(k).square(), self.value)
+        k = (x + (_shifted(x, last) - x) * self.mix).mm(self.key)
+        return torch.relu(k).square().mm(self.value)
 
 
 def _shifted(x: Tensor, last: Tensor) -> Tensor:
@@ -126,7 +125,8 @@ class RWKV7:
 
     def __init__(self, tensors: dict[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
         """`tensors`: canonical weights (see `assistant.weights`)."""
-        w = {name: tensor.to(device=device, dtype=dtype).contiguous() for name, tensor in tensors.items()}
+        # What is turned below is copied there; the rest is copied here, as nothing may depend on the file once it is loaded.
+        w = {name: tensor.to(device=device, dtype=dtype, copy=not name.endswith(_TURNED)) for name, tensor in tensors.items()}
         count = 1 + max(int(name.split(".")[1]) for name in w if name.startswith("blocks."))
         self.vocabulary, self.channels = w["emb.weight"].shape
         self.parameters = sum(tensor.numel() for tensor in w.values())
@@ -136,7 +136,7 @@ class RWKV7:
             (_norm(w, f"blocks.{i}.ln1"), _TimeMix(w, f"blocks.{i}.att."), _norm(w, f"blocks.{i}.ln2"), _ChannelMix(w, f"blocks.{i}.ffn."))
             for i in range(count)
         ]
-        self._norm, self._head = _norm(w, "ln_out"), w["head.weight"]
+        self._norm, self._head = _norm(w, "ln_out"), _turned(w, "head")
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> RWKV7:
@@ -169,13 +169,18 @@ class RWKV7:
             ffn_in = norm_ffn(x)
             x = x + channel_mix(ffn_in, before.ffn_x)
             after.append(LayerState(att_in[-1], wkv, ffn_in[-1]))
-        return functional.linear(self._norm(x[-1]), self._head), tuple(after)
+        return self._norm(x[-1:]).mm(self._head)[0], tuple(after)
 
     def prefill(self, tokens: Sequence[int], state: State | None = None) -> Iterator[tuple[Tensor, State]]:
         """`forward` over a long prompt, chunk by chunk; yields after each, so that the caller can stop. The last one counts."""
         for start in range(0, len(tokens), CHUNK):
             logits, state = self.forward(tokens[start : start + CHUNK], state)
             yield logits, state
+
+
+def _turned(w: dict[str, Tensor], name: str) -> Tensor:
+    """A matrix as [in, out], so that it is applied with one operation."""
+    return w.pop(name + ".weight").T.contiguous()
 
 
 def _norm(w: dict[str, Tensor], name: str) -> _Norm:
