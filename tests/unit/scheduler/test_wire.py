@@ -157,6 +157,7 @@ def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_is_not_heard_even_where_the_file_lets_it_in(server: Server) -> None:
+    server.path.parent.chmod(0o755)
     server.path.chmod(0o777)
     child = os.fork()
     if not child:
