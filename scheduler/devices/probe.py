@@ -22,6 +22,9 @@ from scheduler.errors import UserError
 TICKS = 8
 """How many times the clocks are looked at between two readings."""
 
+FIRST_S = 0.15
+"""The first reading comes this soon, so that a window that has just opened has something to show; counters need 0.1 s."""
+
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Said first."""
@@ -61,7 +64,7 @@ def _sleep(seconds: float) -> None:
 
 def _play(source: Source, interval: float) -> NoReturn:
     """Read at a steady pace until the devices change."""
-    due = time.monotonic()
+    due = time.monotonic() + min(FIRST_S - interval, 0.0)
     while True:
         for tick in range(1, TICKS + 1):
             _sleep(due + interval * tick / TICKS - time.monotonic())

@@ -1,0 +1,57 @@
+"""make bench: the figures of the program itself, printed beside their targets and stored as CSV. Needs no GPU; uses what there is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+
+from scheduler.client import Client
+from tests.benchmarks import cpu_share, latency, repaint, window_start
+from tests.benchmarks.rows import context, write
+
+TARGETS = {
+    "window start to first live chart, daemon running": (1.5, "s"),
+    "window start to first live chart, no daemon": (1.5, "s"),
+    "CPU share of daemon and probe at 2 Hz": (2.0, "% of a core"),
+    "dashboard repaint, 8 replayed GPUs, 10 min": (16.0, "ms"),
+    "submit to start": (150.0, "ms"),
+}
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["GPUDECK_HOME"] = home
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
+        starts = window_start.measure()
+        with Client() as deck:
+            device = _device(deck)
+        measured = {
+            "window start to first live chart, daemon running": starts["warm"],
+            "window start to first live chart, no daemon": starts["cold"],
+            "CPU share of daemon and probe at 2 Hz": cpu_share.measure(),
+            "submit to start": latency.measure(),
+            "dashboard repaint, 8 replayed GPUs, 10 min": repaint.measure(),
+        }
+        with Client() as deck:
+            deck.stop_daemon()
+    where = context(device, ["PySide6-Essentials", "pyqtgraph", "msgspec"])
+    rows = [
+        {"figure": name, "target": target, "unit": unit, **measured[name], "met": measured[name]["median"] <= target, **where}
+        for name, (target, unit) in TARGETS.items()
+    ]
+    for row in rows:
+        verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
+        print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}; {verdict})")
+    print(write("app", rows))
+    return 0
+
+
+def _device(deck: Client) -> str:
+    names = ", ".join(s.device.name for s in deck.snapshot().devices)
+    return f"{names}; {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

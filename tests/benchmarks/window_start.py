@@ -1,0 +1,67 @@
+"""From the start of the process to the first live chart: interpreter, imports, window, daemon, first reading, painted.
+
+python -m tests.benchmarks.window_start      one start, in this process, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from scheduler.client import Client
+from scheduler.errors import DaemonGone
+from tests.benchmarks.rows import spread
+
+
+def measure(count: int = 7) -> dict[str, dict[str, float]]:
+    """Seconds, with the daemon already running (`warm`) and with none (`cold`): each start is a fresh process, in turn."""
+    samples: dict[str, list[float]] = {"warm": [], "cold": []}
+    for turn in range(count + 1):
+        for kind, found in samples.items():
+            if kind == "cold":
+                _stop_daemon()
+            run = subprocess.run([sys.executable, "-m", "tests.benchmarks.window_start"], capture_output=True, check=True, text=True)
+            if turn:  # the first one loads the libraries from disk
+                found.append(json.loads(run.stdout)["seconds"])
+    return {kind: spread(found) for kind, found in samples.items()}
+
+
+def _stop_daemon() -> None:
+    try:
+        with Client(start=False) as deck:
+            deck.stop_daemon()
+    except DaemonGone:
+        pass
+
+
+def _age() -> float:
+    """Seconds since this process was started, by the kernel's clock (to 10 ms)."""
+    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    began = time.time() - _age()
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    from app.session import Session
+
+    with Session() as session:
+        window = session.window
+
+        def live() -> bool:
+            span = window.state.history.span()
+            return span is not None and span[1] > began
+
+        found = session.until(live, 30)
+        window.refresh()
+        window.grab()
+        seconds = _age()
+    print(json.dumps({"seconds": seconds if found else None}))
+
+
+if __name__ == "__main__":
+    main()
