@@ -11,7 +11,7 @@ from pathlib import Path
 from app import __version__
 from app.commands import care, queue, watch, words
 from app.commands.output import status_line
-from scheduler.errors import UserError
+from scheduler.errors import DaemonGone, UserError
 
 Command = Callable[[argparse.Namespace], int]
 DEFAULT_TOUR = "gpudeck-tour"
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(args)
     except queue.UsageError as e:
         return _fail(str(e), 2)
+    except DaemonGone as e:
+        return _fail(f"{e}. Nothing is lost: jobs run on, and the next command starts what is missing.", 1)
     except (UserError, TimeoutError) as e:
         return _fail(str(e), 1)
     except BrokenPipeError:

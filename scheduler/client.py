@@ -51,7 +51,7 @@ class Client:
             self._connection = Connection(door(), timeout)
         except DaemonGone as e:
             if not start:
-                raise DaemonGone("the daemon does not run. Start it with: gpudeck daemon start") from e
+                raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
             start_daemon()
             self._connection = Connection(door(), timeout)
 
