@@ -6,6 +6,7 @@ import os
 import selectors
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler import paths
@@ -20,9 +21,10 @@ def start_daemon() -> None:
     start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
 
 
-def start_process(module: str, log: Path, what: str, timeout: float = 20.0) -> None:
+def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env: Mapping[str, str] | None = None) -> None:
     """Run `python -m module` in a session of its own, its errors going to `log`, and wait for its READY line.
 
+    `env` is added to the environment.
     A process that finds another one running already says READY once that one answers. Raises UserError where it does not come up.
     """
     paths.ensure(log.parent)
@@ -39,6 +41,7 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0) -> N
             stderr=fd,
             start_new_session=True,
             cwd="/",
+            env={**os.environ, **(env or {})},
         )
     finally:
         os.close(fd)
@@ -50,6 +53,8 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0) -> N
         # it lives on after us: there is nobody to wait for, so tell Popen not to complain about it
         process.returncode = 0
         return
+    process.kill()
+    process.wait()
     raise UserError(f"{what} did not start: {said or f'it ended with an error; see {log}'}")
 
 

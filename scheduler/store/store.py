@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler import paths
 from scheduler.devices.model import Reading
-from scheduler.errors import NotFound, UserError
+from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Job, Spec, State
 
 SCHEMA_VERSION = 1
@@ -111,10 +111,10 @@ class Store:
             self._db.execute(self._q["prune_samples"], (keep_since,))
 
     def samples(self, since: float) -> list[Reading]:
-        """Oldest first."""
+        """Oldest first; one that cannot be decoded is a gap, as it must not keep the jobs from being run."""
         with self._words():
             rows = self._db.execute(self._q["samples_since"], (since,)).fetchall()
-        return [msgspec.json.decode(data, type=Reading) for (data,) in rows]
+        return [reading for (data,) in rows if (reading := _reading(data)) is not None]
 
     def _rows(self, query: str, *values: object) -> list[Job]:
         with self._words():
@@ -157,6 +157,13 @@ class Store:
             ):
                 raise UserError(f"the store {self._file} cannot be used: {e}. See: gpudeck doctor") from e
             raise
+
+
+def _reading(data: bytes) -> Reading | None:
+    try:
+        return msgspec.json.decode(data, type=Reading)
+    except MALFORMED:
+        return None
 
 
 def _status(state: State) -> str:

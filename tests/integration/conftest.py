@@ -1,0 +1,37 @@
+"""A real daemon, watching this machine's CPU, with a state folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.integration.deck import ready
+from tests.support import state_folder
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of the module's daemon, for tests that leave it as they found it."""
+    with state_folder(tmp_path_factory.mktemp("shared") / "home") as folder:
+        settings.save(Settings(source="cpu"))
+        yield folder
+
+
+@pytest.fixture
+def shared(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of the module's daemon."""
+    monkeypatch.setenv("GPUDECK_HOME", str(shared_home))
+    with Client() as deck:
+        yield ready(deck)
+
+
+@pytest.fixture
+def cpu_home(home: Path) -> Path:
+    """A state folder of the test's own, with settings that watch the CPU, also on a machine with GPUs."""
+    settings.save(Settings(source="cpu"))
+    return home

@@ -1,0 +1,340 @@
+"""What nobody may lose: crashes of the daemon, of runners, of the machine; full disks; two daemons; strange stores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, UserError
+from scheduler.executors import local
+from scheduler.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
+from scheduler.settings import Settings
+from scheduler.store import Store
+from tests.integration.deck import daemon_pid, kill_daemon, log_of, python, ready, running
+from tests.support import eventually, lives, send, state_folder, users_of
+
+WAIT_S = 30.0
+
+RECORD = """if True:
+    import os, sys, time
+    with open(sys.argv[1], "a") as f: f.write(os.environ["GPUDECK_JOB"] + "\\n")
+    while sys.argv[2:] and not os.path.exists(sys.argv[2]): time.sleep(0.01)
+    print("ended")"""
+
+
+def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(cpu_home: Path, tmp_path: Path) -> None:
+    """Again and again in the middle of submitting and starting. Every job says on disk that it ran: each exactly once."""
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    ids: list[int] = []
+    with Client() as deck:
+        long = ready(deck).submit(python(RECORD, ran, go), gpus=1)
+        first_state = running(deck, long)
+        ids.append(long.id)
+    for round_ in range(5):
+        with Client() as deck:
+            for number in range(8):
+                ids.append(deck.submit(python(RECORD, ran), gpus=number % 2).id)
+                if number == round_ + 2:
+                    kill_daemon()
+                    break
+    with Client() as deck:
+        state = running(deck, long)
+        assert (state.runner, state.started, state.attempt) == (first_state.runner, first_state.started, first_state.attempt)
+        go.touch()
+        ended = [deck.wait(i, WAIT_S) for i in ids]
+    assert [type(j.state) for j in ended] == [Done] * len(ids)
+    assert sorted(int(line) for line in ran.read_text().split()) == sorted(ids)
+    assert log_of(long) == "ended\n"
+
+
+def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(cpu_home: Path, tmp_path: Path) -> None:
+    code = """if True:
+        import os, sys, time
+        while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+        open(os.environ["GPUDECK_RESULT"], "w").write('{"tflops": 2}')
+        print(sys.argv[2]); sys.exit(int(sys.argv[3]))"""
+    go = tmp_path / "go"
+    with Client() as deck:
+        good, bad = (ready(deck).submit(python(code, go, "last words", status)) for status in (0, 7))
+        runners = [running(deck, job).runner for job in (good, bad)] if (os.cpu_count() or 1) > 1 else [running(deck, good).runner]
+        kill_daemon()
+    go.touch()
+    eventually(lambda: not any(lives(r) for r in runners))
+    with Client() as deck:
+        done, failed = deck.wait(good.id, WAIT_S).state, deck.wait(bad.id, WAIT_S).state
+    assert isinstance(done, Done)
+    assert bytes(done.result) == b'{"tflops": 2}'
+    assert isinstance(failed, Failed)
+    assert failed.reason == "exit code 7: last words"
+    assert done.at <= time.time()
+
+
+def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    code = RECORD.replace("while", """print('{"gpudeck":"progress","done":1,"total":2}', flush=True)\n    while""")
+    with Client() as deck:
+        job = ready(deck).submit(python(code, tmp_path / "ran", go), gpus=1)
+        before = running(deck, job)
+        pid = daemon_pid()
+        deck.stop_daemon()
+        eventually(lambda: not lives(pid))
+    assert lives(before.runner)
+    with Client() as deck:
+        state = running(deck, job)
+        assert state.runner == before.runner
+        assert deck.snapshot().devices == () or deck.snapshot().devices[0].holder == job.id
+        said = eventually(lambda: isinstance(s := deck.job(job.id).state, Running) and s.progress)
+        assert said.done == 1.0, "what it said before is read again from its log"
+        assert isinstance(deck.submit(["true"], gpus=1).state, Queued), "the device it holds is not given away"
+        go.touch()
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+
+
+def users_daemon(home: Path) -> list[int]:
+    return [p for p in users_of(home) if b"scheduler.daemon" in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+
+def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(cpu_home: Path, tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, sys, time
+        signal.signal(15, lambda *_: open(sys.argv[1], "w").close())
+        print("up")
+        while not os.path.exists(sys.argv[2]): time.sleep(0.01)"""
+    asked, go = tmp_path / "asked", tmp_path / "go"
+    with Client() as deck:
+        job = ready(deck).submit(python(code, asked, go))
+        eventually(lambda: log_of(job))
+        kill_daemon()
+    with Client() as deck:
+        running(deck, job)
+        deck.cancel(job.id)
+        eventually(asked.exists)
+        kill_daemon()
+    go.touch()
+    with Client() as deck:
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Cancelled)
+
+
+def test_a_killed_runner_means_lost_and_its_processes_are_gone(cpu_home: Path, tmp_path: Path) -> None:
+    code = """if True:
+        import os, subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+        print(os.getpid(), child.pid, flush=True)
+        time.sleep(600)"""
+    with Client() as deck:
+        job = ready(deck).submit(python(code), gpus=1)
+        waiting = deck.submit(["true"], gpus=1)
+        pids = [int(p) for p in eventually(lambda: log_of(job)).split()]
+        send(running(deck, job).runner, signal.SIGKILL)
+        state = deck.wait(job.id, WAIT_S).state
+        assert isinstance(state, Lost)
+        assert "runner was killed" in state.reason
+        eventually(lambda: not any(lives(p) for p in pids))
+        assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done), "the device is free again"
+
+
+def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(cpu_home: Path, tmp_path: Path) -> None:
+    """The stored boot id is another: then even a process with the right pid and start time is not ours."""
+    with Client() as deck:
+        job = ready(deck).submit(["sleep", "600"], gpus=1)
+        waiting = deck.submit(["true"], gpus=1)
+        state = running(deck, job)
+        kill_daemon()
+    store = Store(paths.store_file())
+    store.update(msgspec.structs.replace(store.get(job.id), state=msgspec.structs.replace(state, boot="before the power cut")))
+    store.close()
+    with Client() as deck:
+        lost = deck.wait(job.id, WAIT_S).state
+        assert isinstance(lost, Lost)
+        assert lost.reason == "the machine was restarted while it ran"
+        assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
+
+
+def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, tmp_path: Path) -> None:
+    """The daemon dies between starting the runner and opening its gate: that runner ends without having run anything."""
+    ran = tmp_path / "ran"
+    with Client() as deck:
+        job = ready(deck).submit(python(RECORD, ran), gpus=1)
+        deck.wait(job.id, WAIT_S)
+        kill_daemon()
+    ran.unlink()
+    folder = paths.job_folder(job.id)
+    (folder / "exit.json").unlink()
+    store = Store(paths.store_file())
+    waiting = local.prepare(job, "attempt-of-the-dead", ("cpu",))
+    store.update(msgspec.structs.replace(store.get(job.id), state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
+    store.close()
+    assert waiting.process.stdin is not None
+    waiting.process.stdin.close()
+    with Client() as deck:
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+    waiting.process.wait()
+    assert ran.read_text() == f"{job.id}\n"
+
+
+def test_clients_that_start_the_daemon_at_the_same_moment_get_one(cpu_home: Path) -> None:
+    pids: list[int] = []
+    errors: list[Exception] = []
+
+    def start() -> None:
+        try:
+            with Client() as deck:
+                deck.submit(["true"], env={})
+                pids.append(daemon_pid())
+        except UserError as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(set(pids)) == 1
+    eventually(lambda: len(users_daemon(cpu_home)) == 1)
+    with Client() as deck:
+        assert len(deck.jobs()) == 4
+
+
+def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
+    with Client():
+        first = daemon_pid()
+        second = subprocess.run([sys.executable, "-P", "-m", "scheduler.daemon"], capture_output=True, text=True, timeout=30, check=False)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "ready\n", "")
+    assert daemon_pid() == first
+    assert lives(first)
+
+
+def test_a_daemon_that_hangs_is_told_and_not_doubled(cpu_home: Path) -> None:
+    with Client():
+        os.kill(daemon_pid(), signal.SIGSTOP)
+    try:
+        with pytest.raises(DaemonGone, match="no answer within"), Client(timeout=0.2) as deck:
+            deck.snapshot()
+        assert len(users_daemon(cpu_home)) == 1
+    finally:
+        os.kill(daemon_pid(), signal.SIGCONT)
+
+
+@pytest.mark.parametrize("name", ["with a blank", "ünï 猫", "x" * 100 + "/" + "y" * 100])
+def test_the_state_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    with state_folder(tmp_path / name) as home, Client() as deck:
+        settings.save(Settings(source="cpu"))
+        job = deck.submit(["sh", "-c", "echo $GPUDECK_RESULT"])
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+        assert log_of(job) == f"{home}/jobs/{job.id}/result.json\n"
+        assert home.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("gpudeck.sqlite", b"this is no database, but long enough to be one" * 50, "damaged"),
+        ("settings.json", b'{"telemetry_hz": "fast"}', "settings.json"),
+        ("daemon.log", None, "log"),
+        ("daemon.sock", None, "socket"),
+        ("gpudeck.sqlite", None, "cannot be used"),
+    ],
+)
+def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(home: Path, file: str, content: bytes | None, words: str) -> None:
+    paths.ensure(home)
+    if content is None:
+        (home / file).mkdir()
+    else:
+        (home / file).write_bytes(content)
+    with pytest.raises(UserError, match=words) as caught:
+        Client()
+    assert "\n" not in str(caught.value)
+    assert content is None or (home / file).read_bytes() == content
+
+
+def test_a_sample_that_cannot_be_read_does_not_keep_the_daemon_from_starting(cpu_home: Path) -> None:
+    Store(paths.store_file()).close()
+    with sqlite3.connect(paths.store_file()) as db:
+        rows = [("cpu", time.time(), b'{"device":"cpu","time":1,"values":{"tflops":null}}'), ("x", time.time(), b"\xff")]
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
+    db.close()
+    with Client() as deck:
+        eventually(lambda: (d := deck.snapshot().devices) and d[0].reading)
+
+
+def test_readings_survive_a_stop(cpu_home: Path) -> None:
+    with Client() as deck:
+        eventually(lambda: (d := ready(deck).snapshot().devices) and d[0].reading)
+        deck.stop_daemon()
+    stopped = time.time()
+    with Client() as deck:
+        assert deck.history("cpu", ["util"], 0.0, stopped).times != []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system")
+    try:
+        with state_folder(folder / "home") as home:
+            settings.save(Settings(source="cpu"))
+            yield home
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    """To the last byte."""
+    with file.open("wb", buffering=0) as f:
+        for size in (65536, 4096, 1):
+            try:
+                while True:
+                    f.write(b"x" * size)
+            except OSError:
+                continue
+
+
+def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: Path, tmp_path: Path) -> None:
+    ballast = small_disk.parent / "ballast"
+    go = tmp_path / "go"
+    with Client() as deck:
+        ended = deck.wait(ready(deck).submit(["true"]).id, WAIT_S)
+        job = deck.submit(python(RECORD, tmp_path / "ran", go), gpus=1)
+        waiting = deck.submit(python(RECORD, tmp_path / "ran"), gpus=1)
+        hog = deck.submit(["sleep", "600"])
+        running(deck, job)
+        running(deck, hog)
+        fill(ballast)
+        with pytest.raises(UserError, match=r"disk is full.*Free some space") as caught:
+            for _ in range(1000):  # the log of the database has room for a few
+                deck.submit(["true", "x" * 10_000])
+        assert "\n" not in str(caught.value)
+        fill(ballast.with_name("more"))
+        with pytest.raises(UserError, match="as before"):
+            deck.configure(theme="dark")
+        deck.cancel(hog.id)  # stopping what may be filling the disk must work
+        go.touch()
+        eventually(lambda: any("disk is full" in n for n in deck.snapshot().notices))
+        kept = deck.jobs(limit=1000)
+        ballast.unlink()
+        ballast.with_name("more").unlink()
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+        assert isinstance(deck.wait(hog.id, WAIT_S).state, Cancelled)
+        assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
+        assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
+        eventually(lambda: not deck.snapshot().notices)
+        assert {j.id for j in kept} <= {j.id for j in deck.jobs(limit=1000)}
+        assert type(deck.job(ended.id).state) is Done
+    assert (tmp_path / "ran").read_text() == f"{job.id}\n{waiting.id}\n"

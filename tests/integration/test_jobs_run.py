@@ -1,0 +1,354 @@
+"""Jobs run: what a user asks for happens, and what happened is told. One daemon for the module."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scheduler import paths
+from scheduler.client import Client
+from scheduler.errors import NotFound, UserError
+from scheduler.executors.local import MAX_RESULT
+from scheduler.jobs import Cancelled, Done, Failed, Queued, Running
+from tests.integration.deck import log_of, python, running
+from tests.support import eventually, lives
+
+WAIT_S = 30.0
+
+
+def test_a_job_runs_and_its_output_is_kept(shared: Client, tmp_path: Path) -> None:
+    before = time.time()
+    job = shared.submit(["sh", "-c", "echo out; echo err >&2; pwd"], cwd=tmp_path)
+    state = shared.wait(job.id, WAIT_S).state
+    assert isinstance(state, Done)
+    assert before - 1 < state.started <= state.at < time.time() + 1
+    assert shared.log(job.id) == f"out\nerr\n{tmp_path}\n".encode()
+    assert shared.log(job.id, offset=4, limit=3) == b"err"
+    assert shared.log(job.id, offset=-3) == f"{tmp_path}\n".encode()[-3:]
+    assert (paths.job_folder(job.id) / "log").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason", "code"),
+    [
+        (["sh", "-c", "echo first; echo 'no data: x.csv'; exit 3"], "exit code 3: no data: x.csv", 3),
+        (["sh", "-c", "exit 1"], "exit code 1", 1),
+        (["sh", "-c", "kill -SEGV $$"], "killed by SIGSEGV", -11),
+        (["sh", "-c", "kill -KILL $$"], "killed by SIGKILL (often the kernel, out of memory)", -9),
+        (["no-such-program"], "cannot start 'no-such-program' in {cwd}: No such file or directory", None),
+        (["/"], "cannot start '/' in {cwd}: Permission denied", None),
+        (["sh", "-c", "printf '\\033[31mred\\377\\n'; exit 2"], "exit code 2:  [31mred\ufffd", 2),
+    ],
+)
+def test_a_failure_says_why(shared: Client, tmp_path: Path, argv: list[str], reason: str, code: int | None) -> None:
+    state = shared.wait(shared.submit(argv, cwd=tmp_path).id, WAIT_S).state
+    assert isinstance(state, Failed)
+    assert state.reason == reason.format(cwd=tmp_path)
+    assert state.code == code
+
+
+def test_a_folder_that_is_gone_is_named(shared: Client, tmp_path: Path) -> None:
+    state = shared.wait(shared.submit(["true"], cwd=tmp_path / "gone").id, WAIT_S).state
+    assert isinstance(state, Failed)
+    assert str(tmp_path / "gone") in state.reason
+
+
+def test_the_environment_reaches_the_job_and_nobody_else(shared: Client, shared_home: Path) -> None:
+    code = "import os; print(os.environ['TOKEN'], os.environ.get('HOME'), sorted(k for k in os.environ if 'DECK' in k or 'CUDA' in k))"
+    job = shared.submit(python(code), env={"TOKEN": "s3cr3t-ü"}, name="quiet")
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+    names = "['CUDA_VISIBLE_DEVICES', 'GPUDECK_ARTEFACTS', 'GPUDECK_ATTEMPT', 'GPUDECK_JOB', 'GPUDECK_RESULT']"
+    assert log_of(job) == f"s3cr3t-ü None {names}\n", "its own environment, not the daemon's"
+    for shown in (shared.job(job.id), shared.jobs(), shared.snapshot()):
+        assert "s3cr3t" not in repr(shown)
+
+
+def test_a_job_sees_no_gpu_it_does_not_hold(shared: Client) -> None:
+    job = shared.submit(["sh", "-c", 'echo "<$CUDA_VISIBLE_DEVICES>"'], env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"})
+    shared.wait(job.id, WAIT_S)
+    assert log_of(job) == "<>\n"
+
+
+def test_words_of_any_language_and_shape_arrive(shared: Client, tmp_path: Path) -> None:
+    folder = tmp_path / "ä b 猫 '\"$(x)"
+    folder.mkdir()
+    arguments = ["ü", "", "a b", "'", '"', "\n", "-x", "$HOME", "*", "猫"]
+    job = shared.submit(python("import sys, os; print(ascii((sys.argv[1:], os.getcwd())))", *arguments), cwd=folder)
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+    assert log_of(job) == ascii((arguments, str(folder))) + "\n"
+
+
+def test_a_large_environment_and_command_arrive(shared: Client) -> None:
+    job = shared.submit(
+        python("import os, sys; print(len(os.environ['BIG']), len(sys.argv[1]))", "x" * 100_000), env={"BIG": "y" * 100_000}
+    )
+    shared.wait(job.id, WAIT_S)
+    assert log_of(job) == "100000 100000\n"
+
+
+def test_a_command_too_large_for_the_kernel_fails_in_words(shared: Client) -> None:
+    state = shared.wait(shared.submit(["true", "x" * 4_000_000]).id, WAIT_S).state
+    assert isinstance(state, Failed)
+    assert state.reason.endswith("Argument list too long")
+
+
+@pytest.mark.parametrize(
+    ("argv", "more", "words"),
+    [
+        ([], {}, "no command"),
+        (["a\0b"], {}, "NUL"),
+        (["true"], {"env": {"A=B": "x"}}, "environment variable"),
+        (["true"], {"gpus": -1}, "0 or more"),
+        (["true"], {"gpus": 2}, "2 GPUs"),
+        (["caf\udce9"], {}, "UTF-8"),
+        (["true"], {"env": {"LATIN": "caf\udce9"}}, "UTF-8"),
+    ],
+)
+def test_what_can_never_run_is_refused_and_not_kept(shared: Client, argv: list[str], more: dict[str, object], words: str) -> None:
+    before = shared.jobs()
+    with pytest.raises(UserError, match=words) as caught:
+        shared.submit(argv, **more)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert [j.id for j in shared.jobs()] == [j.id for j in before]
+
+
+@pytest.mark.parametrize("number", [0, 10**6, 2**63, 10**25])
+def test_unknown_jobs(shared: Client, number: int) -> None:
+    for verb in (shared.job, shared.cancel, shared.wait, shared.log):
+        with pytest.raises(NotFound, match=f"there is no job {number}"):
+            verb(number)
+
+
+def test_a_job_that_ended_cannot_be_cancelled(shared: Client) -> None:
+    job = shared.submit(["true"])
+    shared.wait(job.id, WAIT_S)
+    with pytest.raises(UserError, match="has ended already: done"):
+        shared.cancel(job.id)
+
+
+def test_progress_is_seen_while_the_job_runs(shared: Client, tmp_path: Path) -> None:
+    code = """if True:
+        import sys, time, os
+        print('{"gpudeck":"progress","done":1,"total":4,"note":"warm"}')
+        while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+        print('{"gpudeck":"progress","done":4,"total":4}')"""
+    job = shared.submit(python(code, tmp_path / "go"))
+
+    def progress() -> object:
+        state = shared.job(job.id).state
+        return state.progress if isinstance(state, Running) else None
+
+    said = eventually(progress)
+    assert (said.done, said.total, said.note) == (1.0, 4.0, "warm")  # type: ignore[attr-defined]
+    (tmp_path / "go").touch()
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+
+
+def test_hostile_output_harms_only_itself(shared: Client) -> None:
+    code = r"""if True:
+        import sys, time
+        out = sys.stdout.buffer
+        out.write(b'{"gpudeck":"progress","done":1,"total":2,"x":' + b'[' * 3000 + b'\n')
+        out.write(b'{"gpudeck":"progress","done":1,"total":2,"note":"\xff"}\n')
+        out.write(b'{"gpudeck":"progress","done":NaN,"total":1e999}\n' + b'\0' * 3_000_000 + b'\n')
+        now = time.time()
+        for i, flops in enumerate((0, 1.7e308)):
+            out.write(b'{"gpudeck":"progress","done":1,"total":2,"flops":%r,"time":%r}\n' % (flops, now + i * 3e-7))
+        out.flush()
+        time.sleep(1.2)  # over two readings"""
+    job = shared.submit(python(code), gpus=1)
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+    assert shared.snapshot().devices[0].reading is not None
+
+
+RESULT = "import os, json; open(os.environ['GPUDECK_RESULT'], 'w').write({})"
+
+
+def test_a_result_is_taken_over(shared: Client) -> None:
+    code = RESULT.format("json.dumps({'tflops': 1.5})") + "; open(os.environ['GPUDECK_ARTEFACTS'] + '/plot.svg', 'w').write('<svg/>')"
+    job = shared.wait(shared.submit(python(code)).id, WAIT_S)
+    assert isinstance(job.state, Done)
+    assert json.loads(bytes(job.state.result)) == {"tflops": 1.5}
+    assert (paths.job_folder(job.id) / "artefacts" / "plot.svg").read_text() == "<svg/>"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RESULT.format(f"json.dumps({{'x': 'y' * {MAX_RESULT}}})"),
+        RESULT.format("'{\"tflops\": '"),
+        RESULT.format("'[1, 2]'"),
+        RESULT.format("'{\"x\": ' + '[' * 5000 + ']' * 5000 + '}'"),
+        RESULT.format("'{\"x\": ' + '[' * 800 + ']' * 800 + '}'"),
+        "import os; open(os.environ['GPUDECK_RESULT'], 'wb').write(b'{\"x\": \"\\xff\"}')",
+        "import os; os.symlink('/proc/self/environ', os.environ['GPUDECK_RESULT'])",
+        "import os; os.mkfifo(os.environ['GPUDECK_RESULT'])",
+        "import os; os.mkdir(os.environ['GPUDECK_RESULT'])",
+        "import os; r = os.path.dirname(os.environ['GPUDECK_RESULT']); os.remove(r + '/log'); os.mkfifo(r + '/log')",
+    ],
+    ids=["oversized", "cut", "no object", "too deep", "deep", "no UTF-8", "link", "pipe", "folder", "log is a pipe"],
+)  # fmt: skip
+def test_what_is_no_result_is_not_taken(shared: Client, code: str) -> None:
+    job = shared.wait(shared.submit(python(code)).id, WAIT_S)
+    assert isinstance(job.state, Done)
+    assert bytes(job.state.result) == b"null"
+    assert shared.snapshot().jobs[0].id == job.id, "and everybody can go on reading the list"
+
+
+def test_cancel_ends_the_whole_tree_however_it_hides(shared: Client, tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sleep = [sys.executable, "-S", "-c", "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"]
+        pids = [os.getpid()]
+        for more in ({}, {"start_new_session": True}, {"process_group": 0}):
+            child = subprocess.Popen(sleep, stdout=subprocess.PIPE, **more)
+            child.stdout.readline()
+            pids.append(child.pid)
+        told, tell = os.pipe()
+        if (pid := os.fork()) == 0:  # a daemon of the old school: its parent ends, it is nobody's child
+            os.setsid()
+            if (pid := os.fork()) == 0:
+                os.write(tell, str(os.getpid()).encode())
+                time.sleep(600)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        pids.append(int(os.read(told, 20)))
+        open(sys.argv[1] + ".new", "w").write(" ".join(map(str, pids)))
+        os.rename(sys.argv[1] + ".new", sys.argv[1])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(600)"""
+    job = shared.submit(python(code, tmp_path / "pids"))
+    eventually((tmp_path / "pids").exists)
+    pids = [int(p) for p in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 5
+    assert all(lives(p) for p in pids)
+    shown = shared.cancel(job.id)
+    assert isinstance(shown.state, Running)
+    assert shown.state.stopping
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Cancelled)
+    assert [p for p in pids if lives(p)] == []
+
+
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(shared: Client, tmp_path: Path) -> None:
+    code = "import signal, time, sys; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').close(); time.sleep(600)"
+    job = shared.submit(python(code, tmp_path / "up"))
+    eventually((tmp_path / "up").exists)
+    runner = running(shared, job).runner
+    shared.cancel(job.id)
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Cancelled)
+    assert not lives(runner)
+
+
+def test_a_job_may_clean_up_when_it_is_cancelled(shared: Client, tmp_path: Path) -> None:
+    code = """if True:
+        import signal, sys, time
+        signal.signal(15, lambda *_: (print("saved"), sys.exit(0)))
+        open(sys.argv[1], "w").close()
+        time.sleep(600)"""
+    job = shared.submit(python(code, tmp_path / "up"))
+    eventually((tmp_path / "up").exists)
+    shared.cancel(job.id)
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Cancelled)
+    assert log_of(job) == "saved\n"
+
+
+def test_what_a_job_leaves_behind_ends_with_it(shared: Client, tmp_path: Path) -> None:
+    job = shared.submit(["sh", "-c", f"sleep 600 & echo $! > '{tmp_path}/pid'"])
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+    assert not lives(int((tmp_path / "pid").read_text()))
+
+
+MARK = """if True:
+    import fcntl, os, sys, time
+    inside, folder = sys.argv[1], sys.argv[2]
+    me = os.path.join(folder, "in-" + os.environ["GPUDECK_JOB"])
+    open(me, "w").close()
+    present = len([n for n in os.listdir(folder) if n.startswith("in-")])
+    end = time.monotonic() + 10
+    while inside == "together" and present < 2 and time.monotonic() < end:
+        present = len([n for n in os.listdir(folder) if n.startswith("in-")])
+    print(present)
+    if inside == "alone": os.remove(me)"""
+
+
+def test_jobs_that_need_the_device_run_one_at_a_time(shared: Client, tmp_path: Path) -> None:
+    jobs = [shared.submit(python(MARK, "alone", tmp_path), gpus=1) for _ in range(6)]
+    ended = [shared.wait(j.id, WAIT_S).state for j in jobs]
+    assert [log_of(j) for j in jobs] == ["1\n"] * 6
+    spans = [(s.started, s.at) for s in ended if isinstance(s, Done)]
+    assert all(before[1] <= after[0] for before, after in pairwise(spans)), "and in the order in which they came"
+    assert all(s.devices == ("cpu",) for s in ended if isinstance(s, Done))
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs one job at a time")
+def test_jobs_without_a_device_run_side_by_side(shared: Client, tmp_path: Path) -> None:
+    jobs = [shared.submit(python(MARK, "together", tmp_path)) for _ in range(2)]
+    for job in jobs:
+        shared.wait(job.id, WAIT_S)
+    assert [int(log_of(j)) for j in jobs] == [2, 2]
+
+
+def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_path: Path) -> None:
+    first = shared.submit(python(f"import time, os\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"), gpus=1, name="first")
+    second = shared.submit(["touch", str(tmp_path / "ran")], gpus=1)
+    assert second.state == Queued(f"needs the CPU; 0 free: CPU is held by job {first.id} (first)")
+    assert shared.snapshot().devices[0].holder == first.id
+    assert isinstance(shared.cancel(second.id).state, Cancelled)
+    (tmp_path / "go").touch()
+    shared.wait(first.id, WAIT_S)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_paused_queue_starts_nothing_until_it_goes_on(shared: Client) -> None:
+    shared.pause()
+    try:
+        job = shared.submit(["true"])
+        assert job.state == Queued("the queue is paused")
+        assert shared.snapshot().paused
+    finally:
+        shared.pause(False)
+    assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
+
+
+def test_wait_gives_up_in_words(shared: Client) -> None:
+    job = shared.submit(["sleep", "600"])
+    with pytest.raises(TimeoutError, match=f"job {job.id} is still running"):
+        shared.wait(job.id, 0.0)
+    shared.cancel(job.id)
+    shared.wait(job.id, WAIT_S)
+
+
+def test_many_clients_at_once_lose_nothing(shared: Client, shared_home: Path) -> None:
+    ids: list[int] = []
+
+    def submit() -> None:
+        with Client() as deck:
+            for _ in range(5):
+                ids.append(deck.submit(["true"], env={}).id)
+
+    threads = [threading.Thread(target=submit) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 30
+    assert all(isinstance(shared.wait(i, WAIT_S).state, Done) for i in ids)
+    assert set(ids) <= {j.id for j in shared.jobs(limit=1000)}
+
+
+def test_an_acknowledged_job_is_on_disk(shared: Client, shared_home: Path) -> None:
+    job = shared.submit(["sleep", "600"], name="acknowledged")
+    with sqlite3.connect(f"file:{shared_home}/gpudeck.sqlite?mode=ro", uri=True) as db:
+        ((spec,),) = db.execute("SELECT spec FROM jobs WHERE id = ?", (job.id,)).fetchall()
+    db.close()
+    assert json.loads(spec)["name"] == "acknowledged"
+    shared.cancel(job.id)
+    shared.wait(job.id, WAIT_S)
