@@ -80,6 +80,8 @@ DARK = Tokens(
 
 def apply(app: QApplication, scheme: Scheme) -> None:
     """Give the whole application this scheme. Widgets that paint themselves hear of it through `QEvent.PaletteChange`."""
+    if app.property("scheme") == scheme:
+        return  # styling anew takes as long as building the window
     t = LIGHT if scheme == "light" else DARK
     app.setProperty("scheme", scheme)
     if app.style().objectName() != "fusion":
@@ -185,6 +187,7 @@ QLineEdit, QComboBox {{ background: {t.surface}; border: 1px solid {t.line}; bor
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QLineEdit:focus, QComboBox:focus {{ border-color: {t.accent}; }}
 QLineEdit[wrong="true"] {{ border-color: {t.failed}; }}
+QComboBox {{ padding: 2px 8px; min-height: 21px; }}
 QComboBox QLineEdit {{ border: none; padding: 0; background: transparent; }}
 QComboBox::drop-down {{ border: none; width: 20px; }}
 QComboBox::down-arrow {{ image: none; border-left: 4px solid {t.surface}; border-right: 4px solid {t.surface};

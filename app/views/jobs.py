@@ -50,6 +50,9 @@ class Jobs(QWidget):
     def refresh(self) -> None:
         snapshot = self._state.snapshot
         if snapshot is None:
+            set_text(self.empty, self._state.link.text)
+            self._stack.setCurrentIndex(1)
+            self.details.hide()
             return
         shown = rows(snapshot, self.filter.text())
         self.model.show_rows(shown)

@@ -74,23 +74,22 @@ class Workloads(QWidget):
             view.setVisible(view is form)
         self._check()
         snapshot = self._state.snapshot
-        if snapshot is None:
-            return
-        labels = device_labels(snapshot)
-        mine = sorted((j for j in snapshot.jobs if j.spec.workload == self.name), key=lambda j: -j.id)
+        jobs = snapshot.jobs if snapshot is not None else ()
+        mine = sorted((j for j in jobs if j.spec.workload == self.name), key=lambda j: -j.id)
         active = next((j for j in mine if j.active), None)
         ended = next((j for j in mine if not j.active), None)
+        if snapshot is not None:
+            labels = device_labels(snapshot)
+            if active is not None:
+                self.run_line.show_job(row(active, labels, snapshot.time))
+            if ended is not None:
+                self.result.show_job(row(ended, labels, snapshot.time), card(ended))
+            self.bars.show_bars(bars(snapshot, self.name))
         self.run_line.setVisible(active is not None)
-        if active is not None:
-            self.run_line.show_job(row(active, labels, snapshot.time))
         self.result.setVisible(ended is not None)
-        if ended is not None:
-            self.result.show_job(row(ended, labels, snapshot.time), card(ended))
-        self.empty.setVisible(not mine)
         self._rule.setVisible(active is not None and ended is not None)
-        found = bars(snapshot, self.name)
-        self.bars.show_bars(found)
-        self._past.setVisible(len(found) > 1)
+        self.empty.setVisible(not mine)
+        self._past.setVisible(len(self.bars.bars) > 1)
 
     def _check(self) -> None:
         self.run.setEnabled(self.form.check())
@@ -124,10 +123,10 @@ class Workloads(QWidget):
         last, past = QVBoxLayout(), QVBoxLayout()
         self._rule = rule()
         last.setSpacing(theme.L)
-        for widget in (self.run_line, self._rule):
-            last.addWidget(widget)
-        for widget in (self.result, self.empty):
-            last.addWidget(widget, 1)
+        last.addWidget(self.run_line)
+        last.addWidget(self._rule)
+        last.addWidget(self.result, 1)
+        last.addWidget(self.empty, 1)
         last.addStretch()
         past.addWidget(self.past)
         past.addWidget(self.bars)

@@ -1,0 +1,65 @@
+"""The real window, offscreen, fed with snapshots. A test fails on a Qt warning, and on a thread that outlives it."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstallMessageHandler
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from app.models.requests import Link, Request
+from app.views.window import MainWindow
+from tests.gui import snapshots
+
+
+@pytest.fixture(autouse=True)
+def clean_qt(qapp: QApplication) -> Iterator[None]:
+    """Fails where Qt warned, or a QThread still runs."""
+    said: list[str] = []
+    before = qInstallMessageHandler(lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None)
+    theme.apply(qapp, "light")
+    yield
+    qapp.processEvents()
+    qInstallMessageHandler(before)
+    assert said == []
+    assert [t for t in gc.get_objects() if isinstance(t, QThread) and t is not qapp.thread() and t.isRunning()] == []
+
+
+class Fed:
+    """A window that was fed, and what it asked for."""
+
+    def __init__(self, qapp: QApplication) -> None:
+        self.app = qapp
+        self.window = MainWindow()
+        self.asked: list[Request] = []
+        self.window.requested.connect(self.asked.append)
+        self.window.show()
+
+    def feed(self, snapshot: snapshots.Snapshot, history: bool = False, gap: tuple[float, float] | None = None) -> None:
+        if history:
+            for device, columns in snapshots.history(snapshot, gap=gap).items():
+                self.window.load_history(device, columns)
+        self.window.show_link(Link(connected=True, text="connected to the daemon"))
+        self.window.show_snapshot(snapshot)
+        self.window.refresh()
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(3):
+            self.app.processEvents()
+
+
+@pytest.fixture
+def fed(qapp: QApplication, clean_qt: None) -> Iterator[Fed]:
+    made = Fed(qapp)
+    yield made
+    made.window.close()
+    made.window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    made.settle()

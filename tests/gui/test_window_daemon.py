@@ -1,0 +1,106 @@
+"""The window against the real daemon: feeds, verbs, reconnection, and an end that leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+
+from app.desktop import Desktop, open_window
+from app.feeds.snapshots import SnapshotFeed
+from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed
+from scheduler import paths
+from scheduler.client import Client
+from tests.gui import snapshots
+from tests.support import state_folder
+
+PATIENCE_MS = 20_000
+
+
+@pytest.fixture
+def desktop(qapp: QApplication, clean_qt: None, tmp_path: Path) -> Iterator[Desktop]:
+    with state_folder(tmp_path / "home"):
+        made = Desktop(qapp)
+        made.start()
+        yield made
+        made.window.close()
+        made.stop()
+        made.window.deleteLater()
+
+
+def test_the_window_starts_the_daemon_and_follows_it(desktop, qtbot):
+    window = desktop.window
+    qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
+    assert window.status.link.text() == "connected to the daemon"
+    assert window.strip.tiles
+    replies = []
+    desktop.verbs.replied.connect(replies.append)
+    desktop.verbs.request(Submit(("sh", "-c", "echo hello from the job; sleep 60"), "hello"))
+    qtbot.waitUntil(lambda: any(isinstance(r, Submitted) for r in replies), timeout=PATIENCE_MS)
+    number = next(r.job.id for r in replies if isinstance(r, Submitted))
+    window.show_page("jobs")
+    qtbot.waitUntil(lambda: "hello from the job" in window.jobs.details.log.toPlainText(), timeout=PATIENCE_MS)
+    window.jobs.details.cancel.click()
+    qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
+
+
+def test_refusals_and_settings_come_back(desktop, qtbot):
+    replies = []
+    desktop.verbs.replied.connect(replies.append)
+    desktop.verbs.request(Cancel(4711))
+    qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
+    assert isinstance(replies[0], Refused)
+    assert "4711" in replies[0].message
+    assert "4711" in desktop.window.status.message.text()
+    desktop.verbs.request(Configure({"theme": "dark"}))
+    qtbot.waitUntil(lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS)
+
+
+def test_a_daemon_that_dies_is_started_again(desktop, qtbot):
+    window, told = desktop.window, []
+    desktop.feed.linked.connect(told.append)
+    qtbot.waitUntil(lambda: window.state.link.connected, timeout=PATIENCE_MS)
+    os.kill(int(paths.daemon_lock().read_text()), signal.SIGKILL)
+    qtbot.waitUntil(lambda: any(not link.connected for link in told), timeout=PATIENCE_MS)
+    assert "reconnecting" in next(link.text for link in told if not link.connected)
+    qtbot.waitUntil(lambda: window.state.link.connected, timeout=PATIENCE_MS)
+
+
+def test_the_newest_snapshot_replaces_the_unread(clean_qt):
+    feed, arrived = SnapshotFeed(), []
+    feed.arrived.connect(lambda: arrived.append(1))
+    for second in range(5):
+        feed._put(snapshots.cpu_snapshot(snapshots.NOW + second))
+    assert len(arrived) == 1
+    assert feed.take().time == snapshots.NOW + 4
+    assert feed.take() is None
+    feed._put(snapshots.cpu_snapshot())
+    assert len(arrived) == 2
+
+
+def test_a_log_before_there_is_one(desktop, qtbot):
+    with Client() as client:
+        job = client.submit(["true"], gpus=0)
+    replies = []
+    desktop.verbs.replied.connect(replies.append)
+    desktop.verbs.request(Tail(job.id))
+    qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
+    assert isinstance(replies[0], Tailed)
+    assert replies[0].start == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_window_and_its_place_is_remembered(clean_qt, qapp, tmp_path, number):
+    with state_folder(tmp_path / "home") as home:
+        before = signal.getsignal(number)
+        QTimer.singleShot(300, lambda: os.kill(os.getpid(), number))
+        assert open_window() == 0
+        assert signal.getsignal(number) is before
+        assert "geometry" in (home / "window.ini").read_text()
+    assert not [t for t in threading.enumerate() if t.name.startswith("Dummy") and not t.daemon]

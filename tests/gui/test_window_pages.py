@@ -1,0 +1,611 @@
+"""Every page shows what it must."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QTextDocument
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QLineEdit, QWidget
+
+from app import render, theme
+from app.models.requests import (
+    Answered,
+    Ask,
+    Cancel,
+    Configure,
+    Configured,
+    Link,
+    Pause,
+    Refused,
+    Report,
+    StopAnswer,
+    Submit,
+    Tail,
+    Tailed,
+    Waits,
+    Wrote,
+)
+from app.views.jobs import EMPTY, NOTHING_FOUND
+from app.views.widgets import Elided
+from app.views.window import PAGES
+from scheduler.settings import Settings
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+GPU0 = snapshots.gpu(0).id
+
+
+def texts(widget: QWidget) -> str:
+    """All text that can be read there now."""
+    found = [w.text() for w in widget.findChildren(QLabel) + widget.findChildren(QAbstractButton) if w.isVisible()]
+    return "\n".join(found)
+
+
+# the strip
+
+
+def test_the_cpu_tile(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    tile = fed.window.strip.tiles["cpu"]
+    seen = texts(tile)
+    assert "CPU: no NVIDIA GPU found" in seen
+    assert "job 8 · attention" in seen
+    assert tile.metrics[3].value.text() == "N/A"
+    assert "no temperature sensor" in tile.metrics[3].toolTip()
+    assert tile.metrics[2].toolTip() == "TFLOP/s: no job counts its operations now"
+    assert not tile.badge.isVisible()
+
+
+@pytest.mark.parametrize(("count", "lines"), [(1, 1), (2, 1), (8, 2)])
+def test_tiles_wrap_into_equal_columns(fed, count, lines):
+    fed.feed(snapshots.gpu_snapshot(count, replay=True))
+    tiles = list(fed.window.strip.tiles.values())
+    assert len({t.y() for t in tiles}) == lines
+    assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
+    assert all(t.badge.isVisible() and t.badge.text() == "REPLAY" for t in tiles)
+
+
+def test_devices_come_and_go(fed):
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert len(fed.window.strip.tiles) == 2
+    fed.feed(snapshots.snapshot((), time=NOW + 2))
+    assert fed.window.strip.empty.isVisible()
+    fed.feed(snapshots.cpu_snapshot(NOW + 3))
+    assert list(fed.window.strip.tiles) == ["cpu"]
+
+
+def test_hot_and_throttled_have_their_colour(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    _, _, _, temperature, power = fed.window.strip.tiles[device.id].metrics
+    assert temperature.value.property("meaning") == "hot"
+    assert power.value.property("meaning") == "throttled"
+    assert power.value.palette().windowText().color() == QColor(theme.LIGHT.throttled)
+    assert "power limit" in power.toolTip()
+
+
+# the dashboard
+
+
+def test_charts_show_values_methods_and_reasons(fed):
+    fed.feed(snapshots.cpu_snapshot(), history=True)
+    charts = fed.window.dashboard.charts
+    assert charts["util"].values.text == "55 %"
+    assert charts["temp"].absent.text() == "N/A: the kernel exposes no temperature sensor here"
+    assert charts["temp"].values.text.strip() == "°C"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert snapshots.TFLOPS_METHOD in charts["tflops"].frame.toolTip()
+    assert charts["mem_used"].view.curves.limit == pytest.approx(79.6)
+
+
+def test_one_curve_a_device_and_a_gap_where_nothing_was_read(fed):
+    fed.feed(snapshots.gpu_snapshot(3), history=True, gap=(200, 230))
+    view = fed.window.dashboard.charts["util"].view
+    assert list(view.curves.paths) == [snapshots.gpu(i).id for i in range(3)]
+    _, path = view.curves.paths[GPU0]
+    points = [(path.elementAt(i).x, path.elementAt(i).isMoveTo()) for i in range(path.elementCount())]
+    jumps = [x for x, jump in points if jump and x > NOW - 590]
+    assert len(jumps) == 1  # drawn in two pieces ...
+    assert NOW - 201 < jumps[0] < NOW - 198
+    assert not [x for x, _ in points if NOW - 228 < x < NOW - 202]  # ... with nothing between them
+    fed.feed(snapshots.gpu_snapshot(3), history=True)
+    _, path = view.curves.paths[GPU0]
+    assert sum(path.elementAt(i).isMoveTo() for i in range(path.elementCount())) == 1
+
+
+def test_curves_have_about_as_many_points_as_pixels(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    for chart in fed.window.dashboard.charts.values():
+        _, path = chart.view.curves.paths[GPU0]
+        assert 0 < path.elementCount() <= min(chart.view.pixels, 1200) + 4
+
+
+def test_all_charts_share_the_time_axis(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    dashboard = fed.window.dashboard
+    QTest.keyClick(dashboard, Qt.Key.Key_Plus)
+    QTest.keyClick(dashboard, Qt.Key.Key_Left)
+    ranges = [tuple(c.view.box.viewRange()[0]) for c in dashboard.charts.values()]
+    assert len(set(ranges)) == 1
+    start, end = ranges[0]
+    assert end < NOW
+    assert end - start == pytest.approx(480, abs=1)
+    assert "looking back" in dashboard.where.text()
+    assert not dashboard.live.isChecked()
+    QTest.keyClick(dashboard, Qt.Key.Key_L)
+    assert dashboard.charts["util"].view.box.viewRange()[0][1] == NOW
+
+
+def test_the_mouse_pans_and_zooms(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    dashboard = fed.window.dashboard
+    dashboard.charts["temp"].view.box.zoomed.emit(0.5, NOW - 300)
+    dashboard.charts["power"].view.box.panned.emit(-50.0)
+    assert dashboard.span.limits == (NOW - 500, NOW - 200)
+    dashboard.spans[0].click()
+    assert dashboard.span.limits == (NOW - 60, NOW)
+
+
+def test_the_legend_hides_a_device(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    dashboard = fed.window.dashboard
+    dashboard.legend.chips[GPU0].click()
+    assert list(dashboard.charts["util"].view.curves.paths) == [snapshots.gpu(1).id]
+    assert dashboard.charts["util"].values.text == "93 %"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert dashboard.legend.chips == {}
+
+
+def test_a_curve_at_zero_can_be_seen(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device, busy=False)
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    low, high = fed.window.dashboard.charts["util"].view.box.viewRange()[1]
+    assert low < 0
+    assert high > 100
+
+
+def test_hidden_pages_cost_nothing(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    fed.window.show_page("jobs")
+    before = fed.window.dashboard.charts["util"].view.curves.paths
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 5))
+    assert fed.window.dashboard.charts["util"].view.curves.paths is before
+
+
+def test_ten_repaints_a_second_at_most(fed, qtbot):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    drawn = []
+    refresh = fed.window.dashboard.refresh
+    fed.window.dashboard.refresh = lambda: (drawn.append(1), refresh())
+    for i in range(50):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i / 100))
+    assert len(drawn) <= 1
+    qtbot.waitUntil(lambda: fed.window.dashboard.charts["util"].view.box.viewRange()[0][1] == pytest.approx(NOW + 1.49))
+    assert len(drawn) <= 2
+
+
+def test_ten_thousand_snapshots_do_not_grow_the_window(fed):
+    settings = Settings(telemetry_hz=10)
+    for i in range(10_000):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + i / 10, settings=settings))
+    fed.settle()
+    assert fed.window.state.history.rows() == 6000
+    assert len(fed.window.jobs.model.rows) <= 9
+    _, path = fed.window.dashboard.charts["util"].view.curves.paths[GPU0]
+    assert path.elementCount() <= fed.window.dashboard.charts["util"].view.pixels + 4
+
+
+# jobs
+
+
+def test_the_table_has_every_job_and_follows_changes_in_place(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    model, table = fed.window.jobs.model, fed.window.jobs.table
+    assert model.rowCount() == 9
+    assert model.index(1, 4).data() == "42 % · timing · 28 s left"
+    assert model.index(5, 2).data(Qt.ItemDataRole.ForegroundRole) == QColor(theme.LIGHT.failed)
+    table.selectRow(5)
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+    made = snapshots.cpu_snapshot(NOW + 1)
+    fewer = (snapshots.job(10, snapshots.Queued("the CPU is held by job 8")), *made.jobs[:2], *made.jobs[3:])
+    fed.feed(msgspec.structs.replace(made, jobs=fewer))
+    assert [r.id for r in model.rows] == [10, 9, 8, 6, 5, 4, 3, 2, 1]
+    assert table.currentIndex().row() == 5
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+
+
+def test_details_show_the_reason_and_the_result(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(4)
+    facts = fed.window.jobs.details.facts.toPlainText()
+    assert "CUDA out of memory (exit status 1)" in facts
+    assert "python train.py --epochs=3" in facts
+    fed.window.jobs.choose(6)
+    facts = fed.window.jobs.details.facts.toPlainText()
+    assert "within 1.00e-05" in facts
+    assert "0.085" in facts
+
+
+def test_cancel_and_run_again_ask_for_it(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    fed.window.jobs.details.cancel.click()
+    fed.window.jobs.choose(4)
+    assert not fed.window.jobs.details.cancel.isVisible()
+    fed.window.jobs.details.again.click()
+    verbs = [r for r in fed.asked if not isinstance(r, Tail)]
+    assert verbs[0] == Cancel(8)
+    assert isinstance(verbs[1], Submit)
+    assert verbs[1].argv == ("python", "train.py", "--epochs=3")
+    assert verbs[1].cwd == "/home/ada/models/small"
+
+
+def test_the_log_is_followed_one_question_at_a_time(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    fed.asked.clear()
+    details = fed.window.jobs.details
+    assert not fed.asked  # the first question is still open
+    fed.window.deliver(Tailed(8, 0, b"epoch 1\n"))
+    fed.window.deliver(Tailed(5, 0, b"somebody else's\n"))
+    assert details.log.toPlainText() == "epoch 1\n"
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    fed.feed(snapshots.cpu_snapshot(NOW + 2))
+    assert fed.asked == [Tail(8, 8)]
+    fed.window.deliver(Tailed(8, 8, b"epoch 2\n"))
+    assert details.log.toPlainText() == "epoch 1\nepoch 2\n"
+    fed.window.jobs.choose(6)
+    assert details.log.toPlainText() == ""
+    assert fed.asked[-1] == Tail(6, None)
+    fed.window.deliver(Tailed(6, 0, b"done\n"))
+    fed.asked.clear()
+    fed.feed(snapshots.cpu_snapshot(NOW + 3))
+    assert fed.asked == []  # it has ended: nothing more will come
+
+
+def test_a_long_log_is_bounded_and_does_not_pull_a_reader_down(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    log = fed.window.jobs.details.log
+    fed.window.deliver(Tailed(8, 0, b"line\n" * 6000))
+    assert log.blockCount() <= 5000
+    bar = log.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+    bar.setValue(100)
+    fed.window.deliver(Tailed(8, 30_000, b"more\n" * 3))
+    assert bar.value() == 100
+
+
+def test_the_filter_and_the_empty_states(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    QTest.keyClick(fed.window.jobs, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClicks(fed.window.jobs.filter, "train failed")
+    assert [r.id for r in fed.window.jobs.model.rows] == [4]
+    assert fed.window.jobs.count.text() == "1 of 9 jobs"
+    QTest.keyClicks(fed.window.jobs.filter, "zzz")
+    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, NOTHING_FOUND)
+    fed.window.jobs.filter.clear()
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, with_jobs=False))
+    assert fed.window.jobs.empty.text() == EMPTY
+    assert not fed.window.jobs.details.isVisible()
+
+
+def test_the_queue_is_paused_and_resumed(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.pause.click()
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, paused=True))
+    assert "resume" in fed.window.jobs.pause.text()
+    assert "the queue is paused" in fed.window.status.message.text()
+    fed.window.jobs.pause.click()
+    assert [r for r in fed.asked if isinstance(r, Pause)] == [Pause(True), Pause(False)]
+
+
+# workloads
+
+
+def test_the_form_has_the_defaults_of_the_device(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    assert page.form.editors["seq"].text() == "1024"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert page.form.editors["seq"].text() == "16384"
+    assert "2.20 TFLOP a call" in page.estimate.text()
+
+
+def test_what_is_wrong_is_said_beside_the_field_as_it_is_typed(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    page.form.editors["seq"].setFocus()
+    page.form.editors["seq"].selectAll()
+    QTest.keyClicks(page.form.editors["seq"], "12x")
+    assert "whole number" in page.form.notes["seq"].text()
+    assert page.form.notes["seq"].property("meaning") == "failed"
+    assert not page.run.isEnabled()
+    page.form.editors["seq"].setText("2048")
+    assert page.form.notes["seq"].text() == "tokens a sequence"
+    assert page.run.isEnabled()
+
+
+def test_run_submits_the_form(fed, qtbot):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    page.form.editors["seq"].setText("512")
+    page.form.editors["causal"].click()
+    page.form.editors["backend"].setCurrentText("math")
+    QTest.keyClick(fed.window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
+    (request,) = [r for r in fed.asked if isinstance(r, Submit)]
+    assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
+    assert (request.workload, request.gpus, request.params["seq"]) == ("attention", 1, "512")
+
+
+def test_progress_then_the_result_then_the_earlier_ones(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    assert page.run_line.title.text() == "Job 9 · attention"
+    assert "held by job 8" in page.run_line.doing.text()
+    assert page.result.title.text() == "Job 6 · attention"
+    assert (page.result.verdict.text(), page.result.tflops.text()) == ("pass", "0.085")
+    assert "CPU: AMD EPYC" in page.result.facts.toPlainText()
+    assert len(page.bars.boxes()) == 3
+    page.choices["gemm"].click()
+    assert page.empty.isVisible()
+    assert not page.result.isVisible()
+    assert not page.bars.isVisible()
+
+
+def test_a_failed_verdict_is_marked(fed):
+    fed.window.show_page("workloads")
+    made = snapshots.cpu_snapshot()
+    fed.feed(msgspec.structs.replace(made, jobs=made.jobs[4:]))
+    assert fed.window.workloads.result.verdict.text().startswith("fail: out is off")
+    assert fed.window.workloads.result.verdict.property("meaning") == "failed"
+
+
+# assistant
+
+
+def test_an_answer_with_its_writer_and_sources(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    assert page.empty.isVisible()
+    QTest.keyClicks(page.input, "how hot was it?")
+    QTest.keyClick(page.input, Qt.Key.Key_Return)
+    (ask,) = fed.asked
+    assert isinstance(ask, Ask)
+    assert ask.text == "how hot was it?"
+    fed.window.deliver(Waits("waits for idle devices (GPU 0: utilisation 98 %)", ask.id))
+    qtbot.waitUntil(lambda: "utilisation 98 %" in page.bubbles[1].note.text())
+    fed.window.deliver(Wrote("It was **61", ask.id))
+    qtbot.waitUntil(lambda: "61" in page.bubbles[1].text.toPlainText())
+    assert page.stop.isVisible()
+    assert not page.send.isEnabled()
+    fed.window.deliver(Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id))
+    qtbot.waitUntil(lambda: page.bubbles[1].writer.text() == "written by template")
+    assert page.bubbles[1].text.toPlainText() == "It was 61 °C."
+    page.bubbles[1].sources.click()
+    assert "61 °C (reading)" in page.bubbles[1].facts.toPlainText()
+    assert page.send.isEnabled()
+
+
+def test_the_two_buttons_and_stop(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    page.happened.click()
+    page.stop.click()
+    page.brief.click()
+    QTest.keyClick(fed.window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not fed.window.state.conversation.busy)
+    kinds = [type(r) for r in fed.asked]
+    assert kinds == [Ask, StopAnswer, Report, StopAnswer]
+    assert [b.note.text() for b in page.bubbles[1::2]] == ["stopped", "stopped"]
+
+
+def test_a_failure_is_said_in_the_conversation(fed, qtbot):
+    fed.window.show_page("assistant")
+    fed.window.assistant.happened.click()
+    fed.window.deliver(Refused(fed.asked[0], "the model folder /m has no config.json"))
+    qtbot.waitUntil(lambda: "no config.json" in fed.window.assistant.bubbles[1].note.text())
+    assert fed.window.assistant.bubbles[1].note.property("meaning") == "failed"
+
+
+def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
+    secret = tmp_path / "secret.png"
+    fed.window.grab().save(str(secret))
+    evil = f"![x](file://{secret})\n\n<img src='file://{secret}'>\n\n[go](file:///etc/passwd) <script>1</script>"
+    fed.window.show_page("assistant")
+    fed.window.assistant.show_answer("q", Answered(evil, "model tiny"))
+    fed.settle()
+    text = fed.window.assistant.bubbles[1].text
+    loaded = text.document().resource(QTextDocument.ResourceType.ImageResource, f"file://{secret}")
+    assert loaded.width() == 1
+    assert not text.openLinks()
+    assert not text.openExternalLinks()
+    assert "<script>" in text.toPlainText()
+    assert fed.window.assistant.bubbles[1].height() < 300
+
+
+# settings
+
+
+def test_settings_show_what_is_in_force(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(telemetry_hz=5, source="cpu")))
+    rows = fed.window.settings.rows
+    assert (rows["telemetry_hz"].text(), rows["source"].text(), rows["theme"].text()) == ("5", "cpu", "system")
+    assert "GPU Deck 0." in fed.window.settings.about.toPlainText()
+
+
+def test_a_change_is_asked_for_and_a_wrong_one_is_explained(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    row = fed.window.settings.rows["telemetry_hz"]
+    row.line.setText("99")
+    row.line.editingFinished.emit()
+    assert row.error.isVisible()
+    assert fed.asked == []
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert row.line.text() == "99"  # what was typed stays until it is put right
+    row.line.setText("4")
+    row.line.editingFinished.emit()
+    assert fed.asked == [Configure({"telemetry_hz": 4.0})]
+    assert not row.error.isVisible()
+    fed.window.deliver(Refused(fed.asked[0], "the disk is full: free some space"))
+    assert row.error.text() == "the disk is full: free some space"
+    fed.window.deliver(Configured(Settings(telemetry_hz=4)))
+    assert not row.error.isVisible()
+
+
+def test_a_choice_is_asked_for(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.settings.rows["theme"].box.textActivated.emit("dark")
+    assert fed.asked == []  # nothing was chosen yet
+    fed.window.settings.rows["theme"].box.setCurrentText("dark")
+    fed.window.settings.rows["theme"].box.textActivated.emit("dark")
+    assert fed.asked == [Configure({"theme": "dark"})]
+
+
+def test_without_a_daemon_a_change_says_so(fed):
+    fed.window.show_page("settings")
+    row = fed.window.settings.rows["telemetry_hz"]
+    row.line.setText("4")
+    row.line.editingFinished.emit()
+    assert "daemon does not answer" in row.error.text()
+
+
+# the whole window
+
+
+def test_the_keyboard_reaches_every_page(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    for number, name in enumerate(PAGES, 1):
+        QTest.keyClick(fed.window, getattr(Qt.Key, f"Key_{number}"), Qt.KeyboardModifier.ControlModifier)
+        assert fed.window.rail.buttons[name].isChecked()
+        assert fed.window.pages.currentIndex() == number - 1
+    fed.window.rail.buttons["jobs"].click()
+    assert fed.window.pages.currentIndex() == 1
+
+
+def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
+    fed.window.show_link(Link(connected=False, text="the daemon is gone; reconnecting"))
+    assert "reconnecting" in fed.window.status.link.text()
+    fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
+    assert fed.window.status.message.text() == "the probe is being replaced"
+    fed.window.deliver(Refused(Cancel(7), "job 7 has ended already"))
+    assert fed.window.status.message.text() == "job 7 has ended already"
+    fed.window.status.dismiss.click()
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert fed.window.status.message.text() == ""
+    assert fed.window.status.source.text() == "source: cpu"
+
+
+def test_settings_ask_for_a_theme_once(fed):
+    asked = []
+    fed.window.themed.connect(asked.append)
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(theme="dark")))
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, settings=Settings(theme="dark")))
+    assert asked == ["dark"]
+
+
+def test_the_theme_switches_live_charts_included(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    theme.apply(fed.app, "dark")
+    fed.settle()
+    view = fed.window.dashboard.charts["util"].view
+    assert view.curves.paths[GPU0][0].color() == QColor(theme.DARK.series[0])
+    image = fed.window.grab().toImage()
+    corner = image.pixelColor(image.width() - 3, 3)
+    assert corner == QColor(theme.DARK.window)
+    assert view.grab().toImage().pixelColor(2, 2) == QColor(theme.DARK.surface)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2 contrast ratio."""
+
+    def luminance(color: str) -> float:
+        channels = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in QColor(color).getRgbF()[:3]]
+        return float(np.dot(channels, (0.2126, 0.7152, 0.0722)))
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("t", [theme.LIGHT, theme.DARK], ids=lambda t: t.scheme)
+def test_text_and_curves_can_be_read(t):
+    for color in (t.text, t.muted, t.accent, t.warm, t.hot, t.throttled, t.failed):
+        assert contrast(color, t.surface) >= 4.5
+        assert contrast(color, t.window) >= 4.5
+    assert contrast(t.on_accent, t.accent) >= 4.5
+    for color in t.series:
+        assert contrast(color, t.surface) >= 2.6
+
+
+def clipped(window: QWidget) -> list[str]:
+    """Visible texts that have less room than they need. Elided ones are meant to be short."""
+    found = []
+    for widget in window.findChildren(QWidget):
+        if not isinstance(widget, QLabel | QAbstractButton | QComboBox | QLineEdit) or not widget.isVisible() or isinstance(widget, Elided):
+            continue
+        need, have = widget.minimumSizeHint() if isinstance(widget, QLineEdit) else widget.sizeHint(), widget.size()
+        high = widget.heightForWidth(have.width()) if isinstance(widget, QLabel) and widget.wordWrap() else need.height()
+        wide = 0 if isinstance(widget, QLabel) and widget.wordWrap() else need.width()
+        if have.width() < wide or have.height() < high:
+            found.append(f"{type(widget).__name__} {getattr(widget, 'text', lambda: '')()!r}: {have} of {wide} x {high}")
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["nothing", "cpu", "two", "eight"])
+def test_no_text_is_clipped(fed, scheme, kind):
+    theme.apply(fed.app, scheme)
+    fed.window.resize(1280, 800)
+    if kind != "nothing":
+        made = {
+            "cpu": snapshots.cpu_snapshot(notices=("the probe is being replaced",)),
+            "two": snapshots.gpu_snapshot(2),
+            "eight": snapshots.gpu_snapshot(8, replay=True),
+        }
+        fed.feed(made[kind], history=True)
+        fed.window.assistant.show_answer("What happened?", Answered("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),)))
+    for page in PAGES:
+        fed.window.show_page(page)
+        fed.settle()
+        assert clipped(fed.window) == [], page
+
+
+def test_pages_are_rendered_as_pictures(fed, tmp_path):
+    fed.feed(snapshots.cpu_snapshot(), history=True)
+    files = render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light", "dark"])
+    assert [f.name for f in files] == [f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in PAGES]
+    assert all(f.stat().st_size > 5000 for f in files)
+    assert len({f.read_bytes() for f in files}) == 10
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(fed, tmp_path):
+    (tmp_path / "dashboard-light-1280x800.png").mkdir()
+    with pytest.raises(render.UserError, match="cannot write"):
+        render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light"])
+
+
+def test_there_is_one_application():
+    assert QApplication.instance() is not None

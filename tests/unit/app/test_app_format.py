@@ -1,0 +1,74 @@
+import math
+
+import pytest
+
+from app.models.format import clock, device_label, duration, memory, plural, scaled, show, significant
+from scheduler.devices.fields import FIELDS
+from scheduler.devices.model import NA
+from tests.gui import snapshots
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("util", 99.6, "100 %"),
+        ("mem_used", 12.34 * 2**30, "12.3 GiB"),
+        ("tflops", 0.0852, "0.085 TFLOP/s"),
+        ("tflops", 633.4, "633 TFLOP/s"),
+        ("temp", 61.0, "61 °C"),
+        ("power", 656.7, "657 W"),
+        ("power", 4.25, "4.25 W"),
+        ("bandwidth", 2.5e12, "2500 GB/s"),
+        ("pstate", 2.0, "2.00"),
+    ],
+)
+def test_values_carry_their_unit(field, value, text):
+    assert str(show(field, value)) == text
+
+
+def test_absence_says_why():
+    shown = show("temp", NA("no sensor here"))
+    assert (str(shown), shown.reason) == ("N/A", "no sensor here")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_a_number_is_not_shown_as_one(value):
+    assert show("power", value).text == "N/A"
+    assert show("power", value).reason
+
+
+def test_every_field_can_be_shown():
+    for field in FIELDS:
+        for value in (0.0, 1.0, 1e18, -1.0):
+            assert show(field, value).text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.0004, "0.000"), (0.9996, "1.00"), (9.996, "10.0"), (99.96, "100"), (-2.345, "-2.35")]
+)
+def test_significant_rounds_to_what_it_then_shows(value, text):
+    assert significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0.0 s"), (4.2, "4.2 s"), (9.96, "10 s"), (59.9, "60 s"), (65, "1 min 05 s"), (3599.7, "1 h 00 min"), (7620, "2 h 07 min")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_counts_and_sizes():
+    assert scaled(2.2e12, "FLOP") == "2.20 TFLOP"
+    assert scaled(12, "FLOP") == "12.0 FLOP"
+    assert memory(256 * 2**20) == "256 MiB"
+    assert (plural(1, "job"), plural(2, "job")) == ("1 job", "2 jobs")
+
+
+def test_a_time_of_another_day_has_its_date():
+    assert len(clock(snapshots.NOW, snapshots.NOW)) == len("12:34:56")
+    assert clock(snapshots.NOW - 86400 * 3, snapshots.NOW).count("-") == 2
+
+
+def test_devices_have_short_names():
+    assert (device_label(snapshots.CPU), device_label(snapshots.gpu(3))) == ("CPU", "GPU 3")

@@ -1,0 +1,127 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.workloads.catalog import WORKLOADS, find
+from app.models.conversation import MOST, Conversation
+from app.models.form import Form
+from app.models.requests import Answered, Configure
+from app.models.settings_form import SETTINGS, change, text_of
+from scheduler.errors import UserError
+from scheduler.settings import Settings
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("kind", ["cpu", "nvidia", "replay"])
+def test_the_defaults_can_be_sent(workload, kind):
+    form = Form(workload, kind)
+    assert form.errors() == {}
+    assert form.estimate()
+    request = form.submission()
+    assert request.params == {p.name: p.default_for(kind) for p in workload.params}
+    assert request.argv[1:4] == ("-P", "-m", workload.module)
+    assert (request.gpus, request.workload) == (1, workload.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("seq", "", "whole number"),
+        ("seq", "12.5", "whole number"),
+        ("seq", "0", "from 1 to"),
+        ("seq", "99999999", "from 1 to"),
+        ("seconds", "nan", "a number"),
+        ("dtype", "float8", "one of bfloat16"),
+        ("kv_heads", "3", "must divide"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(name, value, says):
+    form = Form(find("attention"), "nvidia")
+    form.set(name, value)
+    assert list(form.errors()) == [name]
+    assert says in form.errors()[name]
+    assert form.estimate() == ""
+    with pytest.raises(ValueError, match=r"whole|number|one of|divide"):
+        form.submission()
+
+
+@given(st.text())
+def test_no_text_breaks_the_form(text):
+    form = Form(find("attention"), "cpu")
+    for name in form.values:
+        form.set(name, text)
+    assert form.errors() or form.estimate()
+
+
+def test_the_estimate_counts_as_the_workload_does():
+    form = Form(find("attention"), "nvidia")
+    assert form.estimate() == "2.20 TFLOP a call · 256 MiB of tensors"
+    form.set("causal", "yes")
+    assert form.estimate().startswith("1.10 TFLOP")
+    form.set("kv_heads", "4")
+    assert "160 MiB of tensors" in form.estimate()
+    form.set("backend", "math")
+    assert form.estimate().endswith("8.0 GiB of scores")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+def test_what_the_form_shows_is_what_is_set(setting):
+    settings = Settings()
+    assert change(settings, setting, text_of(settings, setting)) is None
+
+
+def test_every_setting_is_in_the_form():
+    assert {s.name for s in SETTINGS} == set(Settings.__struct_fields__)
+
+
+def test_a_change_is_one_request():
+    by_name = {s.name: s for s in SETTINGS}
+    assert change(Settings(), by_name["telemetry_hz"], " 5 ") == Configure({"telemetry_hz": 5.0})
+    assert change(Settings(), by_name["theme"], "dark") == Configure({"theme": "dark"})
+
+
+@pytest.mark.parametrize(("name", "text"), [("telemetry_hz", "fast"), ("telemetry_hz", "11"), ("idle_dwell_s", "-1"), ("theme", "pink")])
+def test_a_wrong_setting_says_why(name, text):
+    setting = next(s for s in SETTINGS if s.name == name)
+    with pytest.raises(UserError, match=r"number|setting"):
+        change(Settings(), setting, text)
+
+
+def test_an_answer_comes_in_pieces():
+    talk = Conversation()
+    number = talk.ask("why?")
+    talk.waits("idle: GPU 0 at 98 %", number)
+    assert (talk.messages[-1].state, talk.messages[-1].note) == ("waiting", "idle: GPU 0 at 98 %")
+    talk.wrote("be", number)
+    talk.wrote("cause", number)
+    assert talk.messages[-1].text == "because"
+    talk.answered(Answered("because.", "template", (("a", "1", "here"),), number))
+    assert (talk.busy, talk.messages[-1].writer) == (False, "template")
+
+
+def test_one_answer_at_a_time():
+    talk = Conversation()
+    talk.ask("one")
+    with pytest.raises(ValueError, match="one answer at a time"):
+        talk.ask("two")
+
+
+def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
+    talk = Conversation()
+    first = talk.ask("one")
+    talk.wrote("half", first)
+    talk.stopped()
+    second = talk.ask("two")
+    talk.wrote(" late", first)
+    talk.answered(Answered("late", "template", (), first))
+    talk.failed("late", first)
+    assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
+    talk.failed("the model folder is gone", second)
+    assert (talk.messages[-1].state, talk.messages[-1].note) == ("failed", "the model folder is gone")
+
+
+def test_long_conversations_are_bounded():
+    talk = Conversation()
+    for i in range(MOST):
+        talk.answered(Answered("a", "template", (), talk.ask(str(i))))
+    assert len(talk.messages) == MOST

@@ -1,0 +1,124 @@
+import msgspec
+import pytest
+
+from app.models.jobs import again, details, rows, time_left
+from app.models.log import LogTail
+from app.models.results import bars, card
+from scheduler.jobs import Done, Progress, Running
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW, job
+
+SNAPSHOT = snapshots.cpu_snapshot()
+
+
+def test_rows_are_newest_first_and_each_state_says_what_it_must():
+    by_id = {r.id: r for r in rows(SNAPSHOT)}
+    assert list(by_id) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert [by_id[i].state for i in range(9, 0, -1)] == [
+        "queued",
+        "running",
+        "starting",
+        "done",
+        "done",
+        "failed",
+        "cancelled",
+        "lost",
+        "done",
+    ]
+    assert by_id[9].doing == "waits: GPU 0 is held by job 8"
+    assert by_id[8].doing == "42 % · timing · 28 s left"
+    assert by_id[8].share == pytest.approx(0.42)
+    assert (by_id[6].tflops, by_id[6].duration, by_id[6].device) == ("0.085", "18 s", "CPU")
+    assert "out of memory" in by_id[4].doing
+
+
+def test_failure_is_marked_also_where_only_the_check_failed():
+    meaning = {r.id: r.meaning for r in rows(SNAPSHOT)}
+    assert {i for i, m in meaning.items() if m == "failed"} == {2, 4, 5}
+
+
+def test_a_job_told_to_stop_says_so():
+    state = Running("a", ("cpu",), NOW - 5, 1, 1, "b", stopping=True)
+    (row,) = rows(snapshots.snapshot(SNAPSHOT.devices, (job(1, state),)))
+    assert (row.state, row.meaning) == ("stopping", "warm")
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"), [("", 9), ("train", 2), ("train failed", 1), ("FAILED", 1), ("cpu attention done", 3), ("zzz", 0)]
+)
+def test_every_word_of_the_filter_must_be_found(text, ids):
+    assert len(rows(SNAPSHOT, text)) == ids
+
+
+def test_time_left_needs_a_pace():
+    assert time_left(Progress(0, 10, time=NOW), NOW - 5, NOW) is None
+    assert time_left(Progress(5, 10, time=NOW - 6), NOW - 5, NOW) is None
+    assert time_left(Progress(5, 10, time=NOW), NOW - 5, NOW + 1) == 4
+    assert time_left(Progress(10, 10, time=NOW), NOW - 5, NOW + 9) == 0
+
+
+def test_details_have_the_result_or_the_reason():
+    found = {number: dict(details(j, SNAPSHOT).facts) for number, j in ((j.id, j) for j in SNAPSHOT.jobs)}
+    assert found[6]["Backend"].startswith("flash: auto")
+    assert found[6]["Verdict"] == "pass"
+    assert "P99 15.8 ms" in found[6]["Timing"]
+    assert found[4]["Reason"] == "exited with status 1: CUDA out of memory (exit status 1)"
+    assert found[4]["Command"] == "python train.py --epochs=3"
+    assert found[9]["Parameters"] == "seq 1024"
+
+
+def test_run_again_asks_for_the_same_thing():
+    old = SNAPSHOT.jobs[3]
+    request = again(old)
+    assert (request.argv, request.cwd, request.env) == (old.spec.argv, old.spec.cwd, old.spec.env)
+    assert (request.name, request.gpus, request.workload, request.params) == ("attention", 1, "attention", {"seq": "1024"})
+
+
+def test_a_result_that_is_none_of_ours_is_no_result():
+    foreign = job(1, Done(NOW - 9, NOW, (), msgspec.Raw(b'{"loss": 0.1}')))
+    assert card(foreign) is None
+    assert rows(snapshots.snapshot((), (foreign,)))[0].tflops == ""
+
+
+def test_earlier_results_of_one_workload_oldest_first():
+    found = bars(SNAPSHOT, "attention")
+    assert [(b.job, b.passed) for b in found] == [(1, True), (5, False), (6, True)]
+    assert bars(SNAPSHOT, "gemm") == ()
+    assert [b.job for b in bars(SNAPSHOT, "attention", most=2)] == [5, 6]
+
+
+def test_a_log_is_followed_piece_by_piece():
+    tail = LogTail(1)
+    text = "größe 1\nzwei\n".encode()
+    assert tail.feed(0, text[:3]) == "gr"
+    assert tail.offset == 3
+    assert tail.feed(99, b"not mine") == ""
+    assert tail.feed(3, text[3:]) == "öße 1\nzwei\n"
+
+
+def test_a_long_log_begins_with_a_whole_line():
+    tail = LogTail(1)
+    assert tail.feed(1000, b"lf a line\nwhole\n") == "…\nwhole\n"
+    assert tail.offset == 1016
+
+
+def test_progress_reports_are_left_out_even_in_pieces():
+    tail = LogTail(1)
+    report = b'{"gpudeck": "progress", "done": 1, "total": 2}\n'
+    assert tail.feed(0, b"a\n" + report[:20]) == "a\n"
+    assert tail.feed(22, report[20:] + b'{"loss": 1}\nb') == '{"loss": 1}\nb'
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\x1b[31mred\x1b[0m\n", "red\n"),
+        (b"\x1b]0;title\x07plain\n", "plain\n"),
+        (b"10%\r20%\r\n", "10%\n20%\n"),
+        (b"a\x00b\x1b", "a b "),
+        (b"\xff\xfe\n", "\ufffd\ufffd\n"),
+        (b"a\tb\n", "a    b\n"),
+    ],
+)
+def test_output_cannot_steer_the_window(data, text):
+    assert LogTail(1).feed(0, data) == text

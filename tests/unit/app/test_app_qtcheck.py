@@ -1,0 +1,70 @@
+import subprocess
+import sys
+
+import pytest
+
+from app import qtcheck
+
+
+@pytest.mark.parametrize(
+    ("message", "packages"),
+    [
+        ("libEGL.so.1: cannot open shared object file: No such file or directory", ("libegl1", "libglvnd-egl")),
+        ("ImportError: libxkbcommon.so.0: cannot open shared object file", ("libxkbcommon0", "libxkbcommon")),
+        ("libxcb-icccm.so.4: cannot open shared object file", ("libxcb-icccm4", "xcb-util-wm")),
+        (
+            "qt.qpa.plugin: From 6.5.0, xcb-cursor0 or libxcb-cursor0 is needed to load the Qt xcb platform plugin.",
+            ("libxcb-cursor0", "xcb-util-cursor"),
+        ),
+        ("libglib-2.0.so.0: cannot open shared object file", ("libglib2.0-0", "glib2")),
+    ],
+)
+def test_the_package_is_named_for_debian_and_fedora(message, packages):
+    line = qtcheck.explain(message)
+    debian, fedora = packages
+    assert f"apt install {debian}." in line
+    assert line.endswith(f"dnf install {fedora}")
+    assert "\n" not in line
+
+
+def test_an_unknown_library_says_how_to_find_its_package():
+    assert "apt-file search libfoo-2.so.7" in qtcheck.explain("libfoo-2.so.7: cannot open shared object file")
+
+
+@pytest.mark.parametrize("message", ["No module named 'PySide6'", "", "Traceback\nImportError: DLL load failed"])
+def test_other_reasons_stay_one_line(message):
+    line = qtcheck.explain(message)
+    assert "\n" not in line
+    assert "pip install" in line
+
+
+@pytest.mark.parametrize(
+    ("environ", "x11"),
+    [
+        ({"DISPLAY": ":0"}, True),
+        ({"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}, False),
+        ({"WAYLAND_DISPLAY": "wayland-0", "QT_QPA_PLATFORM": "xcb"}, True),
+        ({"DISPLAY": ":0", "QT_QPA_PLATFORM": "offscreen"}, False),
+    ],
+)
+def test_which_plugin_qt_will_take(environ, x11):
+    assert qtcheck.uses_x11(environ) is x11
+
+
+def test_offscreen_there_is_no_problem():
+    assert qtcheck.problem({"QT_QPA_PLATFORM": "offscreen"}) is None
+
+
+def test_a_display_that_does_not_answer_is_one_line_not_an_abort():
+    line = qtcheck.problem({"DISPLAY": ":4711"})
+    assert line is not None
+    assert "\n" not in line
+    assert "does not answer" in line or "is missing" in line  # the plugin's own libraries are looked at first
+
+
+def test_the_models_are_free_of_qt():
+    code = "import sys, pkgutil, importlib, app.models as m\n"
+    code += "[importlib.import_module(f'app.models.{i.name}') for i in pkgutil.iter_modules(m.__path__)]\n"
+    code += "import app.qtcheck\n"
+    code += "print([n for n in sys.modules if n.split('.')[0] in ('PySide6', 'pyqtgraph', 'torch', 'triton', 'pynvml')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

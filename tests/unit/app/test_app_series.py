@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.models.axis import round_top, ticks
+from app.models.history import SECONDS, History
+from app.models.series import Ring, decimate
+from app.models.timespan import FIRST, SHORTEST, TimeSpan
+from scheduler.settings import Settings
+from tests.gui import snapshots
+
+
+def ring_of(times, interval=1.0, capacity=100):
+    ring = Ring(1, capacity)
+    for t in times:
+        ring.append(t, np.array([t * 10.0]), interval)
+    return ring
+
+
+def test_readings_that_come_in_time_make_no_gap():
+    assert not np.isnan(ring_of([0, 1, 2, 4.4]).values).any()
+
+
+def test_a_reading_that_is_late_makes_one_gap():
+    ring = ring_of([0, 1, 4])
+    assert ring.times.tolist() == [0, 1, 2, 4]
+    assert np.isnan(ring.values[0]).tolist() == [False, False, True, False]
+
+
+def test_the_same_reading_twice_is_one():
+    assert ring_of([5, 5, 5]).times.tolist() == [5]
+
+
+def test_a_clock_set_back_takes_its_future_away():
+    ring = ring_of([0, 1, 2, 3, 1.5])
+    assert ring.times.tolist() == [0, 1, 1.5]
+
+
+@given(st.lists(st.floats(0, 50), max_size=200), st.integers(1, 20))
+def test_times_rise_and_the_ring_is_bounded_whatever_comes(times, capacity):
+    ring = ring_of(times, capacity=capacity)
+    assert len(ring) <= capacity
+    assert (np.diff(ring.times) > 0).all()
+    if times:
+        assert ring.times[-1] == times[-1]
+        assert ring.values[0, -1] == times[-1] * 10
+
+
+values = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(float("nan"))), min_size=1, max_size=300)
+
+
+@given(values, st.floats(0.1, 40))
+def test_decimation_keeps_extremes_and_gaps(column, width):
+    times = np.arange(len(column)) * 0.5 + 1e9
+    column = np.array(column)
+    x, y = decimate(times, np.stack((column, column)), width)
+    assert y.shape == (2, len(x))
+    assert (np.diff(x) > 0).all()
+    assert (y[0] == y[1])[~np.isnan(y[0])].all()
+    if not np.isnan(column).all():
+        assert np.nanmin(y) == np.nanmin(column)
+        assert np.nanmax(y) == np.nanmax(column)
+    assert np.isnan(column).any() == np.isnan(y).any()
+    bins = len(np.unique(np.floor(times / width)))
+    assert len(x) <= 3 * bins
+
+
+def test_a_gap_in_one_field_leaves_the_others_whole():
+    times = np.arange(8.0)
+    _, y = decimate(times, np.array([[1.0, np.nan, 3, 4, 5, 6, 7, 8], np.arange(8.0)]), 4.0)
+    assert np.isnan(y[0]).any()
+    assert not np.isnan(y[1]).any()
+
+
+def test_nothing_to_decimate():
+    x, y = decimate(np.empty(0), np.empty((2, 0)), 1.0)
+    assert (len(x), y.shape) == (0, (2, 0))
+
+
+def test_history_is_filled_from_the_daemon_then_by_snapshots():
+    made = snapshots.gpu_snapshot(2)
+    history = History()
+    for device, columns in snapshots.history(made, seconds=60).items():
+        history.load(device, columns.times, columns.columns)
+    history.update(made)
+    span = history.span()
+    assert span == (made.time - 60, made.time)
+    x, y = history.window(made.devices[1].device.id, ["util", "power"], *span, 0.001)
+    assert len(x) >= 121
+    assert y.shape == (2, len(x))
+    assert y[1].max() > 500
+
+
+def test_a_field_without_value_is_a_gap_and_an_unknown_column_is_left_alone():
+    history = History()
+    history.load("d", [1.0, 2.0], {"util": [5.0, None], "novel": [1.0, 2.0]})
+    _, y = history.window("d", ["util"], 0, 3, 0.001)
+    assert np.isnan(y).any()
+    assert np.nanmax(y) == 5
+
+
+def test_devices_that_are_gone_are_forgotten():
+    history = History()
+    history.update(snapshots.gpu_snapshot(8))
+    history.update(snapshots.gpu_snapshot(1, snapshots.NOW + 1))
+    assert history.rows() == 2
+
+
+def test_ten_thousand_snapshots_do_not_grow_the_history():
+    history, settings = History(), Settings(telemetry_hz=10)
+    for i in range(10_000):
+        device = snapshots.gpu(0)
+        state = snapshots.DeviceState(device, snapshots.gpu_reading(device, snapshots.NOW + i / 10), snapshots.Idle(0))
+        history.update(snapshots.snapshot((state,), (), settings=settings))
+    assert history.rows() == SECONDS * 10
+    start, end = history.span()
+    assert end - start == pytest.approx(SECONDS, abs=0.2)
+
+
+def test_the_axis_fits_what_there_is_until_the_user_chooses():
+    span = TimeSpan()
+    span.extend(100, 110)
+    assert span.limits == (110 - FIRST, 110)
+    span.extend(100, 400)
+    assert span.limits == (100, 400)
+    span.go_live(60)
+    span.extend(100, 500)
+    assert span.limits == (440, 500)
+
+
+def test_panning_leaves_live_and_comes_back_at_the_end():
+    span = TimeSpan()
+    span.extend(0, 600)
+    span.go_live(60)
+    span.pan(-100)
+    assert (span.live, span.limits) == (False, (440, 500))
+    span.extend(10, 610)
+    assert span.limits == (440, 500)
+    span.pan(-10_000)
+    assert span.limits == (10, 70)
+    span.pan(10_000)
+    assert span.live
+
+
+@given(st.lists(st.tuples(st.sampled_from(["pan", "zoom"]), st.floats(-300, 300)), max_size=30))
+def test_the_axis_stays_on_what_is_known(moves):
+    span = TimeSpan()
+    span.extend(0, 600)
+    for kind, amount in moves:
+        if kind == "pan":
+            span.pan(amount)
+        else:
+            span.zoom(2 ** (amount / 100), span.limits[0] + abs(amount) % span.seconds)
+        start, end = span.limits
+        assert SHORTEST <= end - start <= SECONDS
+        assert end <= 600
+        assert start >= -1e-9
+
+
+def test_zooming_keeps_the_moment_under_the_pointer():
+    span = TimeSpan()
+    span.extend(0, 600)
+    span.go_live(100)
+    span.pan(-200)
+    span.zoom(0.5, 325)
+    assert span.limits == (312.5, 362.5)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_axes_end_at_round_values_a_little_above(highest):
+    top = round_top(highest)
+    assert highest < top <= 2.2 * highest
+    marks = ticks(top)
+    assert 3 <= len(marks) <= 6
+    assert marks[0] == 0
+    assert marks[-1] <= top * (1 + 1e-9)
+
+
+def test_axes_without_values():
+    assert (round_top(0), round_top(float("nan")), ticks(0)) == (1.0, 1.0, [])

@@ -1,0 +1,89 @@
+import msgspec
+import pytest
+
+from app.models.charts import charts
+from app.models.tiles import temperature_meaning, throttle, tiles
+from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+from tests.gui import snapshots
+
+
+def test_a_cpu_tile_says_what_it_is_and_why_values_are_missing():
+    (tile,) = tiles(snapshots.cpu_snapshot())
+    assert (tile.title, tile.note, tile.replay) == ("CPU", "CPU: no NVIDIA GPU found", False)
+    assert [m.text for m in tile.metrics][2:] == ["N/A", "N/A", "N/A"]
+    assert tile.metrics[3].tooltip == "the kernel exposes no temperature sensor here"
+    assert tile.metrics[1].text.endswith(" / 31.3 GiB")
+    assert tile.holder == "job 8 · attention"
+
+
+def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
+    tile = tiles(snapshots.gpu_snapshot(3))[0]
+    assert tile.name == "H100 80GB HBM3"
+    assert all(m.text != "N/A" for m in tile.metrics)
+    assert tile.metrics[2].tooltip == snapshots.TFLOPS_METHOD
+    assert 0 < tile.metrics[0].share <= 1
+
+
+def test_who_has_the_device():
+    held, busy, idle = tiles(snapshots.gpu_snapshot(3))
+    assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
+    assert "4711" in busy.holder_tooltip
+
+
+def test_a_replay_is_labelled():
+    assert all(t.replay and "REPLAY" in t.note for t in tiles(snapshots.gpu_snapshot(2, replay=True)))
+
+
+def test_before_the_first_reading():
+    state = DeviceState(snapshots.gpu(0), None, Busy("no reading"))
+    (tile,) = tiles(snapshots.snapshot((state,)))
+    assert {m.text for m in tile.metrics} == {"N/A"}
+    assert {m.tooltip for m in tile.metrics} == {"no reading yet"}
+    assert all(c.absent == "no reading yet" for c in charts(snapshots.snapshot((state,))))
+
+
+@pytest.mark.parametrize(("temperature", "meaning"), [(60, ""), (72, "warm"), (81.9, "warm"), (82, "hot"), (95, "hot")])
+def test_warm_and_hot_are_measured_against_the_device_own_limit(temperature, meaning):
+    assert temperature_meaning(snapshots.gpu_reading(snapshots.gpu(0), temp=temperature)) == meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("none", ""), ("", ""), ("idle", ""), ("power limit", "power limit"), ("idle, too hot (hardware)", "too hot (hardware)")],
+)
+def test_rest_is_not_throttling(text, reason):
+    assert throttle(snapshots.gpu_reading(snapshots.gpu(0), throttle=text)) == reason
+
+
+def test_throttling_is_marked_on_power():
+    device = snapshots.gpu(0)
+    state = DeviceState(device, snapshots.gpu_reading(device, throttle="power limit"), Idle(0))
+    power = tiles(snapshots.snapshot((state,)))[0].metrics[4]
+    assert (power.meaning, power.tooltip) == ("throttled", "clocks held down: power limit")
+
+
+def test_charts_say_values_limits_and_methods():
+    util, memory, tflops, temperature, power = charts(snapshots.gpu_snapshot(2))
+    assert [v.label for v in util.values] == ["GPU 0", "GPU 1"]
+    assert (util.ceiling, memory.limit, temperature.limit, power.limit) == (100.0, pytest.approx(79.6), 87.0, 700.0)
+    assert tflops.ceiling is None
+    assert snapshots.TFLOPS_METHOD in tflops.tooltip
+    assert not any(c.absent for c in (util, memory, tflops, temperature, power))
+
+
+def test_a_chart_without_any_value_says_why_once():
+    made = snapshots.cpu_snapshot()
+    twice = msgspec.structs.replace(made, devices=made.devices * 2)
+    assert charts(twice)[3].absent == "the kernel exposes no temperature sensor here"
+
+
+def test_a_chart_is_not_absent_while_one_device_has_the_value():
+    mixed = snapshots.snapshot(snapshots.gpu_snapshot(1).devices + snapshots.cpu_snapshot().devices)
+    power = charts(mixed)[4]
+    assert power.absent == ""
+    assert [bool(v.reason) for v in power.values] == [False, True]
+
+
+def test_no_device_at_all():
+    assert tiles(snapshots.snapshot(())) == ()
+    assert all(c.absent == "no device yet" for c in charts(snapshots.snapshot(())))
