@@ -18,6 +18,7 @@ from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, State, Waiting, When
 from scheduler import paths
 from scheduler.client import Client
+from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.launch import start_process
 from scheduler.wire import Connection
@@ -115,7 +116,7 @@ class Assistant:
             if not self._start:
                 raise DaemonGone("the assistant does not run. It starts with: gpudeck ask") from e
         Client().close()  # the assistant lives on the daemon's facts: that one first
-        start_process("assistant.host", paths.home() / "assistant.log", "the assistant")
+        start_process("assistant.host", paths.home() / "assistant.log", "the assistant", env={ASSISTANT_MARK: "1"})
         return Connection(door(), self._timeout)
 
 

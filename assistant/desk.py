@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -97,7 +96,7 @@ class Desk:
     def _author(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> EngineAuthor:
         if settings.model_device == "cuda":
             with Client(start=False) as daemon:
-                busy = why_busy(daemon.snapshot(), None if self.engine is None else os.getpid())
+                busy = why_busy(daemon.snapshot())
             if busy:
                 raise UserError(f"the model may use the GPU only while nothing else does; {busy}")
         from assistant.engine import Engine, EngineAuthor  # brings torch in: only where a model is configured

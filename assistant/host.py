@@ -82,7 +82,7 @@ class Host:
         try:
             for snapshot in daemon.subscribe():
                 engine = self._desk.engine
-                if engine is not None and engine.device == "cuda" and (busy := why_busy(snapshot, os.getpid())):
+                if engine is not None and engine.device == "cuda" and (busy := why_busy(snapshot)):
                     why = busy
                     self._desk.evict(busy)
                     break

@@ -19,21 +19,21 @@ class Cancelled(UserError):
         super().__init__("the request was cancelled")
 
 
-def why_busy(snapshot: Snapshot, own_pid: int | None = None) -> str | None:
+def why_busy(snapshot: Snapshot) -> str | None:
     """Why the devices are not ours, for a person to read, or None where all of them are idle.
 
-    A device that only `own_pid` uses counts as idle, as long as no job waits for one: the assistant's own work is no reason to leave.
+    A device that nobody but the assistant uses counts as idle, as long as no job waits for one: its own work is no reason to leave.
     """
     wanted = any(isinstance(job.state, Queued) and job.spec.gpus for job in snapshot.jobs) and not snapshot.paused
     for state in snapshot.devices:
-        if isinstance(state.use, Busy) and (wanted or not _only(state, own_pid)):
+        if isinstance(state.use, Busy) and (wanted or not _only_ours(state)):
             return f"{state.device.name}: {state.use.reason}"
     return None if snapshot.devices else "no device has been read yet"
 
 
-def _only(state: DeviceState, pid: int | None) -> bool:
-    users = {process.pid for process in state.reading.processes} if state.reading else set()
-    return pid is not None and state.holder is None and users == {pid}
+def _only_ours(state: DeviceState) -> bool:
+    processes = state.reading.processes if state.reading else ()
+    return state.holder is None and bool(processes) and all(process.assistant for process in processes)
 
 
 def run_when_idle(

@@ -40,7 +40,7 @@ State = tuple[LayerState, ...]
 
 
 class _TimeMix:
-    """Time mixing (section 4.1): token shift, low-rank decay / in-context learning rate / gate, and the recurrence."""
+    """Time mixing: token shift, low-rank decay / in-context learning rate / gate, and the recurrence."""
 
     def __init__(self, w: dict[str, Tensor], prefix: str) -> None:
         self.first = prefix == "blocks.0.att."
@@ -78,7 +78,7 @@ class _TimeMix:
 
 
 def recurrence(wkv: Tensor, *, r: Tensor, decay: Tensor, k: Tensor, v: Tensor, removal: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-    """The generalised delta rule (section 4.1), token after token; wkv [H, 64, 64] fp32, the others [T, H, 64] -> y [T, H, 64], wkv.
+    """The generalised delta rule of the paper, token after token; wkv [H, 64, 64] fp32, the others [T, H, 64] -> y [T, H, 64], wkv.
 
     S_t = S_{t-1} (diag(w_t) - kk_t^T (a_t * kk_t)) + v_t^T k_t,   y_t = S_t r_t
 
@@ -96,7 +96,7 @@ def recurrence(wkv: Tensor, *, r: Tensor, decay: Tensor, k: Tensor, v: Tensor, r
 
 
 class _ChannelMix:
-    """Channel mixing (section 4.2): a two-layer perceptron with squared ReLU on the shifted input."""
+    """Channel mixing: a two-layer perceptron with squared ReLU on the shifted input."""
 
     def __init__(self, w: dict[str, Tensor], prefix: str) -> None:
         self.mix, self.key, self.value = w[prefix + "x_k"], _turned(w, prefix + "key"), _turned(w, prefix + "value")

@@ -8,6 +8,9 @@ import time
 from scheduler.queue.progress import printable
 
 _DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
+_MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_LONG_S = 300.0
+"""A stretch of this length or more is told to the minute."""
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -53,15 +56,33 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def moment(seconds: float) -> str:
-    """A time of day in the local time zone, with its date: 2026-11-21 14:03:20."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+def date(seconds: float) -> str:
+    """A day in the local time zone: 21 November 2026."""
+    day = time.localtime(seconds)
+    return f"{day.tm_mday} {_MONTHS[day.tm_mon - 1]} {day.tm_year}"
 
 
-def stretch(since: float, until: float) -> str:
-    """From one moment to another: 2026-11-21, 14:03:20 to 14:13:20."""
-    first, last = moment(since), moment(until)
-    return f"{first.replace(' ', ', ')} to {last[11:]}" if first[:10] == last[:10] else f"{first} to {last}"
+def clock(seconds: float) -> str:
+    """A time of day in the local time zone: 14:03:20."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def moment(seconds: float, now: float) -> str:
+    """A moment: at 14:03:20, with its date where that is not the date of `now`."""
+    return f"at {clock(seconds)}" if date(seconds) == date(now) else f"on {date(seconds)} at {clock(seconds)}"
+
+
+def stretch(since: float, until: float, now: float | None = None) -> str:
+    """From one moment to another: on 21 November 2026 from 14:03 to 14:13.
+
+    Seconds are told where it is short; the date not where it is that of `now`.
+    """
+    digits = 5 if until - since >= _LONG_S else 8
+    first, last = clock(since)[:digits], clock(until)[:digits]
+    if date(since) != date(until):
+        return f"from {date(since)}, {first} to {date(until)}, {last}"
+    day = "" if now is not None and date(now) == date(since) else f"on {date(since)} "
+    return f"{day}from {first} to {last}"
 
 
 def plain(text: str, limit: int = 200) -> str:

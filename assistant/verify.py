@@ -1,7 +1,8 @@
 """Whether a text says nothing but the facts: its numbers with their units, its names and its claims.
 
 It works on sets, sentence by sentence: a sentence about job 7 may use numbers of job 7 and of no other, and call it done only
-if job 7 is. It cannot tell whether a sentence makes sense; it makes sure that nothing in it was invented.
+if job 7 is. A sentence that begins with "it" is about what the one before was about, too. It cannot tell whether a sentence
+makes sense; it makes sure that nothing in it was invented.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _CLAIMS = _set(
     "flash cudnn efficient math reference auto replay simulated nvidia amd intel cuda"
 )
 """Words that claim something: each must be in a fact."""
+_SAME = {"passed": "pass", "passes": "pass"}
+"""Other forms of a claim: as good as the one in the fact."""
 _OPENERS = _set(
     "a after all although an and are as at average before both but by during each for from has have here highest however idle in "
     "it its job jobs mean no nothing now of on only report summary since so that the then there these they this to was were what "
@@ -40,6 +43,7 @@ _OPENERS = _set(
 """Words that may begin a sentence in upper case without being a name."""
 _WORD = re.compile(r"[^\W\d_](?:[\w./'-]*\w)?|\w*\d\w*[A-Za-z]\w*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_IT = re.compile(r"its?\b", re.IGNORECASE)
 _SLOT = re.compile(r"\{([^{}]*)\}")
 
 
@@ -65,8 +69,9 @@ def verify(text: str, facts: Sequence[Fact], required: Iterable[str] = ()) -> No
         raise Refused("it is empty")
     if strange := next((c for c in text if not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii())), None):
         raise Refused(f"it has a character that no fact has: U+{ord(strange):04X}")
+    named: set[str] = set()
     for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
-        named = _named(sentence, facts)
+        named = _named(sentence, facts) | (named if _IT.match(sentence) else set())
         others = {s for s, _ in _subjects(facts)} - named if named else set()
         about = [fact for fact in facts if fact.subject not in others]
         claims = [fact for fact in about if not named or fact.subject in named]
@@ -124,7 +129,7 @@ def _check_words(sentence: str, exact: set[str], claims: set[str]) -> None:
     known = {word.lower() for word in exact}
     for i, word in enumerate(_words(sentence)):
         lower = word.lower()
-        if lower in _NUMBER_WORDS | _CLAIMS and lower not in claims:
+        if lower in _NUMBER_WORDS | _CLAIMS and not {lower, _SAME.get(lower)} & claims:
             raise Refused(f"it says {word!r}, which no fact says")
         if lower in known and (word in exact or i == 0):
             continue

@@ -19,6 +19,8 @@ ATTEMPTS = 3
 LONGEST = 400
 """Characters of a sentence; a model that goes on and on has lost its way."""
 
+_REQUIRED = ("reason", "verdict", "backend", "tflops")
+
 _SYSTEM = (
     "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
     "For every value write its slot, such as {gpu0.temp}, never a number of your own."
@@ -87,8 +89,8 @@ def _checked(pieces: Iterator[str], facts: Sequence[Fact], required: Sequence[st
     for piece in pieces:
         text += piece
         if (end := last_end(text)) > checked:
-            if text[checked:end].strip():
-                verify(fill(text[checked:end], facts), facts)
+            if text[:end].strip():
+                verify(fill(text[:end], facts), facts)
             checked = end
         elif len(text) - checked > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
@@ -98,10 +100,14 @@ def _checked(pieces: Iterator[str], facts: Sequence[Fact], required: Sequence[st
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:
-    """What a brief must mention: how each job stands, what failed and why, and what a job's Result says."""
-    names = ("state", "reason", "verdict", "backend", "tflops")
+    """What a brief must mention: what failed or waits and why, what a job's Result says, and of jobs without one how they stand."""
+    known = {fact.name for fact in facts if fact.subject.startswith("job") and fact.value is not None}
+    measured = {name.removesuffix(".verdict") for name in known if name.endswith(".verdict")}
     return [
-        fact.name for fact in facts if fact.subject.startswith("job") and fact.value is not None and fact.name.rpartition(".")[2] in names
+        fact.name
+        for fact in facts
+        if fact.name in known
+        and (fact.name.rpartition(".")[2] in _REQUIRED or (fact.name.endswith(".state") and fact.subject not in measured))
     ]
 
 

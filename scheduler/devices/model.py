@@ -6,6 +6,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+ASSISTANT_MARK = "GPUDECK_ASSISTANT"
+"""In the environment of the assistant's process, so that a device's list of processes can tell it from others."""
+
 
 class NA(msgspec.Struct, frozen=True):
     """Not available, and why."""
@@ -23,6 +26,13 @@ class Process(msgspec.Struct, frozen=True):
     """Bytes of the device's memory; None where the driver does not tell."""
     job: int | None = None
     """Id of the job of ours it belongs to."""
+    assistant: bool = False
+    """Whether it is our assistant, which makes room for anybody else."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is neither a job of ours nor our assistant."""
+        return self.job is None and not self.assistant
 
 
 class Device(msgspec.Struct, frozen=True):

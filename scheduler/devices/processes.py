@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psutil
 
-from scheduler.devices.model import Process
-
-_MARK = b"GPUDECK_JOB="
+from scheduler.devices.model import ASSISTANT_MARK, Process
 
 
 def describe(pid: int, memory: float | None) -> Process:
-    """Name, user and job of a process, as far as they can be read; those of other containers and users cannot."""
+    """Name, user and what it is to us, as far as they can be read; those of other containers and users cannot."""
     try:
         process = psutil.Process(pid)
-        return Process(pid, process.name(), process.username(), memory, _job(pid))
+        environment = _environment(process)
+        return Process(pid, process.name(), process.username(), memory, _job(environment), ASSISTANT_MARK in environment)
     except psutil.Error:
         return Process(pid, "?", "", memory)
 
 
-def _job(pid: int) -> int | None:
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """As it was when the process started; empty where it may not be read."""
     try:
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if entry.startswith(_MARK):
-                return int(entry.removeprefix(_MARK))
-    except (OSError, ValueError):
-        pass  # somebody else's process, or it just ended
-    return None
+        return process.environ()
+    except (psutil.Error, OSError):
+        return {}
+
+
+def _job(environment: dict[str, str]) -> int | None:
+    try:
+        return int(environment["GPUDECK_JOB"])
+    except (KeyError, ValueError):
+        return None

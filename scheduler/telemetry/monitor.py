@@ -96,5 +96,5 @@ class Monitor:
 
 
 def _foreign(reading: Reading) -> int:
-    """Processes on the device that no job of ours started."""
-    return sum(p.job is None for p in reading.processes)
+    """Processes on the device that are neither our jobs nor our assistant."""
+    return sum(p.foreign for p in reading.processes)

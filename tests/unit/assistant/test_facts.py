@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from examples import CPU, CPU_FACTS, CPU_STATE, DONE, HISTORY, JOBS, NOW, REPLAY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel.result import Check
 from assistant import phrases
 from assistant.facts import during, gather, history_facts, job_facts, named
 from scheduler.jobs import Cancelled, Done, Progress, Queued, Running
@@ -44,7 +46,10 @@ FACTS = named(CPU_FACTS)
         ("job7.median", "12.3 ms"),
         ("job7.p95", "13.9 ms"),
         ("job7.verdict", "pass"),
-        ("job7.check0", "out: error 1.20e-07, within the bound 1.00e-05"),
+        ("job7.check0", "out: 1.2e-07, within the 1.0e-05 allowed"),
+        ("job7.inputs", "batch 1, heads 4, sequence 1024"),
+        ("job7.workload", "attention"),
+        ("jobs.ran", "3"),
         ("job6.reason", "it exited with status 3"),
         ("job6.code", "3"),
         ("job5.state", "cancelled"),
@@ -95,6 +100,35 @@ def test_odd_values_are_told_as_absent_or_left_out_never_as_nan() -> None:
     jobs = (job(1, Running("a", (), NOW + 50, 1, 1, "b", Progress(0, 0))), job(2, Cancelled(NOW)))
     for fact in gather(snapshot(*states, jobs=jobs), jobs, {"cpu": history}, NOW, NOW):
         assert not any(word in fact.text.lower().replace("running", "") for word in ("nan ", "inf ", "-0", "-5"))
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (Check("share", 0.0, 0.0), "share: 0, as it must be"),
+        (Check("out", 2e-3, 1e-5), "out: 0.002, ABOVE the 1.0e-05 allowed"),
+        (Check("o|t", 3.21, 1e-5), "o\\|t: 3.2, ABOVE the 1.0e-05 allowed"),
+    ],
+)
+def test_a_check_says_whether_its_bound_was_kept(check, said) -> None:
+    assert result_facts(checks=(check,))["job1.check0"].said == said
+
+
+def result_facts(**changes):
+    raw = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(RESULT, **changes)))
+    return named(job_facts(job(1, Done(NOW - 9, NOW, (), raw)), NOW, {}))
+
+
+def test_inputs_are_told_by_the_labels_of_the_form_and_flags_as_words() -> None:
+    params = {"heads": 16, "kv_heads": 0, "head_dim": 128, "causal": False, "dtype": "bfloat16", "backend": "auto", "seconds": 10.0}
+    assert result_facts(params=params)["job1.inputs"].said == "heads 16, head size 128, not causal, data type bfloat16"
+    assert result_facts(params={"kv_heads": 4, "causal": True})["job1.inputs"].said == "K/V heads 4, causal"
+    assert result_facts(workload="of my own", params={"my_size": 3})["job1.inputs"].said == "my size 3"
+
+
+def test_versions_are_facts() -> None:
+    assert result_facts(versions={"torch": "2.11.0", "cuda": "13.0"})["job1.versions"].said == "torch 2.11.0, cuda 13.0"
+    assert "job1.versions" not in result_facts()
 
 
 def test_only_jobs_of_the_span_and_those_still_there_belong_to_it() -> None:
@@ -160,3 +194,15 @@ def test_quantities(value, unit, said) -> None:
 )
 def test_durations(seconds, said) -> None:
     assert phrases.duration(seconds) == said
+
+
+DAY = time.mktime((2026, 11, 21, 9, 13, 20, 0, 0, -1))
+
+
+def test_the_date_is_told_once_and_seconds_where_they_matter() -> None:
+    assert phrases.stretch(DAY, DAY + 600) == "on 21 November 2026 from 09:13 to 09:23"
+    assert phrases.stretch(DAY, DAY + 44) == "on 21 November 2026 from 09:13:20 to 09:14:04"
+    assert phrases.stretch(DAY, DAY + 600, now=DAY) == "from 09:13 to 09:23"
+    assert phrases.stretch(DAY, DAY + 86400) == "from 21 November 2026, 09:13 to 22 November 2026, 09:13"
+    assert phrases.moment(DAY, DAY + 60) == "at 09:13:20"
+    assert phrases.moment(DAY, DAY + 86400) == "on 21 November 2026 at 09:13:20"

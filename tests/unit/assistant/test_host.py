@@ -21,6 +21,7 @@ from assistant.idle import Cancelled
 from assistant.messages import Ask, Chunk, Event, Waiting
 from scheduler import paths
 from scheduler.client import Client
+from scheduler.devices.processes import describe
 from scheduler.errors import DaemonGone, NotFound
 from scheduler.wire import Connection
 
@@ -84,6 +85,8 @@ def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(
     assert {fact.name for fact in answer.facts} >= {"cpu.mem_used", "cpu.util"}
     assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
     assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
+    assert describe(holder(), None).assistant, "the daemon knows it among the processes of a GPU"
+    assert not describe(os.getpid(), None).assistant
 
 
 def holder() -> int:
@@ -100,7 +103,7 @@ def test_the_brief_of_a_job_tells_how_it_went(home) -> None:
     answer = Assistant().report(job=done.id, when="now")
     assert answer.role == "report"
     assert f"Job {done.id}: greet \\*all\\*" in answer.text
-    assert "It is done after" in answer.text
+    assert "It is done. It ran for " in answer.text
     assert "3" in Assistant().ask("did anything fail?").text
     assert f"Job {failed.id}" in Assistant().ask("what happened?").text
 

@@ -11,16 +11,19 @@ from scheduler.errors import DaemonGone
 from scheduler.jobs import Queued
 from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
 
-OWN = 4321
 GPU = Device("GPU-1", 0, "NVIDIA H100", "nvidia")
 
 
-def gpu(use: Idle | Busy, *pids: int, holder: int | None = None) -> DeviceState:
-    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=tuple(Process(p, "python") for p in pids)), use, holder)
+OWN = Process(4321, "python", assistant=True)
+OTHERS = Process(1, "python")
 
 
-BUSY = snapshot(gpu(Busy("utilisation 93 %"), 1), jobs=())
-OTHER = snapshot(gpu(Busy("quiet for 3 s of 15"), 1), jobs=())
+def gpu(use: Idle | Busy, *processes: Process, holder: int | None = None) -> DeviceState:
+    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holder)
+
+
+BUSY = snapshot(gpu(Busy("utilisation 93 %"), OTHERS), jobs=())
+OTHER = snapshot(gpu(Busy("quiet for 3 s of 15"), OTHERS), jobs=())
 IDLE = snapshot(gpu(Idle(0.0)), jobs=())
 
 
@@ -53,8 +56,8 @@ def test_no_device_is_not_idle() -> None:
 @pytest.mark.parametrize(
     ("state", "jobs", "leaves"),
     [
-        (gpu(Busy("1 process of others"), OWN), (), False),
-        (gpu(Busy("1 process of others"), OWN, 99), (), True),
+        (gpu(Busy("utilisation 50 %"), OWN), (), False),
+        (gpu(Busy("1 process of others"), OWN, OTHERS), (), True),
         (gpu(Busy("job 3 runs"), OWN, holder=3), (), True),
         (gpu(Busy("job 9 waits"), OWN), (job(9, Queued()),), True),
         (gpu(Busy("utilisation 50 %")), (), True),
@@ -62,4 +65,4 @@ def test_no_device_is_not_idle() -> None:
     ],
 )
 def test_the_assistants_own_work_is_no_reason_to_leave_and_anybody_elses_is(state, jobs, leaves) -> None:
-    assert (why_busy(snapshot(state, jobs=jobs), OWN) is not None) == leaves
+    assert (why_busy(snapshot(state, jobs=jobs)) is not None) == leaves

@@ -6,12 +6,16 @@ import re
 
 import msgspec
 import pytest
-from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, replayed, snapshot
+from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, RESULT, job, replayed, snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assistant.facts import gather
+from assistant import phrases
+from assistant.facts import gather, named
 from assistant.template import template
+from assistant.verify import verify
+from assistant.writer import required_facts
+from scheduler.jobs import Done, Failed, Queued
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 QUESTIONS = [
@@ -62,33 +66,106 @@ def test_contradicting_facts_are_both_told_with_their_sources() -> None:
     assert "12 % (somewhere else)" in text
 
 
+def opening(text: str) -> str:
+    return text.split("\n\n")[1]
+
+
+def test_a_brief_opens_with_what_happened_in_plain_sentences() -> None:
+    when = phrases.stretch(NOW - 600, NOW)
+    assert opening(template(CPU_FACTS)) == (
+        f"{when[0].upper()}{when[1:]}, 3 jobs ran, of which 1 failed and 1 got lost. "
+        "Job 6 (bad.py) failed: it exited with status 3. Job 4 (adrift) was lost: its runner was killed. "
+        "Job 7 (attention) passed: its attention workload reached 0.0873 TFLOP/s with backend efficient "
+        "on CPU: AMD EPYC 9654, and took 50 s. "
+        "Job 8 (attention) has been running for 10 s on CPU, and is 30 % through (timing). It has about 23 s left. "
+        "Job 9 (train_big) has been queued for 1 min 40 s: the CPU is held by job 8. CPU is busy: job 8 runs."
+    )
+
+
 def test_a_brief_tells_every_job_with_what_matters_about_it_and_every_device() -> None:
     text = template(CPU_FACTS)
+    ended = {n: phrases.clock(NOW - ago) for n, ago in ((7, 30), (6, 79), (5, 50), (4, 20))}
     for words in (
-        "1 failed",
-        "**Job 9** (train_big): queued for 1 min 40 s; the CPU is held by job 8",
-        "**Job 8** (attention): running for 10 s on CPU; 30 %, about 23 s left",
-        "**Job 7** (attention): done after 50 s on CPU; pass; backend efficient: 0.0873 TFLOP/s, 12.3 ms median",
-        "**Job 6** (bad.py): failed after 1.0 s; it exited with status 3",
-        "**Job 4** (adrift): lost after 1 min 10 s; its runner was killed",
-        "CPU: no NVIDIA GPU found",
+        "### Job 9: train_big\n\nIt has been queued for 1 min 40 s: the CPU is held by job 8.\n",
+        "### Job 8: attention\n\nIt has been running for 10 s on CPU, and is 30 % through (timing). It has about 23 s left.\n",
+        "It passed: 0.0873 TFLOP/s with backend efficient, median 12.3 ms (P95 13.9 ms, P99 15.0 ms) over 320 calls. "
+        f"It ran for 50 s on CPU, and ended at {ended[7]}.\n",
+        f"### Job 6: bad.py\n\nIt failed: it exited with status 3. It ran for 1.0 s, and ended at {ended[6]}.\n",
+        f"### Job 5: unloved\n\nIt was cancelled. It ended at {ended[5]}.\n",
+        f"### Job 4: adrift\n\nIt was lost: its runner was killed. It ran for 1 min 10 s, and ended at {ended[4]}.\n",
+        "**CPU** (AMD EPYC 9654) is busy: job 8 runs. CPU: no NVIDIA GPU found. There are readings from ",
         "| Utilisation | 37 % | 46 % | 90 % |",
-        "N/A: Temperature: no sensor.",
+        "Temperature is N/A: no sensor. Power is N/A: no counter.",
     ):
         assert words in text
+    assert text.index("Job 8") < text.index("### Job 9") < text.index("### Job 6") < text.index("### Job 7")
 
 
-def test_a_brief_of_one_job_tells_its_result() -> None:
+def test_the_rest_of_a_result_is_a_table() -> None:
     text = template(gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30))
-    for words in (
-        "Verdict: pass",
-        "Backend: efficient",
-        "chosen by auto",
-        "Rate: 0.0873 TFLOP/s",
-        "P95 of one call: 13.9 ms",
-        "within the bound",
+    for row in (
+        "| Inputs | batch 1, heads 4, sequence 1024 |",
+        "| Why this backend | chosen by auto |",
+        "| Sustained rate | 0.0851 TFLOP/s |",
+        "| Check | out: 1.2e-07, within the 1.0e-05 allowed |",
     ):
-        assert words in text
+        assert row in text
+
+
+def test_a_result_whose_check_failed_says_so_and_why_nothing_was_timed() -> None:
+    timing = msgspec.structs.replace(RESULT.timing, count=0)
+    raw = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(RESULT, verdict="fail: out is off", timing=timing)))
+    text = template(gather(snapshot(CPU_STATE), (job(1, Failed(NOW - 9, NOW, "exit code 1", 1, (), raw)),), {}, NOW - 9, NOW))
+    assert "It failed: exit code 1. Its verdict is fail: out is off." in text
+    assert "| Time of one call | N/A: nothing was timed, because a check failed |" in text
+    assert "passed" not in text
+
+
+@pytest.mark.parametrize("question", [None, "did anything fail?", "how did job 7 go?", "is it idle?", "memory?"])
+@pytest.mark.parametrize("facts", [CPU_FACTS, REPLAY_FACTS])
+def test_its_prose_keeps_the_rules_for_a_models_text(facts, question) -> None:
+    """Models learn from these texts: what they write alike must not be refused."""
+    text = template(facts, question)
+    prose = [part for part in text.split("\n\n") if not part.startswith(("|", "## ", "### Devices"))]
+    if "I know" not in text and "No job" not in text:
+        verify("\n".join(prose), facts)
+    if question is None:
+        said = named(facts)
+        assert all(said[name].said in text for name in required_facts(facts))
+
+
+EVIL = "# x\n- **b** | cell `code` {job7.state} {0} <img src=x> [a](http://e) \x1b[31m"
+
+
+def test_a_hostile_name_or_reason_adds_no_heading_row_list_or_slot() -> None:
+    jobs = (job(3, Queued(EVIL), EVIL), job(2, Failed(NOW - 9, NOW, EVIL), EVIL), job(1, Done(NOW - 9, NOW), EVIL))
+    kinds = [
+        [line.split(" ")[0] if line.startswith(("#", "|", "-", ">", "*")) else "" for line in template(facts).splitlines()]
+        for facts in (
+            gather(snapshot(CPU_STATE, notices=(words,)), jobs_, {}, NOW - 600, NOW)
+            for words, jobs_ in ((EVIL, jobs), ("quiet", tuple(msgspec.structs.replace(j, spec=DONE.spec) for j in jobs)))
+        )
+    ]
+    assert kinds[0] == kinds[1]
+    assert "{job7.state}" in template(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW))
+
+
+def test_no_list_stands_before_a_heading() -> None:
+    """Qt's reader of Markdown drops the bullet of the last item there."""
+    for facts in (CPU_FACTS, REPLAY_FACTS):
+        assert not re.search(r"^[-*>] ", template(facts), re.MULTILINE)
+
+
+def test_more_jobs_than_fit_are_said_to_be_there() -> None:
+    jobs = tuple(job(n, Queued("the CPU is held by job 99")) for n in range(1, 20))
+    text = template(gather(snapshot(CPU_STATE, jobs=jobs), jobs, {}, NOW - 600, NOW))
+    assert "19 jobs are queued. Job 1 (attention) has been queued" in opening(text)
+    assert text.count("### Job ") == 12
+    assert "`gpudeck jobs` lists all of them" in text
+
+
+def test_a_paused_queue_is_said() -> None:
+    assert "The queue is paused: nothing new starts." in opening(template(gather(snapshot(CPU_STATE, paused=True), (), {}, NOW - 9, NOW)))
 
 
 def test_replayed_devices_are_never_called_anything_but_replay() -> None:
@@ -100,11 +177,11 @@ def test_replayed_devices_are_never_called_anything_but_replay() -> None:
 @pytest.mark.parametrize(
     ("question", "words", "absent"),
     [
-        ("how hot is it?", ["temperature N/A (no sensor)"], ["Job", "power"]),
+        ("how hot is it?", ["temperature: N/A, no sensor"], ["Job", "power"]),
         ("did anything fail?", ["Job 6", "Job 4", "its runner was killed"], ["Job 7", "CPU utilisation"]),
         ("what is waiting?", ["Job 9", "held by job 8"], ["Job 7"]),
         ("is the device idle?", ["busy: job 8 runs", "python3"], ["Job 7"]),
-        ("how did job 7 go?", ["Verdict: pass"], ["Job 6"]),
+        ("how did job 7 go?", ["It passed"], ["Job 6"]),
         ("how is #77?", ["I know of no job 77"], ["Job 7:"]),
         ("how much memory is used?", ["now 3.0 GiB", "of 16.0 GiB"], ["Job"]),
     ],
@@ -133,5 +210,7 @@ def test_what_it_does_not_understand_it_says_and_tells_what_there_is() -> None:
 
 def test_eight_gpus_make_one_table() -> None:
     facts = gather(snapshot(*(replayed(i) for i in range(8)), jobs=()), (), {}, NOW - 600, NOW)
-    assert template(facts).count("|---") == 6
+    assert template(facts).count("\n| --- |") == 1
     assert "| REPLAY GPU 7 |" in template(facts)
+    assert "REPLAY GPU 6 and REPLAY GPU 7 are idle now." in opening(template(facts))
+    assert template(facts).count("no data in this time") == 1

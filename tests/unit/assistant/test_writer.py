@@ -22,6 +22,7 @@ GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backe
         "Job 6 failed: it exited with status 3.",
         "The CPU is busy. Job 9 is queued, as the CPU is held by job 8.",
         "Its temperature is N/A (no sensor).",
+        "Job 7 passed. It ran for 50 s on CPU.",
     ],
 )
 def test_a_text_of_facts_holds(text) -> None:
@@ -50,6 +51,9 @@ def test_a_text_of_facts_holds(text) -> None:
         ("It is 10² slower.", "U+00B2"),
         ("\x1b[2Jfine", "U+001B"),
         ("Job 7 took 1.0 s.", "1.0 s"),
+        ("Job 7 is done. It took 1.0 s.", "1.0 s"),
+        ("Job 7 is done. The CPU is busy for 50 s.", "50 s"),
+        ("Job 6 passed.", "'passed'"),
         ("", "empty"),
         (" \n ", "empty"),
     ],
@@ -114,7 +118,7 @@ def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
     assert author.tried == list(range(ATTEMPTS))
     assert "Job 7 took" not in text
     assert "Written from the template: the text of the model small was refused: it says '99 s'" in text
-    assert "Verdict: pass" in text
+    assert "Job 7 (attention) passed" in text
 
 
 def test_a_text_is_given_up_at_its_first_bad_sentence_and_a_sentence_without_end_too() -> None:

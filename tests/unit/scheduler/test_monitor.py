@@ -75,8 +75,9 @@ def test_a_cpu_may_do_a_little_a_gpu_may_not() -> None:
     assert state(watching(GPU, util=30.0)).use == Busy("utilisation 30 %")
 
 
-def test_processes_of_our_jobs_are_not_foreign() -> None:
+def test_processes_of_our_jobs_and_our_assistant_are_not_foreign() -> None:
     assert isinstance(state(watching(GPU, processes=(Process(1, "p", job=3),))).use, Idle)
+    assert isinstance(state(watching(GPU, processes=(Process(1, "p", assistant=True),))).use, Idle)
     assert state(watching(GPU, processes=(Process(1, "p"),))).use == Busy("1 process of others")
 
 

@@ -1,0 +1,78 @@
+"""Facts about a device: how it is now, and how it was over a stretch of time."""
+
+from __future__ import annotations
+
+import math
+
+from assistant import phrases
+from assistant.facts.fact import Adder, Fact
+from scheduler.devices.fields import FIELDS
+from scheduler.devices.model import NA, Device
+from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
+
+FIELDS_NOW = ("util", "mem_used", "mem_total", "tflops", "temp", "power", "power_limit")
+FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
+_TITLES = {"tflops": "rate"}
+
+
+def label(device: Device) -> str:
+    """How a device is called: GPU 0, CPU, REPLAY GPU 0."""
+    return {"nvidia": f"GPU {device.index}", "cpu": "CPU", "replay": f"REPLAY GPU {device.index}"}[device.kind]
+
+
+def subject(device: Device) -> str:
+    return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[device.kind]
+
+
+def device_facts(state: DeviceState, now: float) -> list[Fact]:
+    """One device as it is now."""
+    device, reading = state.device, state.reading
+    add = Adder(subject(device), label(device), _source(device), reading.time if reading else now)
+    add.words("name", "name", device.name)
+    add.words("label", "called", label(device))
+    if device.note:
+        add.words("note", "note", device.note)
+    if isinstance(state.use, Idle):
+        add.said("use", "use", "idle", "", f"idle for {phrases.duration(now - state.use.since)}")
+    else:
+        add.words("use", "use", f"busy: {state.use.reason}")
+    if state.holder is not None:
+        add.said("holder", "held by", state.holder, "", f"job {state.holder}")
+    for field in FIELDS_NOW:
+        known = reading.get(field) if reading else NA("the device has not been read yet")
+        if isinstance(known, NA):
+            add.absent(field, _title(field), known.reason)
+        else:
+            add.number(field, _title(field), known, FIELDS[field].unit, "the device reported no finite number")
+    for i, process in enumerate(reading.processes if reading else ()):
+        memory = f", {phrases.quantity(process.memory, 'B')}" if process.memory is not None else ""
+        add.said(f"process{i}", "process", process.pid, "", f"{phrases.escaped(process.name, 80)} (pid {process.pid}{memory})")
+    return add.facts
+
+
+def history_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
+    """Mean and highest value of each field over the span. Gaps in the history count as gaps, not as zeros."""
+    add = Adder(subject(device), label(device), _source(device) + ", history", now)
+    if history and history.times:
+        first, last = history.times[0], history.times[-1]
+        add.said("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
+    else:
+        add.absent("covered", "readings cover", "no data in this time")
+    for field in FIELDS_SPAN:
+        column = history.columns.get(field, []) if history else []
+        values = [v for v in column if v is not None and math.isfinite(v)]
+        for what, word in (("mean", "mean"), ("max", "highest")):
+            if values:
+                value = math.fsum(values) / len(values) if what == "mean" else max(values)
+                add.number(f"{field}.{what}", f"{word} {_title(field)}", value, FIELDS[field].unit, "too large to add up")
+            else:
+                add.absent(f"{field}.{what}", f"{word} {_title(field)}", "no data in this time")
+    return add.facts
+
+
+def _title(field: str) -> str:
+    return _TITLES.get(field) or FIELDS[field].label.lower()
+
+
+def _source(device: Device) -> str:
+    return f"{'NVML' if device.kind == 'nvidia' else device.kind.upper()} readings"

@@ -1,0 +1,138 @@
+"""Facts about jobs: what they are, how they stand and what their Results say. Their names and words are foreign text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from accel import result as results
+from accel.workloads import catalog
+from assistant import phrases
+from assistant.facts.fact import Adder, Fact
+from scheduler import jobs as j
+
+_COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
+_NOT_INPUTS = ("backend", "seconds")
+"""Parameters that say how it was measured, not on what."""
+
+
+def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ...]:
+    """Those of `jobs` that wait or run, or ended between the two times."""
+    return tuple(job for job in jobs if isinstance(job.state, j.Active) or since <= job.state.at <= until)
+
+
+def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
+    """How many jobs ran to an end of whatever kind, and how many there are in each state."""
+    add = Adder("jobs", "Jobs", "queue", now)
+    if not jobs:
+        add.absent("any", "jobs", "no job waited, ran or ended in this time")
+    if ran := sum(isinstance(job.state, j.Ended) and job.state.started is not None for job in jobs):
+        add.said("ran", "that ran", ran, "", str(ran))
+    for status in _COUNTED:
+        if count := sum(job.status == status for job in jobs):
+            add.said(status, status, count, "", str(count))
+    return add.facts
+
+
+def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
+    """One job: what it is, its state with reasons and times, its progress, its Result. `devices`: device id to label."""
+    add = Adder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    state = job.state
+    add.words("name", "name", job.spec.name)
+    if job.spec.workload:
+        add.words("workload", "workload", job.spec.workload)
+    add.words("state", "state", "stopping" if isinstance(state, j.Running) and state.stopping else job.status)
+    if not isinstance(state, j.Queued) and state.devices:
+        add.words("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
+    _times(add, job, now)
+    if isinstance(state, j.Queued | j.Failed | j.Lost):
+        add.words("reason", "reason", state.reason)
+    if isinstance(state, j.Failed) and state.code is not None:
+        add.said("code", "exit status", state.code, "", str(state.code))
+    if isinstance(state, j.Running) and state.progress is not None:
+        _progress(add, state.progress, now - state.at)
+    if job.result is not None:
+        _result(add, job.result)
+    return add.facts
+
+
+def _times(add: Adder, job: j.Job, now: float) -> None:
+    state = job.state
+    if isinstance(state, j.Queued):
+        add.said("waiting", "waiting for", now - job.submitted, "s", phrases.duration(now - job.submitted))
+    elif isinstance(state, j.Starting | j.Running):
+        add.said("running", "running for", now - state.at, "s", phrases.duration(now - state.at))
+    else:
+        add.said("ended", "ended", state.at, "s", phrases.moment(state.at, now))
+        if state.started is not None:
+            add.said("duration", "took", state.at - state.started, "s", phrases.duration(state.at - state.started))
+
+
+def _progress(add: Adder, progress: j.Progress, elapsed: float) -> None:
+    if not progress.total > 0:
+        return
+    share = progress.done / progress.total
+    add.said("progress", "progress", 100 * share, "%", phrases.quantity(100 * share, "%"))
+    if progress.note:
+        add.words("doing", "doing", progress.note)
+    if 0 < share < 1:
+        left = elapsed * (1 - share) / share
+        add.said("left", "about left", left, "s", phrases.duration(left))
+
+
+def _result(add: Adder, data: bytes) -> None:
+    add.source = "the job's Result"
+    try:
+        result = results.read(data)
+    except msgspec.MsgspecError:
+        add.absent("result", "result", "the job left a file that is not a Result")
+        return
+    add.words("verdict", "verdict", result.verdict)
+    add.words("device", "measured on", result.device)
+    add.words("backend", "backend", result.backend)
+    add.words("choice", "backend chosen because", result.reason)
+    if inputs := _inputs(result):
+        add.words("inputs", "inputs", inputs)
+    _measured(add, result)
+    for i, check in enumerate(result.checks):
+        add.said(f"check{i}", "check", check.error, "", _checked(check))
+    if result.versions:
+        add.words("versions", "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items()))
+
+
+def _inputs(result: results.Result) -> str:
+    """`heads 16, sequence 16384, data type bfloat16, not causal`: the labels of the workload's own form, flags as words."""
+    known = next((w.params for w in catalog.WORKLOADS if w.name == result.workload), ())
+    labels = {param.name: param.label for param in known}
+    told = []
+    for name, value in result.params.items():
+        title = labels.get(name, name.replace("_", " "))
+        title = title if title[:2].isupper() or "/" in title else title[:1].lower() + title[1:]
+        if name == "kv_heads" and value == 0:
+            continue  # as many as query heads: nothing of its own to tell
+        if name not in _NOT_INPUTS:
+            told.append((title if value else f"not {title}") if isinstance(value, bool) else f"{title} {value}")
+    return ", ".join(told)
+
+
+def _measured(add: Adder, result: results.Result) -> None:
+    timing = result.timing
+    if not timing.count:
+        add.absent("median", "median of one call", "nothing was timed, because a check failed")
+        return
+    numbers = [("median", "median of one call", timing.median, "ms"), ("p95", "P95 of one call", timing.p95, "ms")]
+    numbers += [("p99", "P99 of one call", timing.p99, "ms"), ("calls", "calls measured", timing.count, "")]
+    if result.flops:
+        numbers += [("tflops", "rate", result.tflops, "TFLOP/s"), ("sustained", "sustained rate", result.sustained_tflops, "TFLOP/s")]
+    if result.bandwidth:
+        numbers += [("bandwidth", "memory bandwidth", result.bandwidth, "B/s")]
+    for name, title, value, unit in numbers:
+        add.number(name, title, value, unit, "not a finite number in the Result")
+
+
+def _checked(check: results.Check) -> str:
+    name, error, bound = phrases.escaped(check.name, 60), phrases.significant(check.error, 2), phrases.significant(check.bound, 2)
+    if check.passed and check.bound == 0:
+        return f"{name}: {error}, as it must be"
+    return f"{name}: {error}, {'within' if check.passed else 'ABOVE'} the {bound} allowed"

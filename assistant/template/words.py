@@ -1,0 +1,36 @@
+"""Small pieces of Markdown: sentences, enumerations, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def given(form: str, value: str | None) -> str:
+    """`form` with the value in its braces; nothing where there is none. The value is taken as it is, braces in it too."""
+    return form.format(value) if value else ""
+
+
+def sentence(*parts: str) -> str:
+    """The parts, put together as they are, with an upper-case beginning and one full stop."""
+    text = "".join(parts).strip().rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def paragraph(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def listed(things: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join(filter(None, (", ".join(things[:-1]), *things[-1:])))
+
+
+def are(things: Sequence[str]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; nothing where there are no rows."""
+    if not rows:
+        return ""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
