@@ -73,11 +73,16 @@ def decimate(times: Floats, values: Floats, bin_width: float) -> tuple[Floats, F
     ends = np.concatenate((starts[1:], [len(times)])) - 1
     low, high = np.fmin.reduceat(values, starts, axis=1), np.fmax.reduceat(values, starts, axis=1)
     rising = values[:, starts] <= values[:, ends]
-    missing = np.logical_or.reduceat(np.isnan(values), starts, axis=1)
-    x = (bins[starts] * bin_width)[:, None] + np.array([0.25, 0.75, 0.875]) * bin_width
-    y = np.empty((len(values), len(starts), 3))
+    left, marks = bins[starts] * bin_width, np.array([0.25, 0.75, 0.875]) * bin_width
+    missing = np.isnan(values)
+    gaps = bool(missing.any())
+    x = left[:, None] + marks[: 2 + gaps]
+    y = np.empty((len(values), *x.shape))
     y[:, :, 0], y[:, :, 1] = np.where(rising, low, high), np.where(rising, high, low)
-    y[:, :, 2] = np.where(missing, np.nan, y[:, :, 1])
+    if not gaps:
+        return x.ravel(), y.reshape(len(values), -1)
+    broken = np.logical_or.reduceat(missing, starts, axis=1)
+    y[:, :, 2] = np.where(broken, np.nan, y[:, :, 1])
     keep = np.ones(x.shape, dtype=bool)
-    keep[:, 2] = missing.any(axis=0)
+    keep[:, 2] = broken.any(axis=0)
     return x[keep], y[:, keep]

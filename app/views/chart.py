@@ -54,6 +54,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAccessibleName(f"{title} over time")
+        self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)  # everything moves: finding out what did costs more
         self.box = _TimeBox()
         self.plot = pg.PlotItem(viewBox=self.box, axisItems={"bottom": ClockAxis()}, enableMenu=False)
         self.plot.hideButtons()
@@ -98,7 +99,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         for axis in (self.axis, self.plot.getAxis("bottom")):
             axis.setPen(pg.mkPen(t.line, width=1))
             axis.setTextPen(pg.mkPen(t.muted))
-            axis.setStyle(hideOverlappingLabels=False, tickFont=font, tickLength=0, autoExpandTextSpace=False, maxTickLevel=0)
+            axis.setStyle(hideOverlappingLabels=False, tickFont=font, tickLength=0, tickAlpha=0, autoExpandTextSpace=False, maxTickLevel=0)
         self.curves.recolor(t.grid, t.muted)
 
 

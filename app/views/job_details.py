@@ -42,6 +42,10 @@ class JobDetails(QWidget):
         self.log.setMaximumBlockCount(_MOST_LINES)
         self.log.setPlaceholderText("No output yet")
         self.log.setAccessibleName("Log")
+        self._follows = True
+        bar = self.log.verticalScrollBar()
+        bar.valueChanged.connect(lambda at: setattr(self, "_follows", at >= bar.maximum() - 2))
+        bar.rangeChanged.connect(lambda _, end: bar.setValue(end) if self._follows else None)
         header = row(self.title, self.state, self.doing, self.cancel, self.again, spacing=theme.M)
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
@@ -60,6 +64,7 @@ class JobDetails(QWidget):
         if self._tail is None or self._tail.job != details.id:
             self._tail, self._asked = LogTail(details.id), False
             self.log.clear()
+            self._follows = True
         ended = self._shown is not None and self._shown.id == details.id and self._shown.active and not details.active
         if self._shown is None or self._shown.facts != details.facts:
             self.facts.show_table(details.facts)
@@ -79,7 +84,7 @@ class JobDetails(QWidget):
         self._asked = False
         if text := self._tail.feed(piece.start, piece.data):
             bar = self.log.verticalScrollBar()
-            follows, at = bar.value() >= bar.maximum() - 2, bar.value()
+            follows, at = self._follows, bar.value()
             cursor = self.log.textCursor()
             cursor.movePosition(cursor.MoveOperation.End)
             cursor.insertText(text)

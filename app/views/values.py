@@ -18,6 +18,7 @@ class Values(QWidget):
         self.unit = ""
         self._width = 0
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+        self.hide()
 
     @property
     def text(self) -> str:
@@ -30,6 +31,7 @@ class Values(QWidget):
             return
         self.values, self.unit = values, unit
         self.setAccessibleName(self.text)
+        self.setVisible(bool(values))
         width = self.sizeHint().width()
         if not self._width - 40 < width <= self._width:  # grows at once, shrinks late
             self._width = width

@@ -72,6 +72,7 @@ class Workloads(QWidget):
         form = self.form
         for view in self._views.values():
             view.setVisible(view is form)
+        self._scroll.setMaximumHeight(form.sizeHint().height())  # so that Run follows the last field
         self._check()
         snapshot = self._state.snapshot
         jobs = snapshot.jobs if snapshot is not None else ()
@@ -106,7 +107,7 @@ class Workloads(QWidget):
         self._forms = QVBoxLayout(body)
         self._forms.setContentsMargins(0, 0, 0, 0)
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
-        scroll = QScrollArea()
+        scroll = self._scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(body)
@@ -116,8 +117,9 @@ class Workloads(QWidget):
         left.setSpacing(theme.M)
         left.addLayout(chooser)
         left.addWidget(self.summary)
-        left.addWidget(scroll, 1)
+        left.addWidget(scroll, 100)
         left.addLayout(send)
+        left.addStretch()
         form = framed(left)
         form.setFixedWidth(_FORM_WIDTH)
         last, past = QVBoxLayout(), QVBoxLayout()
