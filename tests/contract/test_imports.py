@@ -1,0 +1,98 @@
+"""The import rules hold, and a violation of any of them is caught; what must be cheap to import is cheap."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGES = ("app", "accel", "assistant", "scheduler")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter on the packages in `folder`, with the contracts in its pyproject.toml."""
+    # -I: the packages are those in `folder`, whatever is installed
+    run = f"import sys; sys.path.insert(0, {str(folder)!r}); from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
+    return subprocess.run([sys.executable, "-I", "-c", run], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_the_rules_hold() -> None:
+    found = lint(ROOT)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "0 broken" in found.stdout
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+VIOLATIONS = [
+    ("scheduler/telemetry/idle.py", "import torch", "app and scheduler never import torch or triton"),
+    ("app/models/format.py", "import accel.attention.api", "app and scheduler never import torch or triton"),
+    ("assistant/roles.py", "from PySide6 import QtCore", "nothing below app imports Qt"),
+    ("scheduler/client.py", "import sqlite3", "only scheduler.store speaks SQL"),
+    ("scheduler/telemetry/history.py", "import pynvml", "only scheduler.devices talks to NVML"),
+    ("scheduler/client.py", "import scheduler.store", "the client knows only the door"),
+    ("scheduler/jobs.py", "import scheduler.queue.queue", "scheduler runs one way"),
+    ("accel/result.py", "import scheduler.client", "rooms: app, then assistant, then accel and scheduler side by side"),
+    ("scheduler/settings.py", "import app", "rooms: app, then assistant, then accel and scheduler side by side"),
+    ("accel/runtime/timing.py", "import accel.workloads.catalog", "accel runs one way"),
+    ("accel/attention/backends.py", "import accel.attention.reference", "a kernel never imports its oracle"),
+    ("app/models/format.py", "from PySide6 import QtCore", "models are free of Qt"),
+    ("app/models/series.py", "import app.views", "app runs one way"),
+]
+
+
+def test_every_violation_is_caught_by_name(copy: Path) -> None:
+    """All at once: building the graph of the imports takes most of the time."""
+    for file, line, _ in VIOLATIONS:
+        text = (copy / file).read_text()
+        (copy / file).write_text(text.replace("from __future__ import annotations\n", f"from __future__ import annotations\n{line}\n", 1))
+        assert line in (copy / file).read_text()
+    found = lint(copy)
+    assert found.returncode != 0
+    broken = {line.partition(" BROKEN")[0] for line in found.stdout.splitlines() if " BROKEN" in line}
+    assert broken == {name for _, _, name in VIOLATIONS}
+    for file, line, _ in VIOLATIONS:
+        importer, imported = file.removesuffix(".py").replace("/", "."), line.split()[1]
+        assert f"{importer} -> {imported}" in found.stdout
+
+
+HEAVY = frozenset({"torch", "triton", "PySide6", "pyqtgraph", "pynvml", "sqlite3", "numpy", "safetensors", "rwkv", "psutil"})
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("scheduler.client", set()),
+        ("scheduler.jobs", set()),
+        ("accel", set()),
+        ("accel.result", set()),
+        ("accel.workloads.catalog", set()),
+        ("assistant.client", set()),
+        ("app.cli", {"psutil", "numpy"}),
+        ("scheduler.daemon", {"sqlite3", "psutil"}),
+        ("scheduler.devices.probe", {"psutil"}),
+    ],
+)
+def test_a_cold_import_brings_in_nothing_heavy(module: str, allowed: set[str]) -> None:
+    code = f"import sys, {module}; print(*sorted({set(HEAVY)!r} & {{m.partition('.')[0] for m in sys.modules}}))"
+    found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+    assert set(found.stdout.split()) <= allowed
+
+
+def test_the_runner_of_jobs_needs_nothing_but_the_standard_library() -> None:
+    runner = ROOT / "scheduler" / "queue" / "runner.py"
+    code = f"import runpy; runpy.run_path({str(runner)!r})"
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, "")

@@ -1,0 +1,313 @@
+"""The command line: every verb, what it prints, its exit status, and one clear line where something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from scheduler.client import Client
+from scheduler.devices import trace
+from scheduler.jobs import Done, Job
+from tests.integration.deck import kill_daemon, log_of, python, ready, running
+from tests.support import eventually
+
+WAIT_S = 60.0
+
+
+class Shell:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        """What the command printed. Fails where its exit status is another, or where it failed in more than one line."""
+        self._capsys.readouterr()
+        try:
+            got = main(words)
+        except SystemExit as e:  # argparse
+            got = int(e.code or 0)
+        out, err = self._capsys.readouterr()
+        assert got == status, (out, err)
+        if status:
+            assert out == "" or status == 1
+            assert "Traceback" not in err
+            return err
+        assert err == ""
+        return out
+
+    def fails(self, *words: str, status: int = 1) -> str:
+        """The one line that says what is wrong."""
+        line = self(*words, status=status)
+        assert line.startswith("gpudeck: ")
+        assert line.count("\n") == 1
+        return line
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(words[0], "--json", *words[1:]))
+
+
+@pytest.fixture
+def sh(capsys: pytest.CaptureFixture[str], shared: Client) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def alone(capsys: pytest.CaptureFixture[str], cpu_home: Path) -> Shell:
+    """With a state folder of the test's own, and no daemon yet."""
+    return Shell(capsys)
+
+
+def gpudeck(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, as a user's shell runs it."""
+    return subprocess.run([sys.executable, "-m", "app", *words], capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+def waits_for(job: Job) -> subprocess.Popen[str]:
+    """`gpudeck wait` in a process of its own, once it waits."""
+    command = [sys.executable, "-m", "app", "wait", str(job.id)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"job {job.id} ({job.spec.name})\n"
+    return process
+
+
+def test_status_shows_the_device_and_says_why_a_figure_is_missing(sh: Shell, shared: Client) -> None:
+    out = sh("status")
+    assert "CPU: no NVIDIA GPU found" in out
+    assert "no jobs wait or run" in out
+    reading = shared.snapshot().devices[0].reading
+    assert reading is not None
+    assert "TFLOP/s: N/A" in out
+    found = sh.json("status")
+    assert found["devices"][0]["device"]["kind"] == "cpu"
+    assert found["devices"][0]["reading"]["values"]["mem_total"] == reading.values["mem_total"]
+
+
+def test_submit_keeps_every_word_of_the_command(sh: Shell, shared: Client, tmp_path: Path) -> None:
+    words = python("import sys; print(sys.argv[1:])", "--gpus", "9", "--", "-x", "", "a b")
+    out = sh("submit", "--name", "mine", "--cwd", str(tmp_path), "--", *words)
+    number = int(out.split()[1])
+    assert out.startswith(f"job {number} (mine): ")
+    job = shared.wait(number, WAIT_S)
+    assert job.spec.argv == tuple(words)
+    assert job.spec.cwd == str(tmp_path)
+    assert sh("logs", str(number)) == "['--gpus', '9', '--', '-x', '', 'a b']\n"
+
+
+def test_submit_and_wait_tell_success_from_failure(sh: Shell) -> None:
+    assert sh.json("submit", "--", "true")["spec"]["argv"] == ["true"]
+    assert "done" in sh("submit", "--wait", "--", "true")
+    number = sh.json("submit", "--", "sh", "-c", "echo no data; exit 3")["id"]
+    sh("wait", str(number), status=1)
+    sh("submit", "--wait", "--", "false", status=1)
+    assert sh.json("wait", str(sh.json("submit", "--", "true")["id"]))["state"]["type"] == "done"
+
+
+def test_jobs_lists_the_newest_first_and_only_so_many(sh: Shell, shared: Client) -> None:
+    numbers = [sh.json("submit", "--wait", "--name", f"n{i}", "--", "true")["id"] for i in range(3)]
+    assert [j["id"] for j in sh.json("jobs", "--limit", "2")] == numbers[:0:-1]
+    table = sh("jobs", "--limit", "3").splitlines()
+    assert table[0].split()[:3] == ["JOB", "NAME", "STATE"]
+    assert [line.split()[1] for line in table[1:]] == ["n2", "n1", "n0"]
+    assert sh.json("jobs", "--active") == []
+    waiting = shared.submit(["sleep", "600"])
+    assert [j["id"] for j in sh.json("jobs", "--active")] == [waiting.id]
+    assert f"job {waiting.id}: is being ended" in sh("cancel", str(waiting.id))
+    shared.wait(waiting.id, WAIT_S)
+
+
+def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> None:
+    out = sh("run", "gemm", "size=16", "seconds=0.1", "--wait")
+    assert "TFLOP/s" in out
+    assert "pass" in out
+    job = sh.json("jobs", "--limit", "1")[0]
+    assert job["spec"]["workload"] == "gemm"
+    assert job["spec"]["params"]["size"] == "16"
+    assert job["state"]["devices"] == ["cpu"], "it held the device alone"
+    assert job["state"]["result"]["params"]["size"] == 16
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "nope"], "There are: attention, gemm, copy"),
+        (["run", "attention", "nope=1"], "nope"),
+        (["run", "attention", "seq"], "NAME=VALUE"),
+        (["run", "attention", "seq=many"], "seq is a whole number"),
+        (["run", "attention", "seq=0"], "seq"),
+        (["run", "attention", "dtype=int3"], "dtype is one of"),
+        (["run", "attention", "causal=maybe"], "causal is yes or no"),
+        (["run", "attention", "seconds=nan"], "seconds"),
+        (["submit"], "no command was given"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[str], named: str) -> None:
+    assert named in sh.fails(*words, status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["nope"], "nope"),
+        (["jobs", "--limit", "many"], "many"),
+        (["jobs", "--limit", "-1"], "-1"),
+        (["wait", "first"], "first"),
+        (["wait", "\u00b2"], "\u00b2"),
+        (["cancel"], "JOB"),
+        (["submit", "--gpus", "x", "--", "true"], "x"),
+        (["daemon", "dance"], "dance"),
+        (["record", "file", "--seconds", "0"], "0"),
+        (["status", "--nope"], "--nope"),
+    ],
+)
+def test_usage_errors_are_status_2_and_name_the_word(sh: Shell, words: list[str], named: str) -> None:
+    assert named in sh(*words, status=2).splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", ["999999", "0", "99999999999999999999999"])
+@pytest.mark.parametrize("verb", ["wait", "cancel", "logs"])
+def test_an_unknown_job_is_status_1_and_one_line(sh: Shell, verb: str, number: str) -> None:
+    assert f"there is no job {number}. See: gpudeck jobs" in sh.fails(verb, number)
+
+
+def test_what_can_never_run_is_status_1_and_one_line(sh: Shell) -> None:
+    assert "2 GPUs" in sh.fails("submit", "--gpus", "2", "--", "true")
+    number = str(sh.json("submit", "--wait", "--", "true")["id"])
+    assert "has ended already: done" in sh.fails("cancel", number)
+
+
+def test_logs_follow_to_the_end(sh: Shell, shared: Client, tmp_path: Path) -> None:
+    code = "import os, sys, time\nprint('first')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nprint('last')"
+    job = shared.submit(python(code, tmp_path / "go"))
+    eventually(lambda: log_of(job))
+    threading.Timer(0.6, (tmp_path / "go").touch).start()
+    assert sh("logs", "-f", str(job.id)) == "first\nlast\n"
+    assert isinstance(shared.job(job.id).state, Done)
+
+
+def test_logs_are_neutral_on_a_terminal_and_whole_in_a_pipe(shared: Client) -> None:
+    job = shared.submit(["printf", "\\033]0;owned\\007\\033[2Jred\\r\\nnext\\b\\n"])
+    shared.wait(job.id, WAIT_S)
+    assert gpudeck("logs", str(job.id)).stdout.replace("\r\n", "\n") == "\x1b]0;owned\x07\x1b[2Jred\nnext\b\n"
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-m", "app", "logs", str(job.id)], stdout=terminal, stderr=terminal, stdin=terminal)
+    os.close(terminal)
+    shown = b""
+    try:
+        while data := os.read(main_end, 1000):
+            shown += data
+    except OSError:
+        pass  # how a terminal says that its last process ended
+    os.close(main_end)
+    assert process.wait(WAIT_S) == 0
+    assert b"owned" in shown
+    assert b"next" in shown
+    assert not {0x1B, 0x07, 0x08} & set(shown)
+
+
+def test_a_hostile_name_cannot_steer_a_terminal(sh: Shell, shared: Client) -> None:
+    shared.wait(shared.submit(["true"], name="\x1b[2Jx\r\n\u202e").id, WAIT_S)
+    out = sh("jobs", "--limit", "1") + sh("status")
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+def test_a_reader_that_leaves_ends_it_quietly(shared: Client) -> None:
+    job = shared.submit(python("print('x' * 3_000_000)"))
+    shared.wait(job.id, WAIT_S)
+    command = f"{sys.executable} -m app logs {job.id} | head -c 10"
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == ("x" * 10, "")
+
+
+def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
+    out = sh("record", str(tmp_path / "a.trace.gz"), "--seconds", "1.2")
+    header, moments = trace.read(tmp_path / "a.trace.gz")
+    assert f"{len(moments)} moments" in out
+    assert header.devices[0].id == "cpu-0", "it names the kind of device, not this one"
+    assert all(not r.processes for m in moments for r in m.readings)
+    assert "cannot write the trace" in sh.fails("record", str(tmp_path / "no" / "folder"), "--seconds", "1")
+    for phases in ("idle", "nope=3", "idle=x", "idle=-1"):
+        sh.fails("record", str(tmp_path / "b"), "--phases", phases, status=2)
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None:
+    alone("daemon", "status", status=1)
+    assert "does not run" in alone("daemon", "stop")
+    assert "the daemon runs (pid " in alone("daemon", "start")
+    state = alone.json("daemon", "status")
+    assert state["running"] is True
+    assert state["home"] == str(cpu_home)
+    assert "has stopped" in alone("daemon", "stop")
+    assert alone("daemon", "start", "--source", "cpu")
+    kill_daemon()
+    assert "CPU" in alone("status"), "a verb starts the daemon where none runs"
+
+
+def test_doctor_finds_all_well_and_says_what_is_not(alone: Shell, cpu_home: Path) -> None:
+    findings = {f["what"]: f for f in alone.json("doctor")}
+    assert {f["verdict"] for f in findings.values()} <= {"ok", "warning"}
+    assert set(findings) >= {"Python and packages", "state folder", "disk", "settings", "window libraries", "daemon", "devices"}
+    assert alone("doctor").count("\n") == len(findings)
+    (cpu_home / "settings.json").write_text("{")
+    kill_daemon()
+    alone("doctor", status=1)
+
+
+def test_a_daemon_that_goes_away_in_the_middle_is_one_line(cpu_home: Path) -> None:
+    with Client() as deck:
+        job = ready(deck).submit(["sleep", "600"])
+        running(deck, job)
+        waiting = waits_for(job)
+        kill_daemon()
+    _, err = waiting.communicate(timeout=WAIT_S)
+    assert waiting.returncode == 1
+    assert err.count("\n") == 1
+    assert err.startswith("gpudeck: ")
+
+
+def test_a_store_from_a_newer_version_is_one_line(alone: Shell, cpu_home: Path) -> None:
+
+    alone("daemon", "start")
+    alone("daemon", "stop")
+    with sqlite3.connect(cpu_home / "gpudeck.sqlite") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "newer GPU Deck (schema 99" in alone.fails("status")
+
+
+def test_status_of_the_process_is_the_status_of_the_command(shared: Client, tmp_path: Path) -> None:
+    assert gpudeck("submit", "--wait", "--", "true").returncode == 0
+    assert gpudeck("submit", "--wait", "--", "false").returncode == 1
+    wrong = gpudeck("run", "nope")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+    blocked = gpudeck("status", env={**os.environ, "GPUDECK_HOME": "/proc/nowhere"})
+    assert (blocked.returncode, blocked.stdout, blocked.stderr.count("\n")) == (1, "", 1)
+    assert "GPUDECK_HOME" in blocked.stderr
+    assert gpudeck("--version").stdout.startswith("gpudeck ")
+
+
+def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
+
+    job = shared.submit(["sleep", "600"])
+    running(shared, job)
+    waiting = waits_for(job)
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=WAIT_S)
+    assert (waiting.returncode, err) == (130, "")
+    assert shared.job(job.id).status == "running"
+    shared.cancel(job.id)
+    shared.wait(job.id, WAIT_S)

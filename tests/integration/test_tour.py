@@ -1,0 +1,90 @@
+"""The main job from end to end, as a user without a display runs it: real daemon, real attention, real window, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.commands.care import daemon_status
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "settings")
+
+
+def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "app", *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+@pytest.fixture
+def quick_home(home: Path) -> Path:
+    """Watches the CPU, which counts as idle at once, however much the machine does besides."""
+    settings.save(Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0))
+    return home
+
+
+def size_of(png: Path) -> tuple[int, int]:
+    return struct.unpack(">II", png.read_bytes()[16:24])
+
+
+def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Path, tmp_path: Path) -> None:
+    ran = gpudeck(cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    first, *_ = ran.stdout.splitlines()
+    assert "no display" in first
+    out = tmp_path / "gpudeck-tour"
+    assert str(out) in first and str(out / "report.md") in ran.stdout and str(out / "results.json") in ran.stdout
+
+    for page in PAGES:
+        for scheme in ("light", "dark"):
+            for size in ((1280, 800), (2560, 1440)):
+                assert size_of(out / f"{page}-{scheme}-{size[0]}x{size[1]}.png") == size
+    assert size_of(out / "dashboard-during-the-job.png") == (1280, 800)
+
+    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    job = results["job"]
+    assert job["state"]["type"] == "done" and job["state"]["result"]["verdict"] == "pass"
+    assert job["spec"]["workload"] == "attention" and job["state"]["devices"] == ["cpu"]
+    assert results["devices"][0]["device"]["note"] == "CPU: no NVIDIA GPU found"
+    live = results["live"]
+    assert live["counted_tflops"] > 0 and live["counters_tflops"] is None
+    assert live["shown_tflops"] == pytest.approx(live["counted_tflops"], rel=0.25)  # the CPU is shared with other tests
+    assert results["brief"]["writer"] == "template" and results["brief"]["waited_for_idle"]
+    assert set(results["pictures"]) == {p.name for p in out.glob("*.png")}
+
+    report = (out / "report.md").read_text()
+    assert results["brief"]["text"] in report and "Written by: template" in report
+    assert not daemon_status().running  # the tour ends the daemon that it started
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(quick_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = gpudeck("tour", "--out", str(tmp_path / "file" / "x"), cwd=tmp_path)
+    assert ran.returncode == 1 and ran.stdout == ""
+    assert ran.stderr.startswith("gpudeck: cannot write to ") and ran.stderr.count("\n") == 1
+
+
+def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) -> None:
+    with Client() as deck:
+        job = deck.wait(deck.submit([sys.executable, "-c", "raise SystemExit(7)"], name="boom").id, timeout=30)
+    asked = gpudeck("ask", "what", "failed?", cwd=tmp_path)
+    assert asked.returncode == 0, asked.stderr
+    assert "boom" in asked.stdout and "7" in asked.stdout and "(written by: template)" in asked.stdout
+    told = json.loads(gpudeck("report", "--job", str(job.id), "--now", "--json", cwd=tmp_path).stdout)
+    assert told["writer"] == "template" and "boom" in told["text"] and told["facts"]
+    written = gpudeck("report", "--out", "brief.md", cwd=tmp_path)
+    assert written.returncode == 0 and "boom" in (tmp_path / "brief.md").read_text()
+    unknown = gpudeck("report", "--job", "99", cwd=tmp_path)
+    assert unknown.returncode == 1 and unknown.stderr.count("\n") == 1 and "99" in unknown.stderr
