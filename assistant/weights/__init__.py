@@ -1,0 +1,26 @@
+"""RWKV-7 weights from disk, in one canonical form: BlinkDL's names and shapes, one-dimensional tensors squeezed.
+
+Read are `.safetensors` (one file, or shards named by an index; flash-linear-attention's names or BlinkDL's) and BlinkDL's
+`.pth` (tensors only). Everything that cannot be used is a UserError of one line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from assistant.weights import files
+from assistant.weights.names import canonical
+from assistant.weights.shapes import HEAD, MIXES, checked
+
+__all__ = ["HEAD", "MIXES", "load"]
+
+
+def load(path: str | Path) -> dict[str, Tensor]:
+    """The weights in `path`, a folder, a .safetensors or a .pth file: canonical name to tensor, on the CPU, in the stored dtype.
+
+    Raises NotFound where nothing is there, UserError where what is there cannot be used.
+    """
+    source = Path(path).expanduser().absolute()
+    return checked(canonical(files.read(source)), source)

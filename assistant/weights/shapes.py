@@ -1,0 +1,95 @@
+"""What an RWKV-7 consists of: the shape of every tensor, by BlinkDL's names, and whether a set of tensors is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+from scheduler.errors import UserError
+
+HEAD = 64
+"""Channels a head, in every RWKV-7 model."""
+MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
+"""Token-shift coefficients, in the order of the older fused `x_x`."""
+
+_TOP = {
+    "emb.weight": "V C",
+    "head.weight": "V C",
+    "ln_out.weight": "C",
+    "ln_out.bias": "C",
+    "blocks.0.ln0.weight": "C",
+    "blocks.0.ln0.bias": "C",
+}
+_LAYER = (
+    {f"{norm}.{part}": "C" for norm in ("ln1", "ln2", "att.ln_x") for part in ("weight", "bias")}
+    | {f"att.{mix}": "C" for mix in MIXES}
+    | {f"att.{vector}": "C" for vector in ("w0", "a0", "v0", "k_k", "k_a")}
+    | {f"att.{lora}1": f"C {lora}" for lora in "wavg"}
+    | {f"att.{lora}2": f"{lora} C" for lora in "wavg"}
+    | {f"att.{matrix}.weight": "C C" for matrix in ("receptance", "key", "value", "output")}
+    | {"att.r_k": "H 64", "ffn.x_k": "C", "ffn.key.weight": "F C", "ffn.value.weight": "C F"}
+)
+"""Shape of every tensor of a layer. C channels, H = C / 64 heads, V tokens; ranks w, a, v, g and width F are whatever they are."""
+UNUSED = {"blocks.0.att.v0", "blocks.0.att.v1", "blocks.0.att.v2"}
+"""The first layer makes the value residual, it does not use it: some files have these, and they do nothing."""
+
+
+def checked(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
+    """All tensors of an RWKV-7 and no others, each of its shape, vectors squeezed."""
+    if older := next((name for name in tensors if ".time_" in name), None):
+        raise UserError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
+    sizes: dict[str, int] = {"64": HEAD}
+    found: dict[str, Tensor] = {}
+    for name, shape in _expected(tensors):
+        # Ranks and widths may differ from layer to layer.
+        known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
+        if name not in tensors:
+            raise UserError(f"{source} lacks the tensor {name}. The download is incomplete, or this is not an RWKV-7.")
+        found[name] = _shaped(name, tensors[name], shape.split(), known, source)
+        if name == "emb.weight":
+            _split_heads(sizes, source)
+    _check_ranks(found, source)
+    if extra := sorted(set(tensors) - set(found)):
+        raise UserError(
+            f"{source} has tensors RWKV-7 does not ({extra[0]}{', ...' if len(extra) > 1 else ''}): another dialect, it cannot be used."
+        )
+    return found
+
+
+def _expected(tensors: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
+    layers = 1 + max((int(m[1]) for name in tensors if (m := re.match(r"blocks\.(\d{1,4})\.", name))), default=0)
+    yield from _TOP.items()
+    for i in range(layers):
+        yield from ((name, shape) for part, shape in _LAYER.items() if (name := f"blocks.{i}.{part}") not in UNUSED)
+
+
+def _split_heads(sizes: dict[str, int], source: Path) -> None:
+    if sizes["C"] % HEAD:
+        raise UserError(f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of RWKV-7); it cannot be used.")
+    sizes["H"] = sizes["C"] // HEAD
+
+
+def _shaped(name: str, tensor: Tensor, shape: list[str], sizes: dict[str, int], source: Path) -> Tensor:
+    given = list(tensor.shape)
+    if len(shape) == 1:
+        tensor = tensor.flatten() if tensor.numel() == max(given, default=0) else tensor
+    if not tensor.is_floating_point():
+        raise UserError(f"{name} in {source} has dtype {tensor.dtype}, expected a floating-point type.")
+    expected = [sizes.get(dim) for dim in shape]
+    if tensor.dim() != len(shape) or any(n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)):
+        raise UserError(f"{name} in {source} has shape {given}, expected [{', '.join(str(n or 'any') for n in expected)}].")
+    sizes |= zip(shape, tensor.shape, strict=True)
+    return tensor
+
+
+def _check_ranks(tensors: dict[str, Tensor], source: Path) -> None:
+    """The two halves of each low-rank pair must meet."""
+    for name, first in tensors.items():
+        if match := re.fullmatch(r"(blocks\.\d+\.(?:att\.[wavg]|ffn\.))(1|key\.weight)", name):
+            other = match[1] + ("2" if match[2] == "1" else "value.weight")
+            wanted = [first.shape[1], first.shape[0]]
+            if list(tensors[other].shape) != wanted:
+                raise UserError(f"{other} in {source} has shape {list(tensors[other].shape)}, expected {wanted}.")

@@ -1,0 +1,138 @@
+"""The assistant's model on a GPU: the CPU's logits, stopping between tokens, and leaving the GPU. On a machine with a GPU:
+
+python -m pytest tests/gpu -n 0
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from assistant.client import Assistant
+from assistant.generate import Generation, read
+from assistant.host import log
+from assistant.idle import Cancelled
+from assistant.model import CHUNK, RWKV7
+from assistant.sampling import Sampler
+from assistant.tokenizer import END, VOCABULARY, Tokenizer
+from scheduler import paths
+from scheduler.client import Client
+from scheduler.devices.processes import describe
+from scheduler.jobs import Running
+from tests.support import eventually, lives
+from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA GPU", allow_module_level=True)
+
+BYTES = {i + 1: bytes([i]) for i in range(256)}
+"""Token i + 1 is the byte i."""
+PROMPT = [(i * 37) % 320 for i in range(1, 2 * CHUNK + 20)]
+TOLERANCE = 1e-4
+"""Of the largest logit: sums in fp32 are taken in another order on a GPU, no more."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A random model whose tokens are bytes."""
+    folder = write_hf(tmp_path / "noise-7", to_hf(random_model()))
+    (folder / VOCABULARY).write_text("".join(f"{token} {piece!r} 1\n" for token, piece in BYTES.items()))
+    return folder
+
+
+# Before the others: a process that has computed on the GPU is on it until it ends, and then the GPU is never idle.
+def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants_it(home: Path, folder: Path) -> None:
+    if torch.cuda.is_initialized():
+        pytest.skip("this process has used the GPU already, so that it is not idle: run this file by itself")
+    with Client() as deck:
+        deck.configure(model_folder=str(folder), model_device="cuda", idle_dwell_s=0.0, idle_util_percent=100.0, telemetry_hz=10.0)
+        eventually(lambda: (found := deck.snapshot().devices) and all(state.reading for state in found))
+        if any(process.foreign for state in deck.snapshot().devices for process in state.reading.processes):
+            pytest.skip("somebody else uses the GPU")
+        told = Assistant().ask("is it idle?")
+        pid = holder()
+        if "of others" in told.text:
+            pytest.skip("NVML tells the pids of another namespace here: nobody can be told from anybody")
+        assert "the text of the model noise-7 was refused" in told.text, "the noise was written, on the GPU"
+        assert Assistant(start=False).status().model == "noise-7"
+        assert describe(pid, None).assistant
+        job = deck.submit([sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1)
+        eventually(lambda: not lives(pid))
+        assert f"job {job.id} " in log().read_text().split("ends: ")[1]
+        eventually(lambda: isinstance(deck.job(job.id).state, Running))
+        again = Assistant().ask("is it idle?")
+        assert "may use the GPU only while nothing else does" in again.text
+        deck.cancel(job.id)
+
+
+def holder() -> int:
+    """Pid of the assistant: whoever holds its lock."""
+    inode = (paths.home() / "assistant.lock").stat().st_ino
+    found = [line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if line.split()[5].endswith(f":{inode}")]
+    return int(found[0])
+
+
+@pytest.fixture
+def models(folder: Path) -> tuple[RWKV7, RWKV7]:
+    """The same model on the CPU and on the GPU, both in fp32."""
+    return RWKV7.load(folder), RWKV7.load(folder, "cuda")
+
+
+def close(here: torch.Tensor, there: torch.Tensor) -> None:
+    torch.testing.assert_close(there.cpu(), here, rtol=0, atol=TOLERANCE * float(here.abs().max()))
+
+
+def test_prefill_and_decode_give_the_cpus_logits_and_states(models: tuple[RWKV7, RWKV7]) -> None:
+    (here, here_state), (there, there_state) = (read(model, PROMPT, None, lambda: False) for model in models)
+    assert there.is_cuda
+    close(here, there)
+    for _ in range(32):
+        token = int(here.argmax())
+        here, here_state = models[0].forward([token], here_state)
+        there, there_state = models[1].forward([token], there_state)
+        close(here, there)
+    for ours, theirs in zip(here_state, there_state, strict=True):
+        close(ours.wkv, theirs.wkv)
+
+
+def test_a_kept_state_gives_the_same_logits_again(models: tuple[RWKV7, RWKV7]) -> None:
+    """Rewinding is exact on a GPU too."""
+    _, state = models[1].forward(PROMPT[:CHUNK])
+    first, _ = models[1].forward([7], state)
+    models[1].forward(PROMPT[CHUNK : 2 * CHUNK], state)
+    again, _ = models[1].forward([7], state)
+    assert torch.equal(first, again)
+
+
+class Endless(Sampler):
+    """Greedy, but for the token that ends a text."""
+
+    def __call__(self, logits: torch.Tensor) -> int:
+        return int(logits[END + 1 :].argmax()) + END + 1
+
+
+def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(models: tuple[RWKV7, RWKV7]) -> None:
+    asked: list[int] = []
+    run = Generation(
+        models[1],
+        Tokenizer(BYTES),
+        Endless(),
+        *models[1].forward(PROMPT[:5]),
+        limit=1000,
+        cancelled=lambda: asked.append(1) or len(asked) > 20,
+    )
+    list(run)
+    assert (run.reason, len(run.tokens)) == ("cancelled", 20)
+    chunks: list[int] = []
+    with pytest.raises(Cancelled):
+        read(models[1], PROMPT, None, lambda: chunks.append(1) or len(chunks) == 2)
+    assert len(chunks) == 2
+
+
+def test_in_bf16_as_the_assistant_runs_it_the_logits_are_near(folder: Path, models: tuple[RWKV7, RWKV7]) -> None:
+    here, _ = models[0].forward(PROMPT[:64])
+    there, _ = RWKV7.load(folder, "cuda", torch.bfloat16).forward(PROMPT[:64])
+    assert torch.nn.functional.cosine_similarity(here, there.float().cpu(), dim=0) > 0.99
