@@ -38,8 +38,8 @@ HEARTBEAT_S = 1.0
 """The longest time between two snapshots."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
-KEEP_S = 3600.0
-"""How long raw readings are kept on disk."""
+KEEP_S = 1.5 * SPAN_S
+"""How long readings are kept on disk: the charts of a daemon that was restarted begin where the last one ended."""
 
 _DECODE = msgspec.json.Decoder(m.Request).decode
 _ENCODE = msgspec.json.Encoder().encode

@@ -7,6 +7,7 @@ import platform
 import sys
 import tempfile
 
+from app.commands.watch import first_reading
 from scheduler.client import Client
 from tests.benchmarks import cpu_share, latency, repaint, window_start
 from tests.benchmarks.rows import context, write
@@ -26,7 +27,7 @@ def main() -> int:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
         starts = window_start.measure()
         with Client() as deck:
-            device = _device(deck)
+            kind, device = _device(deck)
         measured = {
             "window start to first live chart, daemon running": starts["warm"],
             "window start to first live chart, no daemon": starts["cold"],
@@ -44,13 +45,15 @@ def main() -> int:
     for row in rows:
         verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
         print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}; {verdict})")
-    print(write("app", rows))
+    print(write(f"app_{kind}", rows))
     return 0
 
 
-def _device(deck: Client) -> str:
-    names = ", ".join(s.device.name for s in deck.snapshot().devices)
-    return f"{names}; {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
+def _device(deck: Client) -> tuple[str, str]:
+    """The kind of the devices (cpu, nvidia), and the machine in words."""
+    devices = first_reading(deck).devices
+    names = ", ".join(s.device.name for s in devices)
+    return devices[0].device.kind, f"{names}; {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
 
 
 if __name__ == "__main__":
