@@ -12,6 +12,8 @@ from scheduler.errors import MALFORMED
 
 SILENCE_S = 5.0
 """A probe that says nothing for this long (or five intervals) hangs and is replaced."""
+END_S = 1.0
+"""How long the end of a killed probe is waited for."""
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _LIMIT = 16 * 2**20
 
@@ -30,7 +32,7 @@ class Supervisor:
         self._task = asyncio.create_task(self._keep(source, hz))
 
     async def stop(self) -> None:
-        """End the probe; a probe stuck in the kernel is left behind, as nobody can end it."""
+        """End the probe."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -63,8 +65,8 @@ class Supervisor:
             except MALFORMED as e:
                 trouble = f"the probe said what is no reading ({e}) and was replaced"
             finally:
-                if probe is not None and probe.returncode is None:
-                    probe.kill()
+                if probe is not None:
+                    await _end(probe)
             self._on_trouble(trouble)
             failures = 1 if time.monotonic() - started > 60 else failures + 1
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
@@ -74,3 +76,15 @@ class Supervisor:
         assert probe.stdout is not None
         while line := await asyncio.wait_for(probe.stdout.readline(), silence):
             yield DECODE(line)
+
+
+async def _end(probe: asyncio.subprocess.Process) -> None:
+    """Kill the probe. One that is stuck in the kernel is left behind, as nobody can end it."""
+    assert probe.stdin is not None
+    probe.stdin.close()
+    if probe.returncode is None:
+        probe.kill()
+    try:
+        await asyncio.wait_for(probe.wait(), END_S)
+    except TimeoutError:
+        pass
