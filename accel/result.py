@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -25,11 +26,16 @@ class Check(msgspec.Struct, frozen=True):
 
     name: str
     error: float
+    """Finite: JSON has no other numbers. An output that is not finite is its own check."""
     bound: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.error):
+            raise ValueError(f"{self.name} is {self.error}, which a Result cannot hold: check for finite output first")
 
     @property
     def passed(self) -> bool:
-        return self.error <= self.bound  # NaN never passes
+        return self.error <= self.bound
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -49,6 +49,8 @@ def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:
     # A few columns at a time: all of B in float64 would take up to eight times its memory.
     exact = torch.cat([left @ b[:, i : i + COLUMNS_AT_ONCE].double() for i in range(0, n, COLUMNS_AT_ONCE)], 1)
     bound = torch.finfo(c.dtype).eps + math.sqrt(n) * torch.finfo(torch.float32).eps
+    if broken := int((~torch.isfinite(got)).sum()):
+        return (Check(f"share of elements that are not finite, {len(rows)} rows", broken / got.numel(), 0.0),)
     size, difference = (float(torch.linalg.vector_norm(x)) for x in (exact, got - exact))
     return (Check(f"relative error, {len(rows)} rows", difference / size, bound),)
 

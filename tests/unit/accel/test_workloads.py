@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -190,6 +191,15 @@ def test_the_check_of_the_product_catches_less_precision_than_asked_for():
     assert all(c.passed for c in gemm.compare(a @ b, a, b))
     tf32 = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]  # TF32 keeps 10 bits of 23
     assert not gemm.compare(tf32[0] @ tf32[1], a, b)[0].passed
+
+
+def test_an_answer_that_is_not_finite_is_a_failed_check_that_a_result_can_hold():
+    a, b = torch.randn(8, 8), torch.randn(8, 8)
+    checks = gemm.compare((a @ b).fill_(float("nan")), a, b)
+    assert [c.passed for c in checks] == [False]
+    assert msgspec.json.decode(msgspec.json.encode(checks), type=tuple[Check, ...]) == checks
+    with pytest.raises(ValueError, match="nan"):
+        Check("relative error", float("nan"), 0.1)
 
 
 def test_the_check_of_the_copy_catches_one_bit():
