@@ -117,4 +117,5 @@ class Connection:
         except OSError:
             pass  # already closed by the other side
         self._sock.close()
+        self._file.close()  # only now is the socket really closed; a `receive` that was blocked has seen its end
         self._file.close()  # it holds the descriptor, too

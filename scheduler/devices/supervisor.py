@@ -81,10 +81,13 @@ class Supervisor:
 async def _end(probe: asyncio.subprocess.Process) -> None:
     """Kill the probe. One that is stuck in the kernel is left behind, as nobody can end it."""
     assert probe.stdin is not None
+    assert probe.stdout is not None
     probe.stdin.close()
     if probe.returncode is None:
         probe.kill()
     try:
-        await asyncio.wait_for(probe.wait(), END_S)
+        async with asyncio.timeout(END_S):
+            await probe.stdout.read()  # to its end: only then is the pipe closed
+            await probe.wait()
     except TimeoutError:
         pass

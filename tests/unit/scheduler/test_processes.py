@@ -23,7 +23,11 @@ from scheduler.devices.processes import describe
     ],
 )
 def test_a_process_is_a_jobs_the_assistant_or_foreign(marks: dict[str, str], job: int | None, assistant: bool) -> None:
-    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=marks) as process:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=marks, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"up\n")
+        assert process.stdout.read(3) == b"up\n"  # until it answers, the kernel may not show its environment yet
         found = describe(process.pid, 5.0)
     assert (found.name, found.memory) == ("cat", 5.0)
     assert (found.job, found.assistant) == (job, assistant)

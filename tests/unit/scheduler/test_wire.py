@@ -126,6 +126,29 @@ def test_a_silent_server_is_told_from_one_that_is_gone(tmp_path: Path) -> None:
         wire.Connection(tmp_path / "no" / "folder" / "door.sock")
 
 
+def test_close_from_another_thread_ends_a_blocked_receive(server: Server) -> None:
+    connection = wire.Connection(server.path, timeout=None)
+    connection.send(b"up")
+    assert connection.receive() == b"UP\n"
+    ended: list[Exception] = []
+    waits = threading.Event()
+
+    def receive() -> None:
+        waits.set()
+        try:
+            connection.receive()
+        except DaemonGone as e:
+            ended.append(e)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    assert waits.wait(10)
+    connection.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+
+
 def test_a_cut_answer_is_no_answer(tmp_path: Path) -> None:
     listening = wire.listen(tmp_path / "door.sock")
     connection = wire.Connection(tmp_path / "door.sock", timeout=10.0)
