@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,11 +11,13 @@ import msgspec
 from scheduler import paths
 from scheduler.errors import MALFORMED, UserError
 
+SOURCES = "^(auto|cpu|nvml|replay:.+)$"
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """User settings; each has a default that suits most people."""
 
-    source: str = "auto"
+    source: Annotated[str, msgspec.Meta(pattern=SOURCES)] = "auto"
     """Which devices to watch: auto, cpu, nvml, or replay:FILE (replay:FILE*8 plays it as eight GPUs)."""
     telemetry_hz: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 2.0
     """Readings a second."""
@@ -45,6 +48,8 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
         raise UserError(f"no setting is called {', '.join(sorted(unknown))}. There are: {', '.join(Settings.__struct_fields__)}.")
+    if "source" in changes and not re.match(SOURCES, str(changes["source"])):
+        raise UserError(f"no source of readings is called {changes['source']!r}. There are: auto, cpu, nvml, replay:FILE.")
     try:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:

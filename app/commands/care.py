@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -38,8 +39,18 @@ def daemon(args: Namespace) -> int:
 def _start(args: Namespace) -> int:
     with Client() as deck:
         if args.source:
-            deck.configure(source=args.source)
+            deck.configure(source=_absolute(args.source))
+            if notices := first_reading(deck, timeout=5.0).notices:
+                raise UserError(f"the source {args.source} is set, but: {'; '.join(notices)}")
     return _status(args)
+
+
+def _absolute(source: str) -> str:
+    """A recording is named from where the user stands; the daemon stands elsewhere."""
+    name, star, copies = source.removeprefix("replay:").partition("*")
+    if source.startswith("replay:") and Path(name).is_file():
+        return f"replay:{Path(name).absolute()}{star}{copies}"
+    return source
 
 
 def _stop(args: Namespace) -> int:

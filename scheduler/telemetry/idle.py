@@ -64,4 +64,4 @@ def _dwelt(since: float, policy: Policy, now: float) -> Idle | Busy:
     quiet = now - since
     if quiet >= policy.dwell_s:
         return Idle(since)
-    return Busy(f"quiet for {quiet:.0f} s of {policy.dwell_s:.0f}")
+    return Busy(f"settling, quiet for {quiet:.0f} of {policy.dwell_s:.0f} s")

@@ -23,7 +23,7 @@ def gpu(use: Idle | Busy, *processes: Process, holder: int | None = None) -> Dev
 
 
 BUSY = snapshot(gpu(Busy("utilisation 93 %"), OTHERS), jobs=())
-OTHER = snapshot(gpu(Busy("quiet for 3 s of 15"), OTHERS), jobs=())
+OTHER = snapshot(gpu(Busy("settling, quiet for 3 of 15 s"), OTHERS), jobs=())
 IDLE = snapshot(gpu(Idle(0.0)), jobs=())
 
 
@@ -31,7 +31,7 @@ def test_the_task_runs_at_the_first_idle_snapshot_and_the_wait_is_explained_once
     told: list[str] = []
     seen = iter([BUSY, BUSY, OTHER, IDLE, BUSY])
     assert run_when_idle(lambda: "done", seen, waiting=told.append) == "done"
-    assert told == ["NVIDIA H100: utilisation 93 %", "NVIDIA H100: quiet for 3 s of 15"]
+    assert told == ["NVIDIA H100: utilisation 93 %", "NVIDIA H100: settling, quiet for 3 of 15 s"]
     assert next(seen) is BUSY, "nothing is read after the task has begun"
 
 

@@ -19,14 +19,14 @@ def quiet(start: int, end: int) -> list[Look]:
 
 def test_idle_after_the_dwell_and_not_before() -> None:
     assert judge(quiet(0, 15), POLICY, 15.0, None) == Idle(0.0)
-    assert judge(quiet(0, 14), POLICY, 14.0, None) == Busy("quiet for 14 s of 15")
+    assert judge(quiet(0, 14), POLICY, 14.0, None) == Busy("settling, quiet for 14 of 15 s")
 
 
 def test_busy_at_once_and_the_dwell_starts_anew() -> None:
     looks = [*quiet(0, 30), Look(31.0, 80.0, 0)]
     assert judge(looks, POLICY, 31.0, None) == Busy("utilisation 80 %")
     looks += quiet(32, 40)
-    assert judge(looks, POLICY, 40.0, None) == Busy("quiet for 8 s of 15")
+    assert judge(looks, POLICY, 40.0, None) == Busy("settling, quiet for 8 of 15 s")
     assert judge([*looks, *quiet(41, 47)], POLICY, 47.0, None) == Idle(32.0)
 
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_seen_is_not_free() -> None:
 
 def test_a_gap_in_the_readings_ends_the_quiet() -> None:
     looks = [*quiet(0, 30), *quiet(100, 105)]
-    assert judge(looks, POLICY, 105.0, None) == Busy("quiet for 5 s of 15")
+    assert judge(looks, POLICY, 105.0, None) == Busy("settling, quiet for 5 of 15 s")
 
 
 def test_the_queue_comes_first() -> None:
