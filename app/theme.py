@@ -86,7 +86,7 @@ def apply(app: QApplication, scheme: Scheme) -> None:
     app.setProperty("scheme", scheme)
     if app.style().objectName() != "fusion":
         app.setStyle("fusion")
-    app.setFont(_font(app.font()))
+    app.setFont(font())
     app.setPalette(_palette(t))
     app.setStyleSheet(_stylesheet(t))
 
@@ -115,11 +115,14 @@ def meaning_color(meaning: str) -> str:
     return cast("str", getattr(tokens(), meaning or "text"))
 
 
-def _font(base: QFont) -> QFont:
-    font = QFont(base)
-    font.setPixelSize(BASE)
-    font.setFeature(QFont.Tag("tnum"), 1)  # digits of one width, so that live numbers do not dance
-    return font
+def font(size: int = BASE, *, strong: bool = False) -> QFont:
+    """The application's font for what is painted by hand; `size` in pixels."""
+    made = QFont(QApplication.font())
+    made.setPixelSize(size)
+    made.setFeature(QFont.Tag("tnum"), 1)  # digits of one width, so that live numbers do not dance
+    if strong:
+        made.setWeight(QFont.Weight.DemiBold)
+    return made
 
 
 def _palette(t: Tokens) -> QPalette:
@@ -162,8 +165,6 @@ QLabel[scale="small"] {{ font-size: {SMALL}px; }}
 QLabel[scale="large"] {{ font-size: {LARGE}px; font-weight: 600; }}
 QLabel[scale="huge"] {{ font-size: {HUGE}px; font-weight: 600; }}
 QLabel[strong="true"] {{ font-weight: 600; }}
-QLabel[badge="true"] {{ background: {t.text}; color: {t.surface}; border-radius: 3px; padding: 0 5px;
-  font-size: {SMALL}px; font-weight: 600; }}
 QFrame[card="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
 QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 8px; }}
 QFrame[bubble="assistant"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}

@@ -31,7 +31,7 @@ class Chart:
     """In the chart's unit."""
     floor: float
     ceiling: float | None
-    """Top of the axis; None: as high as the values need."""
+    """Top of the axis where no value is higher; None: as high as the values need."""
     tooltip: str
     absent: str
     """Why there is no value of any device; empty where there is one."""

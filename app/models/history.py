@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from app.models.series import Floats, Ring, decimate
+from app.models.decimated import Decimated
+from app.models.series import Floats, Ring
 from scheduler.devices.fields import HEADLINE
 from scheduler.devices.model import Reading
 from scheduler.telemetry.snapshot import Snapshot
@@ -22,12 +23,14 @@ class History:
 
     def __init__(self) -> None:
         self._rings: dict[str, Ring] = {}
+        self._shown: dict[tuple[str, tuple[str, ...]], Decimated] = {}
 
     def update(self, snapshot: Snapshot) -> None:
         """Take in the newest readings, and forget devices that are gone."""
         interval = 1 / snapshot.settings.telemetry_hz
         here = {state.device.id for state in snapshot.devices}
         self._rings = {device: ring for device, ring in self._rings.items() if device in here}
+        self._shown = {key: shown for key, shown in self._shown.items() if key[0] in here}
         for state in snapshot.devices:
             if state.reading is not None:
                 self._ring(state.device.id).append(state.reading.time, _row(state.reading), interval)
@@ -45,9 +48,11 @@ class History:
 
     def window(self, device: str, fields: Sequence[str], start: float, end: float, bin_width: float) -> tuple[Floats, Floats]:
         """Times [m] (s since the epoch) and values [fields, m] of a stretch of time, decimated to `bin_width` seconds."""
-        ring = self._ring(device)
-        first, last = np.searchsorted(ring.times, (start - bin_width, end + bin_width))
-        return decimate(ring.times[first:last], ring.values[[_COLUMNS[f] for f in fields], first:last], bin_width)
+        ring, key = self._ring(device), (device, tuple(fields))
+        shown = self._shown.get(key)
+        if shown is None or shown.ring is not ring:
+            shown = self._shown[key] = Decimated(ring, [_COLUMNS[f] for f in fields])
+        return shown.window(start, end, bin_width)
 
     def span(self) -> tuple[float, float] | None:
         """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""
@@ -62,7 +67,9 @@ class History:
         return sum(len(ring) for ring in self._rings.values())
 
     def _ring(self, device: str) -> Ring:
-        return self._rings.setdefault(device, Ring(len(HEADLINE), _CAPACITY))
+        if device not in self._rings:
+            self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
+        return self._rings[device]
 
 
 def _row(reading: Reading) -> Floats:

@@ -56,7 +56,7 @@ def row(job: Job, labels: dict[str, str], now: float) -> Row:
         id=job.id,
         name=job.spec.name,
         state=state_word(job),
-        meaning=_meaning(job),
+        meaning=meaning(job),
         device=", ".join(labels.get(d, d) for d in devices),
         doing=_doing(job, now),
         share=_share(job),
@@ -109,7 +109,8 @@ def _matches(r: Row, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _meaning(job: Job) -> Meaning:
+def meaning(job: Job) -> Meaning:
+    """Failed, also where it left a Result that did not pass; warm while it is being stopped."""
     result = card(job)
     if isinstance(job.state, Failed | Lost) or (result is not None and not result.passed):
         return "failed"
@@ -156,7 +157,8 @@ def _share(job: Job) -> float | None:
     return None
 
 
-def _started(job: Job) -> float | None:
+def started(job: Job) -> float | None:
+    """When it got its devices, seconds since the epoch; None where it never did."""
     match job.state:
         case Starting() | Running():
             return job.state.at
@@ -166,15 +168,16 @@ def _started(job: Job) -> float | None:
             return None
 
 
-def _ended(job: Job) -> float | None:
+def ended(job: Job) -> float | None:
+    """Seconds since the epoch; None while it waits or runs."""
     return job.state.at if isinstance(job.state, Done | Failed | Lost | Cancelled) else None
 
 
 def _duration(job: Job, now: float) -> str:
-    started, ended = _started(job), _ended(job)
-    return "" if started is None else duration((now if ended is None else ended) - started)
+    began, until = started(job), ended(job)
+    return "" if began is None else duration((now if until is None else until) - began)
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:
-    marks = (("Submitted", job.submitted), ("Started", _started(job)), ("Ended", _ended(job)))
+    marks = (("Submitted", job.submitted), ("Started", started(job)), ("Ended", ended(job)))
     return [("Times", ", ".join(f"{word.lower()} {clock(at, now)}" for word, at in marks if at is not None))]

@@ -21,6 +21,8 @@ class Ring:
         self._rows = np.full((columns + 1, 2 * capacity), np.nan)
         self._capacity = capacity
         self._end = 0
+        self.rewound = 0
+        """How often the clock was set back, and rows went."""
 
     def __len__(self) -> int:
         return min(self._end, self._capacity)
@@ -46,6 +48,7 @@ class Ring:
             if time == last:
                 return
             if time < last:
+                self.rewound += 1
                 self._end = int(np.searchsorted(self._rows[0, : self._end], time))
             elif time - last > GAP_INTERVALS * interval:
                 self._push(last + interval, np.full(len(values), np.nan))

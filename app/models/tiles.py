@@ -68,7 +68,7 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
     return Tile(
         device=device.id,
         title=device_label(device),
-        name=device.name.removeprefix("NVIDIA "),
+        name=device.name.removeprefix("REPLAY ").removeprefix("NVIDIA "),  # the badge says the first
         note=device.note,
         replay=device.kind == "replay",
         holder=holder,

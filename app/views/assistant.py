@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
@@ -30,6 +31,8 @@ class Assistant(QWidget):
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
+        self._keeps: Literal["question", "end", "place"] = "question"
+        """What stays in view while the conversation grows: the last question on top, its end, or what the user scrolled to."""
         self.bubbles: list[Bubble] = []
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -65,7 +68,7 @@ class Assistant(QWidget):
             self.bubbles.append(Bubble(message))
             self._body.insertWidget(self._body.count() - 1, self.bubbles[-1])
         self.empty.setVisible(not conversation.messages)
-        self._scroll.setVisible(bool(conversation.messages))
+        self.viewer.setVisible(bool(conversation.messages))
         self.stop.setVisible(conversation.busy)
         for made in (self.send, self.happened, self.brief):
             made.setEnabled(not conversation.busy)
@@ -104,6 +107,7 @@ class Assistant(QWidget):
         """Put a question and its answer, which came some other way, into the conversation."""
         conversation = self._state.conversation
         conversation.answered(replace(answer, id=conversation.ask(question)))
+        self._keeps = "question"
         self.refresh()
 
     def _ask_typed(self) -> None:
@@ -113,6 +117,7 @@ class Assistant(QWidget):
             self.ask(text)
 
     def _request(self, request: Request) -> None:
+        self._keeps = "question"
         self.refresh()
         self.requested.emit(request)
 
@@ -121,6 +126,19 @@ class Assistant(QWidget):
         self.refresh()
         self.requested.emit(StopAnswer())
 
+    def _scrolled(self) -> None:
+        """The user moved the view: to the end, to follow it, or elsewhere, to read there."""
+        bar = self.viewer.verticalScrollBar()
+        self._keeps = "end" if bar.sliderPosition() >= bar.maximum() else "place"
+
+    def _keep_place(self) -> None:
+        bar = self.viewer.verticalScrollBar()
+        if self._keeps == "end":
+            bar.setValue(bar.maximum())
+        elif self._keeps == "question":
+            self._body.activate()
+            bar.setValue(next((b.y() for b in reversed(self.bubbles) if b.message.author == "you"), 0))
+
     def _lay_out(self) -> None:
         inner = QWidget()
         inner.setProperty("clear", "true")
@@ -128,12 +146,13 @@ class Assistant(QWidget):
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.S)
         self._body.addStretch()
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setWidget(inner)
-        bar = self._scroll.verticalScrollBar()
-        bar.rangeChanged.connect(lambda _, end: bar.setValue(end))
+        self.viewer = QScrollArea()
+        self.viewer.setWidgetResizable(True)
+        self.viewer.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewer.setWidget(inner)
+        bar = self.viewer.verticalScrollBar()
+        bar.actionTriggered.connect(self._scrolled)
+        bar.rangeChanged.connect(self._keep_place)
         entry = row(self.input, self.stop, self.send, self.happened, self.brief)
         entry.setStretch(0, 1)
         column = QWidget()
@@ -142,7 +161,7 @@ class Assistant(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)
         layout.addWidget(self.empty, 1)
-        layout.addWidget(self._scroll, 1)
+        layout.addWidget(self.viewer, 1)
         layout.addLayout(entry)
         middle = QHBoxLayout(self)
         middle.setContentsMargins(0, 0, 0, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGraphicsSceneWheelEvent, QVBoxLayout
+from PySide6.QtWidgets import QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.axis import round_top, ticks
+from app.models.axis import Top, ticks
 from app.models.charts import Chart
 from app.models.series import Floats
 from app.views.clock_axis import ClockAxis
@@ -18,7 +18,10 @@ from app.views.widgets import card, elided, label, row, set_text, set_tooltip
 
 Series = dict[str, tuple[Floats, Floats]]
 
-_AXIS_WIDTH = 42
+AXIS_WIDTH = 42
+"""Pixels left of the plotted area."""
+EDGE_WIDTH = 1
+"""Pixels right of it."""
 _EDGE = 0.02  # of the range, so that a curve at 0 or at the top is not cut off
 
 
@@ -58,9 +61,9 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box = _TimeBox()
         self.plot = pg.PlotItem(viewBox=self.box, axisItems={"bottom": ClockAxis()}, enableMenu=False)
         self.plot.hideButtons()
-        self.plot.layout.setContentsMargins(0, 8, 1, 0)  # room for the topmost label
+        self.plot.layout.setContentsMargins(0, 8, EDGE_WIDTH, 0)  # room for the topmost label
         self.axis = self.plot.getAxis("left")
-        self.axis.setWidth(_AXIS_WIDTH)
+        self.axis.setWidth(AXIS_WIDTH)
         for name in ("left", "right", "top"):
             self.plot.getAxis(name).enableAutoSIPrefix(False)
         self.plot.getAxis("bottom").setHeight(20)
@@ -106,16 +109,20 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
 class ChartCard:
     """A chart in its card, with its header line."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, above: QWidget | None = None) -> None:
+        """`above`: goes between the header and the plot."""
         self.title = label(title, strong=True)
         self.values = Values()
         self.absent = elided(meaning="muted")
         self.view = ChartView(title)
+        self._top = Top()
         header = row(self.title, self.values, self.absent, spacing=theme.M)
         header.setStretch(2, 1)
         layout = QVBoxLayout()
         layout.setSpacing(theme.XS)
         layout.addLayout(header)
+        if above is not None:
+            layout.addWidget(above)
         layout.addWidget(self.view, 1)
         self.frame = card(layout)
         layout.setContentsMargins(theme.M, theme.S, theme.M, theme.XS)
@@ -134,9 +141,7 @@ class ChartCard:
 
     def show_series(self, chart: Chart, limits: tuple[float, float], series: Series, colors: dict[str, str]) -> None:
         """`series`: times (s) and values (the chart's unit) of each device, [n] each."""
-        top = chart.ceiling
-        if top is None:
-            top = round_top(float(np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for _, y in series.values()], initial=0.0)))
-        self.view.show_range(*limits, chart.floor, top)
+        highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for _, y in series.values()], initial=0.0)
+        self.view.show_range(*limits, chart.floor, self._top.fit(float(highest), chart.ceiling))
         self.view.show_empty(all(bool(np.isnan(y).all()) for _, y in series.values()))
         self.view.curves.show_paths(series, colors)

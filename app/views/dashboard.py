@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
 from app import theme
+from app.models.axis import round_up
 from app.models.charts import charts, scale, title
 from app.models.format import device_label
 from app.models.history import SECONDS
+from app.models.spans import spans
 from app.models.state import State
 from app.models.timespan import TimeSpan
-from app.views.chart import ChartCard, Series
+from app.views.chart import AXIS_WIDTH, EDGE_WIDTH, ChartCard, Series
+from app.views.job_spans import JobSpans
 from app.views.legend import Legend
 from app.views.widgets import button, label, row, set_text
 from scheduler.devices.fields import HEADLINE
@@ -25,6 +28,9 @@ _PLACES = {"util": (1, 0, 1, 2), "mem_used": (2, 0, 1, 1), "tflops": (2, 1, 1, 1
 class Dashboard(QWidget):
     """Drag or ← → to move in time, wheel or + - to zoom, L to follow the newest reading again."""
 
+    job_chosen = Signal(int)
+    """A job's bar above the charts was clicked."""
+
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
@@ -32,7 +38,9 @@ class Dashboard(QWidget):
         self.legend = Legend()
         self.legend.changed.connect(self.refresh)
         self.where = label(size="small", meaning="muted")
-        self.charts = {field: ChartCard(title(field)) for field in HEADLINE}
+        self.jobs = JobSpans(AXIS_WIDTH, EDGE_WIDTH)
+        self.jobs.chosen.connect(self.job_chosen)
+        self.charts = {field: ChartCard(title(field), self.jobs if field == "util" else None) for field in HEADLINE}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -63,6 +71,7 @@ class Dashboard(QWidget):
         for chart in charts(snapshot):
             self.charts[chart.field].show_chart(chart, shown)
             self.charts[chart.field].show_series(chart, self.span.limits, series[chart.field], shown)
+        self.jobs.show_spans(spans(snapshot, shown, *self.span.limits), self.span.limits, shown)
         set_text(self.where, "" if self.span.live else "looking back; L follows again")
         self.live.setChecked(self.span.live)
         for made, (_, seconds) in zip(self.spans, _SPANS, strict=True):
@@ -128,8 +137,9 @@ class Dashboard(QWidget):
         widths = {field: made.view.pixels for field, made in self.charts.items()}
         for width in set(widths.values()):
             fields = [field for field in self.charts if widths[field] == width]
+            bin_width = round_up(self.span.seconds / width * _PIXELS_A_BIN)
             for device in devices:
-                times, values = self._state.history.window(device, fields, start, end, (end - start) / width * _PIXELS_A_BIN)
+                times, values = self._state.history.window(device, fields, start, end, bin_width)
                 for field, row_of in zip(fields, values, strict=True):
                     found[field][device] = times, row_of / scale(field)
         return found

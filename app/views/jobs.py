@@ -79,6 +79,12 @@ class Jobs(QWidget):
             QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows,
         )
 
+    def show_job(self, number: int) -> None:
+        """Show the details of a job, whatever the filter hides."""
+        self.filter.clear()
+        self.choose(number)
+        self._show_details()
+
     def deliver(self, reply: Reply) -> None:
         match reply:
             case Tailed():

@@ -8,17 +8,21 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
 
 from app import theme
 
+_MANY = 8
+"""With more devices than this there is room for their numbers only."""
+
 
 class Chip(QAbstractButton):
     """A line in the curve's colour, and the device's name."""
 
-    def __init__(self, text: str, color: str) -> None:
+    def __init__(self, text: str, name: str, color: str) -> None:
         super().__init__()
         self.color = color
         self.setText(text)
         self.setCheckable(True)
         self.setChecked(True)
-        self.setToolTip(f"Show or hide {text}")
+        self.setAccessibleName(name)
+        self.setToolTip(f"Show or hide {name}")
 
     def sizeHint(self) -> QSize:
         return QSize(self.fontMetrics().horizontalAdvance(self.text()) + 30, 24)
@@ -52,7 +56,8 @@ class Legend(QWidget):
             for chip in self.chips.values():
                 self._layout.removeWidget(chip)
                 chip.deleteLater()
-            self.chips = {device: Chip(text, colors[device]) for device, text in wanted.items()}
+            many = len(wanted) > _MANY
+            self.chips = {device: Chip(text.split()[-1] if many else text, text, colors[device]) for device, text in wanted.items()}
             for chip in self.chips.values():
                 chip.toggled.connect(self.changed)
                 self._layout.addWidget(chip)

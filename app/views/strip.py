@@ -8,15 +8,14 @@ from PySide6.QtWidgets import QGridLayout, QScrollArea, QWidget
 
 from app import theme
 from app.models.tiles import Tile
-from app.views.tile import TileView
+from app.views.tile import NARROWEST, WIDE, TileView
 from app.views.widgets import label
 
-NARROWEST = 272
-_MOST_LINES = 2
+_MOST_OF_WINDOW = 0.45
 
 
 class Strip(QScrollArea):
-    """Two lines of tiles at most; more than that scrolls."""
+    """As high as its lines need, up to less than half of the window; more than that scrolls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,20 +42,10 @@ class Strip(QScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self.place()
 
-    def _rebuild(self, devices: tuple[str, ...]) -> None:
-        for device in [d for d in self.tiles if d not in devices]:
-            view = self.tiles.pop(device)
-            self._grid.removeWidget(view)
-            view.deleteLater()
-        self.tiles = {device: self.tiles.get(device) or TileView() for device in devices}
-        self.empty.setVisible(not devices)
-        self._columns = 0
-        self._place()
-
-    def _place(self) -> None:
-        """Equal columns: as many as fit, then as few as keep the number of lines."""
+    def place(self) -> None:
+        """Equal columns: as many as fit, then as few as keep the number of lines. All tiles take the same form."""
         count = max(len(self.tiles), 1)
         fit = max(1, min(count, (self.width() + theme.S) // (NARROWEST + theme.S)))
         columns = -(-count // -(-count // fit))
@@ -68,11 +57,26 @@ class Strip(QScrollArea):
             for at in range(columns):
                 self._grid.setColumnStretch(at, 1)
             self._columns = columns
+        wide = (self.width() + theme.S) // columns - theme.S >= WIDE
+        for view in self.tiles.values():
+            view.set_wide(wide)
         self._fit()
 
+    def _rebuild(self, devices: tuple[str, ...]) -> None:
+        for device in [d for d in self.tiles if d not in devices]:
+            view = self.tiles.pop(device)
+            self._grid.removeWidget(view)
+            view.deleteLater()
+        self.tiles = {device: self.tiles.get(device) or TileView() for device in devices}
+        self.empty.setVisible(not devices)
+        self._columns = 0
+        self.place()
+
     def _fit(self) -> None:
-        """Exactly as high as its lines."""
+        """Exactly as high as its lines, or as many whole lines as there is room for."""
         views = list(self.tiles.values())
-        height = max((v.sizeHint().height() for v in views), default=theme.XL)
-        lines = min(-(-max(len(views), 1) // max(self._columns, 1)), _MOST_LINES)
+        height = views[0].sizeHint().height() if views else theme.XL
+        lines = -(-max(len(views), 1) // max(self._columns, 1))
+        room = int(_MOST_OF_WINDOW * self.window().height()) if self.window() is not self else 0
+        lines = min(lines, max((room + theme.S) // (height + theme.S), 2))
         self.setFixedHeight(lines * height + (lines - 1) * theme.S)

@@ -2,100 +2,178 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QToolTip, QWidget
 
 from app import theme
 from app.models.tiles import Metric, Tile
-from app.views.widgets import Bar, elided, label, row, set_text, set_tooltip
 
-WIDE = 440
-"""Pixels from which a tile has room for captions."""
+NARROWEST = 272
+"""Pixels that the compact form needs."""
+WIDE = 540
+"""Pixels from which there is room for captions."""
+_BAR = 3
+_WITH_BAR = ("Utilisation", "Memory")
+_COLUMNS = ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0))
+_TWO_ROWS = ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0))
+"""Where each of the five values lies, as shares of the width."""
 
 
-class MetricView(QWidget):
-    """A caption, a value, and a thin bar where the value is a share."""
+_LEFT, _RIGHT, _MIDDLE = (
+    int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter)
+)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.caption = label(size="small", meaning="muted")
-        self.value = label(strong=True)
-        self.bar = Bar()
-        self.has_share = False
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(2)
-        for widget in (self.caption, self.value, self.bar):
-            layout.addWidget(widget)
-        layout.addStretch()
 
-    def show_metric(self, metric: Metric, name: str) -> None:
-        set_text(self.caption, metric.caption)
-        set_text(self.value, metric.text)
-        theme.mark(self.value, "meaning", metric.meaning or ("muted" if metric.text == "N/A" else ""))
-        words = f"{metric.caption}: {metric.meaning}\n{metric.tooltip}" if metric.meaning else f"{metric.caption}: {metric.tooltip}"
-        set_tooltip(self, words)
-        self.bar.set_share(metric.share)
-        self.bar.setVisible(metric.caption in ("Utilisation", "Memory"))
-        self.setAccessibleName(f"{name} {metric.caption} {metric.text}")
+@dataclass(frozen=True)
+class Cell:
+    """One piece of text in its place. `meaning` is what `theme.meaning_color` takes, or muted, or badge."""
+
+    box: QRectF
+    text: str
+    font: QFont
+    meaning: str = ""
+    tooltip: str = ""
+    side: int = _LEFT
+    share: float | None = None
+    """Of the thin line under it, which there is where `bar` is set."""
+    bar: bool = False
+
+    @property
+    def area(self) -> QRect:
+        """All that is painted of it."""
+        return self.box.adjusted(0, 0, 0, 2 + _BAR if self.bar else 0).toAlignedRect()
 
 
 class TileView(QFrame):
-    """Name, note and holder in the first line; the five headline values below."""
+    """Name, note and holder in the first line; the five headline values below.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Painted, not made of labels: every label whose text changes has the whole strip laid out anew, and eight tiles are 200 of them.
+    Only the cells that changed are painted again.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self.setProperty("card", "true")
-        self.title = label(strong=True)
-        self.badge = QLabel("REPLAY")
-        self.badge.setProperty("badge", "true")
-        self.name = elided(size="small", meaning="muted")
-        self.holder = elided(size="small")
-        self.holder.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.metrics = [MetricView() for _ in range(5)]
-        header = row(self.title, self.badge, self.name, self.holder)
-        header.setStretch(2, 1)
-        self.holder.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
-        self._grid = QGridLayout()
-        self._grid.setHorizontalSpacing(theme.M)
-        self._grid.setVerticalSpacing(theme.XS)
-        self._wide: bool | None = None
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
-        layout.setSpacing(6)
-        layout.addLayout(header)
-        layout.addLayout(self._grid)
-        self._arrange(wide=True)
+        self.tile: Tile | None = None
+        self.wide = False
+        self.header: list[Cell] = []
+        self.values: list[Cell] = []
+        self._bold, self._small, self._badge = theme.font(strong=True), theme.font(theme.SMALL), theme.font(theme.SMALL, strong=True)
+        self._line, self._caption = QFontMetricsF(self._bold).height(), QFontMetricsF(self._small).height()
 
     def show_tile(self, tile: Tile) -> None:
-        set_text(self.title, tile.title)
-        self.badge.setVisible(tile.replay)
-        set_text(self.name, " · ".join(t for t in (tile.name, tile.note) if t))
-        set_tooltip(self.name, self.name.text())
-        set_text(self.holder, tile.holder)
-        set_tooltip(self.holder, tile.holder_tooltip)
-        theme.mark(self.holder, "meaning", "muted" if tile.holder == "idle" else "")
-        for view, metric in zip(self.metrics, tile.metrics, strict=True):
-            view.show_metric(metric, tile.title)
+        if tile == self.tile:
+            return
+        before, self.tile = self.tile, tile
+        self.setAccessibleName(tile.title)
+        self.setAccessibleDescription(", ".join((tile.holder, *(f"{m.caption} {m.text}" for m in tile.metrics))))
+        if before is None or replace(before, metrics=()) != replace(tile, metrics=()):
+            self._place()
+            return
+        for at, (old, new) in enumerate(zip(before.metrics, tile.metrics, strict=True)):
+            if old != new:
+                self.values[at] = self._value(at, new)
+                self.update(self.values[at].area)
+
+    def set_wide(self, wide: bool) -> None:
+        """Five captioned columns, or two rows whose units speak for themselves."""
+        if wide != self.wide:
+            self.wide = wide
+            self.updateGeometry()
+            self._place()
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Everything that is written."""
+        return self.header + self.values
+
+    def sizeHint(self) -> QSize:
+        values = self._caption + self._line + _BAR + 5 if self.wide else 2 * self._line + _BAR + 6
+        return QSize(NARROWEST, round(2 * theme.S + self._line + 6 + values))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._arrange(wide=event.size().width() >= WIDE)
         super().resizeEvent(event)
+        self._place()
 
-    def _arrange(self, *, wide: bool) -> None:
-        """Five captioned columns, or two rows whose units speak for themselves."""
-        if wide == self._wide:
-            return
-        self._wide = wide
-        places = (
-            ((0, 0, 6), (0, 6, 6), (0, 12, 6), (0, 18, 6), (0, 24, 6))
-            if wide
-            else ((0, 0, 12), (0, 12, 18), (1, 0, 12), (1, 12, 9), (1, 21, 9))
-        )
-        for view, (line, at, span) in zip(self.metrics, places, strict=True):
-            self._grid.removeWidget(view)
-            self._grid.addWidget(view, line, at, 1, span)
-            view.caption.setVisible(wide)
-        for at in range(30):
-            self._grid.setColumnStretch(at, 1)
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter, t, region = QPainter(self), theme.tokens(), event.region()
+        for cell in self.cells:
+            if region.intersects(cell.area):
+                _paint(painter, cell, t)
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), next((c.tooltip for c in self.cells if c.area.contains(event.pos())), ""), self)
+            return True
+        return super().event(event)
+
+    def _place(self) -> None:
+        if self.tile is not None:
+            self.header = self._header(self.tile)
+            self.values = [self._value(at, metric) for at, metric in enumerate(self.tile.metrics)]
+        self.update()
+
+    def _header(self, tile: Tile) -> list[Cell]:
+        """Title and badge as wide as they are, the holder on the right, and the name in what is left."""
+        left, right = float(theme.M), self.width() - float(theme.M)
+        found = [Cell(self._box(left, _advance(self._bold, tile.title)), tile.title, self._bold)]
+        if tile.replay:
+            box = self._box(found[-1].box.right() + theme.S, _advance(self._badge, "REPLAY") + 12)
+            found.append(Cell(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
+        left = found[-1].box.right() + theme.S
+        held = min(_advance(self._small, tile.holder), 0.7 * (right - left))
+        holder, quiet = _elided(self._small, tile.holder, held), "muted" if tile.holder == "idle" else ""
+        found.append(Cell(self._box(right - held, held), holder, self._small, quiet, f"{tile.holder}: {tile.holder_tooltip}", _RIGHT))
+        room, name = max(right - held - theme.S - left, 0.0), " · ".join(t for t in (tile.name, tile.note) if t)
+        found.append(Cell(self._box(left, room), _elided(self._small, name, room), self._small, "muted", name))
+        if self.wide:
+            values = [self._value(at, metric) for at, metric in enumerate(tile.metrics)]
+            boxes = (QRectF(v.box.left(), v.box.top() - self._caption, v.box.width(), self._caption) for v in values)
+            captions = zip(boxes, tile.metrics, values, strict=True)
+            found += [Cell(box, m.caption, self._small, "muted", v.tooltip) for box, m, v in captions]
+        return found
+
+    def _value(self, at: int, metric: Metric) -> Cell:
+        words = f"{metric.caption}: {metric.meaning}\n{metric.tooltip}" if metric.meaning else f"{metric.caption}: {metric.tooltip}"
+        start, end = (_COLUMNS if self.wide else _TWO_ROWS)[at]
+        room, gap = self.width() - 2 * theme.M, 0 if end == 1.0 else theme.S
+        down = self._line + 6 + (self._caption if self.wide else self._line + _BAR + 6 if at > 1 else 0)
+        box = self._box(theme.M + start * room, (end - start) * room - gap).translated(0, down)
+        look = metric.meaning or ("muted" if metric.text == "N/A" else "")
+        return Cell(box, metric.text, self._bold, look, words, share=metric.share, bar=metric.caption in _WITH_BAR)
+
+    def _box(self, left: float, width: float) -> QRectF:
+        return QRectF(left, theme.S, width, self._line)
+
+
+def _advance(font: QFont, text: str) -> float:
+    return QFontMetricsF(font).horizontalAdvance(text) + 1
+
+
+def _elided(font: QFont, text: str, room: float) -> str:
+    return QFontMetricsF(font).elidedText(text, Qt.TextElideMode.ElideRight, room)
+
+
+def _paint(painter: QPainter, cell: Cell, t: theme.Tokens) -> None:
+    if cell.meaning == "badge":
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(t.text))
+        painter.drawRoundedRect(cell.box, 3, 3)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+    painter.setFont(cell.font)
+    painter.setPen(QColor(t.surface if cell.meaning == "badge" else getattr(t, cell.meaning or "text")))
+    painter.drawText(cell.box, cell.side, cell.text)
+    if cell.bar:
+        line = QRectF(cell.box.left(), cell.box.bottom() + 2, cell.box.width(), _BAR)
+        painter.fillRect(line, QColor(t.line))
+        line.setWidth(line.width() * (cell.share or 0.0))
+        painter.fillRect(line, QColor(t.accent))

@@ -17,7 +17,7 @@ class Values(QWidget):
         self.values: list[tuple[str, str]] = []
         self.unit = ""
         self._width = 0
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.hide()
 
     @property
@@ -32,28 +32,39 @@ class Values(QWidget):
         self.values, self.unit = values, unit
         self.setAccessibleName(self.text)
         self.setVisible(bool(values))
-        width = self.sizeHint().width()
+        width = self._needed()
         if not self._width - 40 < width <= self._width:  # grows at once, shrinks late
             self._width = width
-            self.setFixedWidth(width)
+            self.updateGeometry()
         self.update()
 
     def sizeHint(self) -> QSize:
-        metrics = self.fontMetrics()
-        widths = [metrics.horizontalAdvance(text) + theme.S for text, _ in self.values]
-        return QSize(sum(widths) + metrics.horizontalAdvance(self.unit) + 1 if widths else 0, metrics.height())
+        return QSize(self._width, self.fontMetrics().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, self.fontMetrics().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self.values:
             return
         painter, t, x = QPainter(self), theme.tokens(), 0.0
+        metrics = painter.fontMetrics()
         for text, color in self.values:
             painter.setPen(QColor(color or t.text))
-            advance = painter.fontMetrics().horizontalAdvance(text)
+            advance = metrics.horizontalAdvance(text)
+            if x + advance > self.width():
+                painter.drawText(QRectF(x, 0, theme.L, self.height()), int(Qt.AlignmentFlag.AlignVCenter), "…")
+                return
             painter.drawText(QRectF(x, 0, advance + 1, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
             x += advance + theme.S
         painter.setPen(QColor(t.muted))
         painter.drawText(QRectF(x - theme.XS, 0, self.width(), self.height()), int(Qt.AlignmentFlag.AlignVCenter), self.unit)
+
+    def _needed(self) -> int:
+        """Pixels that all of it takes."""
+        metrics = self.fontMetrics()
+        widths = [metrics.horizontalAdvance(text) + theme.S for text, _ in self.values]
+        return sum(widths) + metrics.horizontalAdvance(self.unit) + 1 if widths else 0
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

@@ -60,6 +60,7 @@ class MainWindow(QWidget):
         self._pace.timeout.connect(self._catch_up)
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
+        self.dashboard.job_chosen.connect(self._show_job)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
@@ -140,6 +141,10 @@ class MainWindow(QWidget):
         if not isinstance(request, Tail):
             self.status.show_message("")
         self.requested.emit(request)
+
+    def _show_job(self, number: int) -> None:
+        self.show_page("jobs")
+        self.jobs.show_job(number)
 
     def _lay_out(self) -> None:
         self.setWindowTitle("GPU Deck")

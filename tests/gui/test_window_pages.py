@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QTextDocument
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QLineEdit, QWidget
 
 from app import render, theme
+from app.models.charts import scale
 from app.models.requests import (
     Answered,
     Ask,
@@ -28,7 +29,10 @@ from app.models.requests import (
     Waits,
     Wrote,
 )
+from app.views.assistant import Assistant
+from app.views.bubble import Bubble
 from app.views.jobs import EMPTY, NOTHING_FOUND
+from app.views.tile import Cell
 from app.views.widgets import Elided
 from app.views.window import PAGES
 from scheduler.settings import Settings
@@ -50,22 +54,81 @@ def texts(widget: QWidget) -> str:
 def test_the_cpu_tile(fed):
     fed.feed(snapshots.cpu_snapshot())
     tile = fed.window.strip.tiles["cpu"]
-    seen = texts(tile)
-    assert "CPU: no NVIDIA GPU found" in seen
+    seen = [cell.text for cell in tile.cells]
+    assert "AMD EPYC 9B14 · CPU: no NVIDIA GPU found" in seen
     assert "job 8 · attention" in seen
-    assert tile.metrics[3].value.text() == "N/A"
-    assert "no temperature sensor" in tile.metrics[3].toolTip()
-    assert tile.metrics[2].toolTip() == "TFLOP/s: no job counts its operations now"
-    assert not tile.badge.isVisible()
+    assert tile.values[3].text == "N/A"
+    assert "no temperature sensor" in tile.values[3].tooltip
+    assert tile.values[2].tooltip == "TFLOP/s: no job counts its operations now"
+    assert "REPLAY" not in seen
+    assert "Temperature N/A" in tile.accessibleDescription()
 
 
-@pytest.mark.parametrize(("count", "lines"), [(1, 1), (2, 1), (8, 2)])
-def test_tiles_wrap_into_equal_columns(fed, count, lines):
-    fed.feed(snapshots.gpu_snapshot(count, replay=True))
-    tiles = list(fed.window.strip.tiles.values())
-    assert len({t.y() for t in tiles}) == lines
+ORDERS = [((1280, 800),), ((2560, 1440),), ((2560, 1440), (1280, 800)), ((1280, 800), (2560, 1440), (1024, 680))]
+
+
+@pytest.mark.parametrize("sizes", ORDERS, ids=lambda sizes: "-".join(f"{w}x{h}" for w, h in sizes))
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
+def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, sizes):
+    for width, height in sizes:
+        fed.window.resize(width, height)
+        fed.feed(snapshots.gpu_snapshot(count, replay=True))
+    strip = fed.window.strip
+    tiles = list(strip.tiles.values())
+    for tile in tiles:
+        assert strip.viewport().rect().contains(tile.geometry().translated(tile.parentWidget().pos()))
+        assert tile.height() == tile.sizeHint().height()
+        assert "REPLAY" in [cell.text for cell in tile.cells]
+        assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
     assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
-    assert all(t.badge.isVisible() and t.badge.text() == "REPLAY" for t in tiles)
+    assert len({t.wide for t in tiles}) == 1
+    assert len({t.y() for t in tiles}) == {1280: 2, 2560: 1, 1024: 3}[sizes[-1][0]] if count == 8 else True
+
+
+def too_narrow(cell: Cell) -> bool:
+    """Whether its text needs more room than there is."""
+    metrics = QFontMetricsF(cell.font)
+    return metrics.horizontalAdvance(cell.text) > cell.box.width() or metrics.height() > cell.box.height() + 0.01
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (2560, 1440)])
+def test_the_largest_values_fit_their_tile(fed, width, height):
+    devices = [snapshots.gpu(i) for i in range(8)]
+    values = {"util": 100.0, "mem_used": 178.4 * snapshots.GIB, "mem_total": 179.1 * snapshots.GIB}
+    values |= {"tflops": 2250.0, "temp": 100.0, "power": 1000.0}
+    states = [snapshots.DeviceState(d, snapshots.Reading(d.id, NOW, values), snapshots.Idle(0)) for d in devices]
+    fed.window.resize(width, height)
+    for count in (1, 2, 8):
+        fed.feed(snapshots.snapshot(tuple(states[:count])))
+        for tile in fed.window.strip.tiles.values():
+            assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
+
+
+def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed):
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(24))
+    strip = fed.window.strip
+    assert strip.verticalScrollBar().maximum() > 0
+    assert strip.height() < 0.45 * 800
+    assert fed.window.height() == 800
+    tiles = [t.geometry().translated(t.parentWidget().pos()) for t in strip.tiles.values()]
+    seen = [t for t in tiles if strip.viewport().rect().intersects(t)]
+    assert len(seen) == 16
+    assert all(strip.viewport().rect().contains(t) for t in seen)
+    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {str(i) for i in range(24)}
+
+
+def test_a_tile_paints_what_it_was_told_last(fed):
+    fed.feed(snapshots.gpu_snapshot(2))
+    tile = fed.window.strip.tiles[GPU0]
+    before = tile.grab().toImage()
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
+    assert tile.values[0].text != "87 %"
+    after = tile.grab().toImage()
+    assert after != before
+    theme.apply(fed.app, "dark")
+    fed.settle()
+    assert tile.grab().toImage().pixelColor(6, 12) == QColor(theme.DARK.surface)
 
 
 def test_devices_come_and_go(fed):
@@ -82,11 +145,13 @@ def test_hot_and_throttled_have_their_colour(fed):
     device = snapshots.gpu(0)
     reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
     fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
-    _, _, _, temperature, power = fed.window.strip.tiles[device.id].metrics
-    assert temperature.value.property("meaning") == "hot"
-    assert power.value.property("meaning") == "throttled"
-    assert power.value.palette().windowText().color() == QColor(theme.LIGHT.throttled)
-    assert "power limit" in power.toolTip()
+    tile = fed.window.strip.tiles[device.id]
+    _, _, _, temperature, power = tile.values
+    assert temperature.meaning == "hot"
+    assert power.meaning == "throttled"
+    assert "power limit" in power.tooltip
+    image = tile.grab(power.area).toImage()
+    assert QColor(theme.LIGHT.throttled) in [image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())]
 
 
 # the dashboard
@@ -159,6 +224,51 @@ def test_the_legend_hides_a_device(fed):
     assert dashboard.charts["util"].values.text == "93 %"
     fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
     assert dashboard.legend.chips == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "peak"), [("power", 812.0), ("temp", 96.0), ("tflops", 2100.0), ("mem_used", 79.6 * snapshots.GIB), ("util", 100)]
+)
+def test_every_value_lies_inside_its_chart(fed, field, peak):
+    made = snapshots.gpu_snapshot(1)
+    fed.feed(made, history=True)
+    columns = snapshots.history(made)[GPU0]
+    columns.columns[field][700] = peak
+    fed.window.load_history(GPU0, columns)
+    fed.window.refresh()
+    chart = fed.window.dashboard.charts[field].view
+    _, top = chart.box.viewRange()[1]
+    shown = chart.curves.paths[GPU0][1].boundingRect()
+    assert shown.bottom() == pytest.approx(peak / scale(field))
+    assert shown.bottom() + 0.01 * top < top
+    at = chart.curves.mapRectToScene(shown)
+    assert chart.box.sceneBoundingRect().top() < at.top()
+
+
+def test_the_band_says_which_job_ran_when(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    band, view = fed.window.dashboard.jobs, fed.window.dashboard.charts["util"].view
+    found = {span.job: (box, span) for box, span in band.boxes()}
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8]  # job 9 waits
+    start = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 90, 0))).x()
+    end = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 72, 0))).x()
+    assert found[6][0].left() == pytest.approx(start, abs=1.5)
+    assert found[6][0].right() == pytest.approx(end, abs=1.5)
+    assert found[4][1].meaning == "failed"
+    middle = found[4][0].center().toPoint()
+    assert band.grab().toImage().pixelColor(middle).red() > band.grab().toImage().pixelColor(middle).blue()
+    QTest.mouseClick(band, Qt.MouseButton.LeftButton, pos=middle)
+    assert fed.window.rail.buttons["jobs"].isChecked()
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+    fed.window.show_page("dashboard")
+    fed.window.dashboard.show_last(60)
+    assert {span.job for span in band.spans} == {7, 8}
+
+
+def test_the_band_leaves_out_hidden_devices(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    fed.window.dashboard.legend.chips[GPU0].click()
+    assert fed.window.dashboard.jobs.spans == ()
 
 
 def test_a_curve_at_zero_can_be_seen(fed):
@@ -442,6 +552,51 @@ def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
     assert not text.openExternalLinks()
     assert "<script>" in text.toPlainText()
     assert fed.window.assistant.bubbles[1].height() < 300
+
+
+LONG = "# Much\n\n" + "word " * 3000
+
+
+def test_a_long_answer_is_read_from_its_beginning(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    for _ in range(2):
+        page.show_answer("What happened?", Answered(LONG, "template"))
+        fed.settle()
+    assert on_top(page) == page.bubbles[2]
+
+
+def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    page.show_answer("What happened?", Answered(LONG, "template"))
+    page.happened.click()
+    number = fed.asked[-1].id
+    bar = page.viewer.verticalScrollBar()
+
+    def write() -> None:
+        end = bar.maximum()
+        fed.window.deliver(Wrote("word " * 3000, number))
+        qtbot.waitUntil(lambda: bar.maximum() > end)
+        fed.settle()
+
+    fed.settle()
+    write()
+    qtbot.waitUntil(lambda: on_top(page) == page.bubbles[2])  # the question stays, and the answer grows below it
+    bar.triggerAction(bar.SliderAction.SliderToMaximum)
+    write()
+    assert bar.value() == bar.maximum()
+    bar.triggerAction(bar.SliderAction.SliderPageStepSub)
+    place = bar.value()
+    write()
+    assert bar.value() == place
+
+
+def on_top(page: Assistant) -> Bubble | None:
+    """The message at the top of the view."""
+    return next((b for b in page.bubbles if b.y() == page.viewer.verticalScrollBar().value()), None)
 
 
 # settings

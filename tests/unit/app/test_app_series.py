@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.axis import round_top, ticks
+from app.models.axis import Top, round_top, round_up, ticks
+from app.models.decimated import Decimated
 from app.models.history import SECONDS, History
 from app.models.series import Ring, decimate
 from app.models.timespan import FIRST, SHORTEST, TimeSpan
@@ -179,3 +180,44 @@ def test_axes_end_at_round_values_a_little_above(highest):
 
 def test_axes_without_values():
     assert (round_top(0), round_top(float("nan")), ticks(0)) == (1.0, 1.0, [])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 9), st.floats(-5, 5) | st.just(float("nan")), st.booleans()), min_size=1, max_size=60),
+    st.sampled_from([0.7, 2.0, 13.0]),
+)
+def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
+    ring, now = Ring(2, 40), 1000.0
+    kept = Decimated(ring, [1])
+    for step, value, back in steps:
+        now += -step / 2 if back and step > 8 else step
+        ring.append(now, np.array([0.0, value]), 1.0)
+        start, end = now - 30, now - (10 if back else 0)
+        x, y = kept.window(start, end, width)
+        fresh_x, fresh_y = Decimated(ring, [1]).window(start, end, width)
+        inside, fresh_inside = ((start + width <= t) & (t <= end) for t in (x, fresh_x))  # bins that nobody sees may be cut
+        assert np.array_equal(x[inside], fresh_x[fresh_inside])
+        assert np.array_equal(y[:, inside], fresh_y[:, fresh_inside], equal_nan=True)
+
+
+@given(st.lists(st.floats(0, 5000), min_size=1, max_size=30), st.sampled_from([None, 100.0, 728.0]))
+def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
+    axis = Top()
+    for value in values:
+        top = axis.fit(value, ceiling)
+        assert top >= value
+        assert top <= max(2.5 * value, ceiling or 1.0)
+        calm = axis.fit(0.95 * value, ceiling)
+        assert axis.fit(value, ceiling) == axis.fit(0.95 * value, ceiling) == calm  # it does not dance with a value that does
+    assert axis.fit(0.0, ceiling) == (ceiling or 1.0)
+
+
+def test_peaks_above_the_limit_raise_the_axis_until_they_are_gone():
+    axis = Top()
+    assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [728, 728, 825, 825, 728]
+
+
+@given(st.floats(1e-3, 1e4))
+def test_a_bin_width_is_rounded_up_to_two_digits(value):
+    assert value * 0.99999 <= round_up(value) <= value * 1.1
+    assert len(f"{round_up(value):.6g}".replace(".", "").strip("0")) <= 2
