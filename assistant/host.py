@@ -9,9 +9,7 @@ the daemon is gone, or when a model on the GPU has to make room: with the proces
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import socket
 import sys
 import threading
@@ -25,9 +23,9 @@ from assistant.client import door
 from assistant.desk import Desk
 from assistant.idle import Cancelled, why_busy
 from scheduler import paths, wire
+from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, NotFound, UserError
-from scheduler.launch import say_ready
 
 UNUSED_S = 600.0
 """After so long without a request the process ends."""
@@ -180,42 +178,10 @@ def log() -> Path:
     return paths.home() / "assistant.log"
 
 
-def _only_one() -> bool:
-    """Become the only assistant of this user; False where another one answers already. The lock lives as long as the process."""
-    paths.ensure(paths.home())
-    fd = os.open(paths.home() / "assistant.lock", os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
-    for _ in range(200):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            try:
-                wire.Connection(door(), timeout=1.0).close()
-            except (DaemonGone, OSError):
-                time.sleep(0.05)  # it is just starting, or just ending
-            else:
-                return False
-        else:
-            return True
-    raise UserError(f"another assistant is there and does not answer. See its log: {log()}")
-
-
-async def _serve() -> str:
-    return await Host().run(wire.listen(door()))
-
-
-def main() -> int:
-    os.umask(0o077)
+async def _serve() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        if _only_one():
-            _LOG.info("ends: %s", asyncio.run(_serve()))
-        else:
-            say_ready()
-    except UserError as e:
-        say_ready(str(e))
-        return 1
-    return 0
+    _LOG.info("ends: %s", await Host().run(wire.listen(door())))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_alone(Identity("the assistant", paths.home() / "assistant.lock", door(), log()), _serve))

@@ -6,7 +6,6 @@ python -m scheduler.daemon
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -14,18 +13,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
 from scheduler import messages as m
 from scheduler import paths, settings, wire
+from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.client import door
 from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
-from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
-from scheduler.launch import say_ready
+from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from scheduler.telemetry.history import SPAN_S
@@ -266,53 +264,10 @@ async def _every(seconds: float, action: Callable[[], None]) -> None:
         action()
 
 
-def _lock(file: Path) -> bool:
-    """Become the only daemon of this user; False where another one answers already.
-
-    The lock lives as long as the process. One that is just ending, or just starting, is waited for.
-    """
-    paths.ensure(file.parent)
-    fd = os.open(file, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
-    for _ in range(200):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if _answers():
-                return False
-            time.sleep(0.05)
-        else:
-            os.ftruncate(fd, 0)
-            os.write(fd, f"{os.getpid()}\n".encode())
-            return True
-    raise UserError(f"another daemon holds {file} and does not answer. See its log: {paths.daemon_log()}")
-
-
-def _answers() -> bool:
-    try:
-        wire.Connection(door(), timeout=1.0).close()
-    except DaemonGone:
-        return False
-    return True
-
-
 async def _serve() -> None:
     store = Store(paths.store_file())
-    daemon = Daemon(store)
-    await daemon.run(wire.listen(door()))
-
-
-def main() -> int:
-    os.umask(0o077)
-    try:
-        if _lock(paths.daemon_lock()):
-            asyncio.run(_serve())
-        else:
-            say_ready()
-    except UserError as e:
-        say_ready(str(e))
-        return 1
-    return 0
+    await Daemon(store).run(wire.listen(door()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), door(), paths.daemon_log()), _serve))

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler import paths
+from scheduler.background import READY
 from scheduler.errors import UserError
-
-READY = "ready"
-"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
 
 
 def start_daemon() -> None:
@@ -56,12 +54,3 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env:
     process.kill()
     process.wait()
     raise UserError(f"{what} did not start: {said or f'it ended with an error; see {log}'}")
-
-
-def say_ready(word: str = READY) -> None:
-    """Called by the background process: tell who started us, then let go of the standard output."""
-    sys.stdout.write(word + "\n")
-    sys.stdout.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)

@@ -1,0 +1,80 @@
+"""Being a background process of ours: the only one of its kind, and telling who started it that it answers (see `launch`)."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scheduler import paths, wire
+from scheduler.errors import DaemonGone, UserError
+
+READY = "ready"
+"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
+_TRIES, _PAUSE_S = 200, 0.05
+
+
+class Identity(NamedTuple):
+    """What makes a background process the only one of its user."""
+
+    what: str
+    """In words: `the daemon`."""
+    lock: Path
+    """Held for as long as the process lives; holds its pid."""
+    door: Path
+    log: Path
+
+
+def serve_alone(identity: Identity, serve: Callable[[], Coroutine[Any, Any, object]]) -> int:
+    """Run `serve` to its end unless another process answers already; `serve` calls `say_ready`. Returns the exit status."""
+    os.umask(0o077)
+    try:
+        if _become_the_only(identity):
+            asyncio.run(serve())
+        else:
+            say_ready()
+    except UserError as e:
+        say_ready(str(e))
+        return 1
+    return 0
+
+
+def say_ready(word: str = READY) -> None:
+    """Tell who started us, then let go of the standard output."""
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _become_the_only(identity: Identity) -> bool:
+    """False where another one answers already. One that is just ending, or just starting, is waited for."""
+    paths.ensure(identity.lock.parent)
+    fd = os.open(identity.lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _answers(identity.door):
+                os.close(fd)
+                return False
+            time.sleep(_PAUSE_S)
+        else:
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
+            return True
+    raise UserError(f"{identity.what} runs already (it holds {identity.lock}) and does not answer. See its log: {identity.log}")
+
+
+def _answers(door: Path) -> bool:
+    try:
+        wire.Connection(door, timeout=1.0).close()
+    except DaemonGone:
+        return False
+    return True
