@@ -14,6 +14,7 @@ from app.models.state import State
 from app.views.filter_box import filter_box
 from app.views.job_details import JobDetails
 from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
+from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
 
 EMPTY = "No jobs yet. Start one on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
@@ -114,7 +115,7 @@ class Jobs(QWidget):
         bar.insertStretch(2, 1)
         stack = QWidget()
         self._stack = QStackedLayout(stack)
-        self._stack.addWidget(self.table)
+        self._stack.addWidget(WholeRows(self.table))
         self._stack.addWidget(self.empty)
         inner = QVBoxLayout()
         inner.addWidget(stack)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from app import theme
 from app.models.jobs import Row
 from app.models.results import Card
-from app.views.safe_text import SafeText
+from app.views.safe_text import FittedText
 from app.views.widgets import elided, label, row, set_text
 
 
@@ -22,7 +22,7 @@ class ResultCard(QWidget):
         self.params = elided(size="small", meaning="muted")
         self.tflops = label(size="huge")
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
-        self.facts = SafeText()
+        self.facts = FittedText()
         self._card: Card | None = None
         header = row(self.title, self.verdict, spacing=theme.M)
         header.setStretch(1, 1)
@@ -35,7 +35,6 @@ class ResultCard(QWidget):
         layout.addWidget(self.params)
         layout.addWidget(self._numbers)
         layout.addWidget(self.facts, 1)
-        layout.addStretch()
 
     def show_job(self, job: Row, result: Card | None) -> None:
         """A job that has ended, and the Result it left, if any."""

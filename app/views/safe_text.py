@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import QSize, Qt, QUrl
 from PySide6.QtGui import (
     QColor,
     QImage,
+    QResizeEvent,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
@@ -16,7 +17,7 @@ from PySide6.QtGui import (
     QTextOption,
     QTextTable,
 )
-from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
+from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
 from app import theme
 
@@ -34,6 +35,11 @@ class SafeText(QTextBrowser):
         self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.document().setDocumentMargin(0)
         self.document().setIndentWidth(20)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().height() < self.fontMetrics().height():
+            self.verticalScrollBar().setValue(0)  # what was filled while it had no height was scrolled to its cursor
 
     def loadResource(self, kind: int, name: QUrl | str) -> QImage:
         # Qt would read the file itself if this returned nothing.
@@ -78,3 +84,15 @@ class SafeText(QTextBrowser):
                 table.setCellPadding(theme.XS)
                 table.setBottomMargin(theme.S)
                 frame.setFormat(table)
+
+
+class FittedText(SafeText):
+    """Wants to be as high as its text, and scrolls where there is less room."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self.document().documentLayout().documentSizeChanged.connect(lambda _: self.updateGeometry())
+
+    def sizeHint(self) -> QSize:
+        return QSize(super().sizeHint().width(), int(self.document().size().height()) + 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from accel.workloads.catalog import WORKLOADS, find
@@ -20,7 +20,7 @@ from app.views.widgets import card as framed
 from app.views.widgets import row as line_of
 
 EMPTY = "Not run yet. Fill in the form and press Run: the job's progress and its result appear here."
-_FORM_WIDTH = 500
+_FORM_WIDTH, _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 500, 1100, 420, 96
 
 
 class Workloads(QWidget):
@@ -72,7 +72,6 @@ class Workloads(QWidget):
         form = self.form
         for view in self._views.values():
             view.setVisible(view is form)
-        self._scroll.setMaximumHeight(form.sizeHint().height())  # so that Run follows the last field
         self._check()
         snapshot = self._state.snapshot
         jobs = snapshot.jobs if snapshot is not None else ()
@@ -107,19 +106,14 @@ class Workloads(QWidget):
         self._forms = QVBoxLayout(body)
         self._forms.setContentsMargins(0, 0, 0, 0)
         self._forms.setAlignment(Qt.AlignmentFlag.AlignTop)
-        scroll = self._scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(body)
         send = line_of(self.estimate, self.run, spacing=theme.M)
         send.setStretch(0, 1)
         left = QVBoxLayout()
         left.setSpacing(theme.M)
         left.addLayout(chooser)
         left.addWidget(self.summary)
-        left.addWidget(scroll, 100)
+        left.addWidget(_Scroll(body), 1)
         left.addLayout(send)
-        left.addStretch()
         form = framed(left)
         form.setFixedWidth(_FORM_WIDTH)
         last, past = QVBoxLayout(), QVBoxLayout()
@@ -128,17 +122,38 @@ class Workloads(QWidget):
         last.addWidget(self.run_line)
         last.addWidget(self._rule)
         last.addWidget(self.result, 1)
-        last.addWidget(self.empty, 1)
-        last.addStretch()
+        last.addWidget(self.empty)
+        self.empty.setMinimumHeight(_EMPTY_HEIGHT)
         past.addWidget(self.past)
-        past.addWidget(self.bars)
+        past.addWidget(self.bars, 1)
         self._past = framed(past)
-        right = QVBoxLayout()
+        self._past.setMaximumHeight(_HIGHEST_PAST)
+        results = QWidget()
+        results.setMaximumWidth(_WIDEST_RESULT)
+        right = QVBoxLayout(results)
+        right.setContentsMargins(0, 0, 0, 0)
         right.setSpacing(theme.S)
-        right.addWidget(framed(last), 1)
-        right.addWidget(self._past)
+        right.addWidget(framed(last))
+        right.addWidget(self._past, 1000)
+        right.addStretch(1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        layout.addWidget(form)
-        layout.addLayout(right, 1)
+        layout.addStretch(1)
+        layout.addWidget(form, 0, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(results, 1000)
+        layout.addStretch(1)
+
+
+class _Scroll(QScrollArea):
+    """Wants to be as high as what is in it, so that Run follows the last field."""
+
+    def __init__(self, content: QWidget) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._content = content
+        self.setWidget(content)
+
+    def sizeHint(self) -> QSize:
+        return self._content.sizeHint()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QLineEdit, QWidget
@@ -344,6 +344,34 @@ def test_details_show_the_reason_and_the_result(fed):
     assert "0.085" in facts
 
 
+def test_long_details_begin_at_their_first_line(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot(with_jobs=False))
+    fed.window.show_page("dashboard")
+    made = snapshots.cpu_snapshot(NOW + 1)
+    spec = msgspec.structs.replace(made.jobs[3].spec, argv=tuple(f"--a-long-argument={i}" for i in range(99)))
+    fed.feed(msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[3], spec=spec),)))
+    fed.window.show_page("jobs")  # its details were filled before they had any height
+    fed.settle()
+    bar = fed.window.jobs.details.facts.verticalScrollBar()
+    assert bar.maximum() > 0
+    assert bar.value() == 0
+
+
+@pytest.mark.parametrize("height", [800, 813, 827, 1000])
+def test_no_row_of_the_table_is_cut(fed, height):
+    fed.window.resize(1280, height)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    table = fed.window.jobs.table
+    for at in (0, table.model().rowCount() - 1):
+        table.scrollTo(table.model().index(at, 0))
+        seen = table.viewport().rect()
+        rows = [table.visualRect(table.model().index(i, 0)) for i in range(table.model().rowCount())]
+        assert sum(r.top() < seen.bottom() and r.bottom() > seen.bottom() + 1 for r in rows) == 0
+        assert seen.height() >= 5 * 30
+
+
 def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.show_page("jobs")
     fed.feed(snapshots.cpu_snapshot())
@@ -479,6 +507,25 @@ def test_progress_then_the_result_then_the_earlier_ones(fed):
     assert page.empty.isVisible()
     assert not page.result.isVisible()
     assert not page.bars.isVisible()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (2560, 1440)])
+def test_cards_are_as_large_as_what_is_in_them(fed, width, height):
+    fed.window.resize(width, height)
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.workloads
+    result, form = page.result.parentWidget(), page.run.parentWidget()
+    assert 0 <= result.height() - page.result.geometry().bottom() < 2 * theme.L
+    assert 0 <= form.height() - page.run.geometry().bottom() < 2 * theme.L
+    assert page.result.facts.verticalScrollBar().maximum() == 0
+    assert result.width() <= 1100
+    assert page.bars.height() > 150
+    fed.window.show_page("settings")
+    fed.settle()
+    row = fed.window.settings.rows["theme"]
+    left = row.mapTo(fed.window.settings, QPoint(0, 0)).x()
+    assert left == pytest.approx(fed.window.settings.width() - left - row.width(), abs=12)
 
 
 def test_a_failed_verdict_is_marked(fed):
