@@ -10,6 +10,7 @@ Every call blocks until the daemon has answered; a verb that changes something i
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ import msgspec
 
 from scheduler import messages as m
 from scheduler import paths
-from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.jobs import Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
@@ -76,11 +77,16 @@ class Client:
         params: Mapping[str, str] | None = None,
     ) -> Job:
         """Queue a command. `cwd` and `env` default to the caller's own. Returns the job, already safe on disk."""
+        variables = dict(os.environ if env is None else env)
+        if bad := [name for name, value in variables.items() if not _utf8(name + value)]:
+            raise UserError(
+                f"only UTF-8 can be sent to the daemon, and the environment variable {bad[0]!a} is none. Unset it and try again."
+            )
         spec = Spec(
             argv=tuple(argv),
             name=name or (Path(argv[0]).name if argv else ""),
             cwd=os.path.abspath(cwd) if cwd is not None else os.getcwd(),
-            env=dict(os.environ if env is None else env),
+            env=variables,
             gpus=gpus,
             workload=workload,
             params=dict(params or {}),
@@ -107,7 +113,10 @@ class Client:
         return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply).history
 
     def configure(self, **changes: str | float | bool) -> Settings:
-        """Change settings; they are validated, stored and in force when this returns."""
+        """Change settings; they are validated, stored and in force when this returns. Raises UserError."""
+        for name, value in changes.items():
+            if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number
+                raise UserError(f"{name} must be a number, not {value}")
         return self._ask(m.Configure(changes), m.SnapshotReply).snapshot.settings
 
     def pause(self, paused: bool = True) -> None:
@@ -126,7 +135,7 @@ class Client:
         """Snapshots as they come. The connection serves nothing else from then on. Raises DaemonGone at its end."""
         self._connection.send(_ENCODE(m.Subscribe()))
         while True:
-            reply = _DECODE(self._connection.receive())
+            reply = self._receive()
             if isinstance(reply, m.SnapshotReply):
                 yield reply.snapshot
 
@@ -145,12 +154,14 @@ class Client:
         """Up to `limit` bytes of the job's output from `offset` on (negative: from the end). Read from the file, not through the daemon."""
         self.job(job)
         try:
-            with (paths.job_folder(job) / "log").open("rb") as f:
+            with paths.open_plain(paths.job_folder(job) / "log") as f:
                 size = f.seek(0, os.SEEK_END)
                 f.seek(max(0, size + offset) if offset < 0 else offset)
                 return f.read(limit)
         except FileNotFoundError:
             return b""
+        except OSError as e:
+            raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
 
     def _ask(self, request: m.Request, kind: type[R]) -> R:
         try:
@@ -158,9 +169,24 @@ class Client:
         except UnicodeEncodeError as e:
             raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
         self._connection.send(message)
-        reply = _DECODE(self._connection.receive())
+        reply = self._receive()
         if isinstance(reply, m.Error):
             raise NotFound(reply.message) if reply.missing else UserError(reply.message)
         if not isinstance(reply, kind):
             raise RuntimeError(f"the daemon answered {type(request).__name__} with {type(reply).__name__}")
         return reply
+
+    def _receive(self) -> m.Reply:
+        line = self._connection.receive()
+        try:
+            return _DECODE(line)
+        except MALFORMED as e:
+            raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
+
+
+def _utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

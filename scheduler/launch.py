@@ -22,7 +22,7 @@ def start_daemon() -> None:
 def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env: Mapping[str, str] | None = None) -> None:
     """Run `python -m module` in a session of its own, its errors going to `log`, and wait for its READY line.
 
-    `env` is added to the environment.
+    `env` is added to the environment, and the state folder: a relative GPUDECK_HOME would mean another one to a process in `/`.
     A process that finds another one running already says READY once that one answers. Raises UserError where it does not come up.
     """
     paths.ensure(log.parent)
@@ -39,7 +39,7 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env:
             stderr=fd,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "GPUDECK_HOME": str(paths.home()), **(env or {})},
         )
     finally:
         os.close(fd)

@@ -14,6 +14,7 @@ from scheduler.errors import UserError
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+_OPEN = stat.S_IWGRP | stat.S_IWOTH
 
 
 def home() -> Path:
@@ -34,12 +35,17 @@ def runtime() -> Path:
 
 
 def ensure(folder: Path) -> Path:
-    """Create `folder`, readable by its owner only. Raises UserError where that is impossible."""
+    """Create `folder`, readable by its owner only; one that exists stays as it is.
+
+    Raises UserError where that is impossible, or where others may put files into it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
-        folder.chmod(PRIVATE_DIR)
+        found = folder.stat()
     except OSError as e:
         raise UserError(f"cannot use the folder {folder}: {e.strerror}. Set GPUDECK_HOME to a folder you can write to.") from e
+    if found.st_uid != os.getuid() or found.st_mode & _OPEN:
+        raise UserError(f"the folder {folder} is open to others; name a folder of your own in GPUDECK_HOME")
     return folder
 
 

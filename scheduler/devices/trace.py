@@ -16,6 +16,8 @@ from scheduler.devices.model import Device, Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
+FLUSH_EVERY = 20
+"""Moments between two flushes: what is on disk before a crash; each one costs a little compression."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Writes a trace as it is taken; complete up to the last full line whatever happens."""
+    """Writes a trace as it is taken; after a crash complete up to the last flush."""
 
     def __init__(self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]) -> None:
         """Raises UserError where the file cannot be written."""
@@ -49,11 +51,17 @@ class Writer:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
         # mtime=0: the same trace gives the same bytes
         self._raw = os.fdopen(fd, "wb")
+        self._since_flush = 0
         self._out = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
         self._line(Header(FORMAT, started, devices, notes))
 
     def add(self, moment: Moment) -> None:
         self._line(moment)
+        self._since_flush += 1
+        if self._since_flush >= FLUSH_EVERY:
+            self._since_flush = 0
+            self._out.flush()
+            self._raw.flush()
 
     def _line(self, value: msgspec.Struct) -> None:
         self._out.write(msgspec.json.encode(value) + b"\n")

@@ -338,3 +338,16 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
         assert {j.id for j in kept} <= {j.id for j in deck.jobs(limit=1000)}
         assert type(deck.job(ended.id).state) is Done
     assert (tmp_path / "ran").read_text() == f"{job.id}\n{waiting.id}\n"
+
+
+@pytest.mark.parametrize("variable", ["GPUDECK_HOME", "XDG_STATE_HOME"])
+def test_a_relative_state_folder_is_the_same_for_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    home = tmp_path / "state" if variable == "GPUDECK_HOME" else tmp_path / "state" / "gpudeck"
+    with state_folder(home):
+        settings.save(Settings(source="cpu"))
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("GPUDECK_HOME")
+        monkeypatch.setenv(variable, "state")
+        with Client() as deck:
+            assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
+        assert users_daemon(home) != []

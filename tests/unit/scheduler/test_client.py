@@ -1,0 +1,72 @@
+"""What the client refuses by itself, and a daemon of another version, played by a socket that answers in its own words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler import messages as m
+from scheduler import paths, wire
+from scheduler.client import Client, door
+from scheduler.errors import UserError
+from scheduler.jobs import Done, Job, Spec
+
+JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[bytes]]:
+    """What the daemon in the state folder answers to one request."""
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    answers: list[bytes] = []
+    with wire.listen(door()) as listening:
+
+        def serve() -> None:
+            peer, _ = listening.accept()
+            with peer, peer.makefile("rb") as lines:
+                if lines.readline():
+                    peer.sendall(answers[0] + b"\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield answers
+        thread.join(10)
+
+
+@pytest.mark.parametrize("line", [b'{"type":"job"}', b'{"type":"what comes in ten years"}', b"words", b"\xff"])
+def test_a_daemon_of_another_version_is_told(answer: list[bytes], line: bytes) -> None:
+    answer.append(line)
+    with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
+        deck.job(1)
+
+
+def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
+    answer.append(b'{"type":"snapshot","snapshot":{}}')
+    with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
+        next(deck.subscribe())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_refused_by_name(answer: list[bytes], value: float) -> None:
+    with Client(start=False) as deck, pytest.raises(UserError, match=f"^telemetry_hz must be a number, not {value}$"):
+        deck.configure(telemetry_hz=value)
+
+
+@pytest.mark.parametrize("variable", [("TOKEN", "s3cret\udce9"), ("TOKEN\udce9", "s3cret")])
+def test_a_variable_that_cannot_be_sent_is_named_without_its_value(answer: list[bytes], variable: tuple[str, str]) -> None:
+    with Client(start=False) as deck, pytest.raises(UserError, match="environment variable 'TOKEN") as caught:
+        deck.submit(["true"], env=dict([variable]))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_pipe_in_place_of_the_log_does_not_hang(answer: list[bytes]) -> None:
+    answer.append(msgspec.json.encode(m.JobReply(JOB)))
+    paths.ensure(paths.job_folder(7))
+    os.mkfifo(paths.job_folder(7) / "log")
+    with Client(start=False) as deck, pytest.raises(UserError, match="log of job 7 cannot be read: not a plain file"):
+        deck.log(7)

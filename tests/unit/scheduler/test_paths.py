@@ -1,0 +1,39 @@
+"""The state folder: made for its owner alone, never changed where it exists, and refused where others may write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scheduler import paths
+from scheduler.errors import UserError
+
+
+def mode(folder: Path) -> int:
+    return folder.stat().st_mode & 0o7777
+
+
+def test_what_is_made_is_the_owners_alone(tmp_path: Path) -> None:
+    assert mode(paths.ensure(tmp_path / "a" / "b")) == 0o700
+
+
+def test_a_folder_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    assert mode(paths.ensure(tmp_path)) == 0o755
+
+
+@pytest.mark.parametrize("bits", [0o1777, 0o777, 0o775, 0o702])
+def test_a_folder_that_is_open_to_others_is_refused_and_left_as_it_is(tmp_path: Path, bits: int) -> None:
+    tmp_path.chmod(bits)
+    with pytest.raises(UserError, match=r"is open to others; name a folder of your own in GPUDECK_HOME$"):
+        paths.ensure(tmp_path)
+    assert mode(tmp_path) == bits
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    with pytest.raises(UserError, match="is open to others"):
+        paths.ensure(tmp_path)
