@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ DEFAULT_TOUR = "gpudeck-tour"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status; what the user can put right is one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no degree sign gets a question mark
     args = _parser().parse_args(argv)
     try:
         command: Command = args.run
@@ -96,7 +100,7 @@ def _look_verbs(verb: Verb) -> None:
     verb("status", watch.status, "what the devices do now, and which jobs wait or run")
     made = verb("tour", _tour, "run the whole main job without a display: watch, run attention, brief, pictures of every page")
     made.add_argument("--out", default=DEFAULT_TOUR, metavar="DIR", help=f"where pictures and reports go (default: {DEFAULT_TOUR})")
-    made = verb("record", watch.record, "record a trace of the devices for replay", json=False)
+    made = verb("record", watch.record, "record a trace of the devices for replay")
     made.add_argument("file", metavar="FILE")
     made.add_argument("--seconds", type=_positive, default=60.0, help="how long (default: 60)")
     made.add_argument(
@@ -112,7 +116,7 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("--name", help="shown in lists (default: the command's)")
     made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
     made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
-    made.add_argument("command", nargs="*", metavar="COMMAND")
+    made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     made = verb("run", queue.run, "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes")
     made.add_argument("workload", metavar="WORKLOAD", help="attention, gemm or copy")
     made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
@@ -120,7 +124,7 @@ def _job_verbs(verb: Verb) -> None:
     made = verb("jobs", queue.jobs, "list the newest jobs")
     made.add_argument("--active", action="store_true", help="only those that wait or run")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
-    made = verb("logs", queue.logs, "print what a job printed", json=False)
+    made = verb("logs", queue.logs, "print what a job printed")
     made.add_argument("job", type=_count, metavar="JOB")
     made.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     made = verb("wait", queue.wait, "wait for a job's end; the exit status tells whether it succeeded")

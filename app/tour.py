@@ -19,7 +19,7 @@ from app.commands.queue import describe
 from app.models.results import result_of
 from assistant.client import Assistant
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Job, Running
 from scheduler.telemetry.snapshot import DeviceState
 
@@ -31,6 +31,8 @@ WATCH_S = 3.0
 JOB_S = 3600.0
 IDLE_S = 90.0
 """A device that is not idle for this long is somebody else's: the brief is then written without waiting for it."""
+
+DURING = "dashboard-during-the-job"
 
 T = TypeVar("T")
 
@@ -84,12 +86,15 @@ def tour(args: Namespace) -> int:
     from app.session import Session  # not before it is known that Qt can be loaded
 
     was_running = daemon_status().running
-    with Session() as session:
-        done = _Guide(session, out, quiet=args.json).run()
-    if not was_running:
-        with Client(start=False) as deck:
-            deck.stop_daemon()
-    _write(out, done)
+    try:
+        with Session() as session:
+            done = _Guide(session, out, quiet=args.json).run()
+        _write(out, done)
+    except OSError as e:
+        raise UserError(f"cannot write to {out}: {e.strerror}. Free some space, or choose another folder with --out.") from e
+    finally:
+        if not was_running:
+            _leave_no_daemon()
     if args.json:
         say_json(done)
     else:
@@ -97,6 +102,16 @@ def tour(args: Namespace) -> int:
         say(f"report:   {out / 'report.md'}")
         say(f"results:  {out / 'results.json'}")
     return 0 if isinstance(done.job.state, Done) else 1
+
+
+def _leave_no_daemon() -> None:
+    """End the daemon that the tour started, unless somebody has given it work meanwhile."""
+    try:
+        with Client(start=False) as deck:
+            if not deck.jobs(active=True):
+                deck.stop_daemon()
+    except DaemonGone:
+        pass  # it never came up
 
 
 class _Guide:
@@ -116,6 +131,8 @@ class _Guide:
         self._until(self._all_read, "the first reading of every device", 30)
         before = self._state.snapshot
         assert before is not None
+        if all(state.device.kind == "replay" for state in before.devices):
+            raise UserError("a REPLAY shows the past and runs no jobs. For a tour: gpudeck daemon start --source auto")
         for state in before.devices:
             self._say(f"watch {state.device.name}{f' ({state.device.note})' if state.device.note else ''}", count=False)
         self._session.spin(WATCH_S)
@@ -144,7 +161,7 @@ class _Guide:
             now = next(j for j in self._jobs() if j.id == job.id)
             status_line("" if self._quiet else f"    job {now.id}: {describe(now)}")
             if not pictured and _half_timed(now):
-                self._picture("dashboard-during-the-job")
+                self._picture(DURING)
                 pictured = True
             return None if now.active else now
 
@@ -251,6 +268,8 @@ def _write(out: Path, done: Tour) -> None:
         )
     if done.live.counters_tflops is not None:
         lines.append(f"The card's own counters said {done.live.counters_tflops:.4g} TFLOP/s.")
-    lines += ["", "![The dashboard during the job](dashboard-during-the-job.png)", "", f"Written by: {done.brief.writer}", ""]
+    if f"{DURING}.png" in done.pictures:
+        lines += ["", f"![The dashboard during the job]({DURING}.png)"]
+    lines += ["", f"Written by: {done.brief.writer}", ""]
     (out / "report.md").write_text("\n".join(lines))
     (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")

@@ -58,6 +58,8 @@ class Desk:
             return Answer(line, "template", role, seconds=time.monotonic() - began)
         if request.when == "idle":
             with Client(start=False) as daemon:
+                if isinstance(request, Report) and request.job is not None:
+                    daemon.job(request.job)  # a job that there is not is said at once, not after the wait
                 run_when_idle(lambda: None, daemon.subscribe(), cancelled, lambda reason: waiting(f"waits for idle devices ({reason})"))
         with Client(start=False) as daemon:
             facts = (

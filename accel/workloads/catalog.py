@@ -45,7 +45,8 @@ class Param(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name} is {word}; got {value!r}") from e
         low, high = self.minimum, self.maximum
         if (low is not None and not number >= low) or (high is not None and not number <= high):
-            raise ValueError(f"{self.name} is {word} from {low:g} to {high:g}; got {value}")
+            form = ".0f" if self.kind == "int" else "g"
+            raise ValueError(f"{self.name} is {word} from {low:{form}} to {high:{form}}; got {value}")
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -54,13 +54,18 @@ def _absolute(source: str) -> str:
 
 
 def _stop(args: Namespace) -> int:
+    was_running = True
     try:
         with Client(start=False) as deck:
             deck.stop_daemon()
     except DaemonGone:
+        was_running = False
+    if args.json:
+        say_json(daemon_status())
+    elif was_running:
+        say("the daemon has stopped; running jobs run on, and the next daemon takes them over")
+    else:
         say("the daemon does not run")
-        return 0
-    say("the daemon has stopped; running jobs run on, and the next daemon takes them over")
     return 0
 
 
@@ -162,8 +167,13 @@ def _disk() -> str:
 
 
 def _settings() -> str:
-    settings.load()
-    return "valid"
+    folder = settings.load().model_folder
+    if not folder:
+        return "valid; no model folder, so the template writes the briefs"
+    found = Path(folder).expanduser()
+    if not (found.suffix == ".pth" and found.is_file()) and not list(found.glob("*.safetensors")):
+        raise UserError(f"the model folder {folder} holds no .safetensors. Name another under Settings, or none.")
+    return f"valid; model {folder}"
 
 
 def _window() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -30,14 +31,15 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
         print("  ".join(cells).rstrip(), flush=True)
 
 
-def foreign(data: bytes) -> str:
+def harmless(text: str) -> str:
     """Output of a job, safe for a terminal: its escapes and other control characters become spaces."""
-    text = data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def status_line(text: str) -> None:
     """Overwrite the current line of a terminal with `text`; does nothing where standard error is no terminal."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{printable(text)}")
+        width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be overwritten
+        sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
         sys.stderr.flush()

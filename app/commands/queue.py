@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
+from typing import TypeVar
 
 from accel.workloads import catalog
-from app.commands.output import foreign, say, say_json, status_line, table
+from app.commands.log import LogPrinter
+from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
 from app.models.jobs import row
 from app.models.results import result_of
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Job
-from scheduler.queue.progress import parse
 
 POLL_S = 0.25
+MAX_LOG = 4 * 2**20
+"""Bytes of the end of a log that --json gives."""
+
+T = TypeVar("T")
 
 
 class UsageError(Exception):
@@ -31,10 +36,11 @@ def describe(job: Job) -> str:
 
 
 def submit(args: Namespace) -> int:
-    if not args.command:
-        raise UsageError("no command was given. Example: gpudeck submit -- python train.py")
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command was given. Example: gpudeck submit --gpus 1 -- python train.py")
     with Client() as deck:
-        job = deck.submit(args.command, name=args.name or "", gpus=args.gpus, cwd=args.cwd)
+        job = deck.submit(command, name=args.name or "", gpus=args.gpus, cwd=args.cwd)
         return _submitted(deck, job, args)
 
 
@@ -72,23 +78,27 @@ def device_kind(deck: Client) -> str:
 
 def _submitted(deck: Client, job: Job, args: Namespace) -> int:
     if args.wait:
-        return _follow_to_end(deck, job, args)
-    say_json(job) if args.json else say(f"job {job.id} ({job.spec.name}): {describe(job)}")
+        return _follow_to_end(job, args)
+    if args.json:
+        say_json(job)
+        return 0
+    say(f"job {job.id} ({job.spec.name}): {describe(job)}")
+    if not job.spec.gpus and any(s.device.kind == "nvidia" for s in deck.snapshot().devices):
+        say("it holds no GPU, and sees none (CUDA_VISIBLE_DEVICES is empty); to give it one: --gpus 1")
     return 0
 
 
 def wait(args: Namespace) -> int:
-    with Client() as deck:
-        return _follow_to_end(deck, deck.job(args.job), args)
+    return _follow_to_end(ask(lambda deck: deck.job(args.job)), args)
 
 
-def _follow_to_end(deck: Client, job: Job, args: Namespace) -> int:
+def _follow_to_end(job: Job, args: Namespace) -> int:
     """Show the job's progress until it ends, then how it ended. Status 0 where it succeeded."""
     if not args.json:
         say(f"job {job.id} ({job.spec.name})")
     while job.active:
         time.sleep(POLL_S)
-        job = deck.job(job.id)
+        job = ask(lambda deck: deck.job(job.id))  # noqa: B023
         status_line(describe(job))
     status_line("")
     if args.json:
@@ -99,6 +109,18 @@ def _follow_to_end(deck: Client, job: Job, args: Namespace) -> int:
             speed = f"{fmt.significant(result.tflops)} TFLOP/s, median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
             say(f"{speed}, backend {result.backend}, on {result.device}: {result.verdict}")
     return 0 if isinstance(job.state, Done) else 1
+
+
+def ask(question: Callable[[Client], T]) -> T:
+    """Ask the daemon, once more where it went away meanwhile: who waits for a job outlives a daemon that is restarted."""
+    for again in (True, True, False):
+        try:
+            with Client() as deck:
+                return question(deck)
+        except DaemonGone:
+            if not again:
+                raise
+    raise AssertionError("unreachable")
 
 
 def jobs(args: Namespace) -> int:
@@ -117,27 +139,20 @@ def jobs(args: Namespace) -> int:
 
 def logs(args: Namespace) -> int:
     """The job's output; its progress reports are left out (`gpudeck wait` shows them)."""
-    with Client() as deck:
-        offset, rest = 0, b""
-        while True:
-            active = deck.job(args.job).active  # asked before reading: what was written before its end is then read below
-            while data := deck.log(args.job, offset):
-                offset += len(data)
-                *lines, rest = (rest + data).split(b"\n")
-                _print_log(b"".join(line + b"\n" for line in lines if parse(line, 0.0) is None))
-            if not (args.follow and active):
-                _print_log(rest)
-                return 0
-            time.sleep(POLL_S)
-
-
-def _print_log(data: bytes) -> None:
-    """As the job wrote it for a file or a pipe; made harmless for a terminal."""
-    if sys.stdout.isatty():
-        sys.stdout.write(foreign(data))
-    else:
-        sys.stdout.buffer.write(data)
-    sys.stdout.flush()
+    if args.json:
+        ask(lambda deck: deck.job(args.job))
+        say_json({"job": args.job, "log": ask(lambda deck: deck.log(args.job, -MAX_LOG, MAX_LOG)).decode(errors="replace")})
+        return 0
+    offset, out = 0, LogPrinter()
+    while True:
+        active = ask(lambda deck: deck.job(args.job)).active  # asked before reading: what was written before its end is then read below
+        while data := ask(lambda deck: deck.log(args.job, offset)):  # noqa: B023
+            offset += len(data)
+            out.feed(data)
+        if not (args.follow and active):
+            out.end()
+            return 0
+        time.sleep(POLL_S)
 
 
 def cancel(args: Namespace) -> int:

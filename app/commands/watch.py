@@ -20,6 +20,8 @@ from scheduler.devices.model import NA, Device, Reading
 from scheduler.errors import UserError
 from scheduler.telemetry.snapshot import DeviceState, Idle, Snapshot
 
+MAX_PHASE_S = 86400.0
+
 
 def first_reading(deck: Client, timeout: float = 10.0) -> Snapshot:
     """The daemon's snapshot once it has a reading; one without where none comes in time."""
@@ -77,26 +79,35 @@ def record(args: Namespace) -> int:
         phases = [_phase(text) for text in args.phases.split(",")] if args.phases else [("", float(args.seconds))]
     except ValueError as e:
         raise UsageError(str(e)) from e
-    total = sum(seconds for _, seconds in phases)
     with Client() as deck, Client() as feed:
         devices = tuple(anonymous(s.device) for s in first_reading(deck).devices)
         if not devices:
             raise UserError("no device can be read, so there is nothing to record. See: gpudeck doctor")
         started = time.time()
-        notes = {"phases": args.phases or "", "seconds": f"{total:g}"}
-        with trace.Writer(Path(args.file), devices, started, notes) as out:
-            count = _record(deck, feed, phases, out)
-    say(f"{count} moments in {total:g} s written to {args.file}")
+        try:
+            with trace.Writer(Path(args.file), devices, started, {"phases": args.phases or ""}) as out:
+                count = _record(deck, feed, phases, out)
+        except OSError as e:
+            raise UserError(f"cannot write the trace {args.file}: {e.strerror}") from e
+    seconds = time.time() - started
+    if args.json:
+        say_json({"file": args.file, "moments": count, "seconds": round(seconds, 1)})
+    else:
+        say(f"{count} moments in {seconds:.0f} s written to {args.file}")
     return 0
 
 
 def _phase(text: str) -> tuple[str, float]:
-    name, equals, seconds = text.partition("=")
-    if not equals or float(seconds) <= 0:
+    name, _, seconds = text.partition("=")
+    try:
+        length = float(seconds)
+    except ValueError:
+        length = 0.0
+    if not 0 < length <= MAX_PHASE_S:
         raise ValueError(f"a phase is idle=SECONDS or WORKLOAD=SECONDS; got {text!r}")
     if name != "idle":
         catalog.find(name)
-    return name, float(seconds)
+    return name, length
 
 
 def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.Writer) -> int:
@@ -105,15 +116,18 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
     for name, seconds in phases:
         job = _start(deck, name, seconds) if name not in ("", "idle") else None
         end = time.monotonic() + seconds
-        for moment in moments:
-            label = name if job is None or deck.job(job).active else ""
-            out.add(msgspec.structs.replace(moment, label=label))
-            count += 1
-            done = spent + seconds - max(end - time.monotonic(), 0)
-            status_line(f"recording {name or 'the devices'}: {count} moments, {done:.0f} of {total:.0f} s")
-            # a phase with a job lasts until the job has ended
-            if time.monotonic() >= end and (job is None or not deck.job(job).active):
-                break
+        try:
+            for moment in moments:
+                runs = job is not None and deck.job(job).active
+                out.add(msgspec.structs.replace(moment, label=name if runs or job is None else ""))
+                count += 1
+                done = spent + seconds - max(end - time.monotonic(), 0)
+                status_line(f"recording {name or 'the devices'}: {count} moments, {done:.0f} of {total:.0f} s")
+                if time.monotonic() >= end and not runs:  # a phase with a job lasts until the job has ended
+                    break
+        finally:
+            if job is not None and deck.job(job).active:  # we were interrupted
+                deck.cancel(job)
         spent += seconds
     status_line("")
     return count
@@ -130,11 +144,10 @@ def _moments(feed: Client) -> Iterator[trace.Moment]:
     """Each new reading of the devices, once."""
     seen = 0.0
     for snapshot in feed.subscribe():
-        readings = [s.reading for s in snapshot.devices if s.reading is not None]
+        readings = tuple(_anonymous_reading(s.device, s.reading) for s in snapshot.devices if s.reading is not None)
         if readings and readings[0].time > seen:
             seen = readings[0].time
-            kept = zip(snapshot.devices, readings, strict=False)
-            yield trace.Moment(seen, tuple(_anonymous_reading(s.device, r) for s, r in kept))
+            yield trace.Moment(seen, readings)
 
 
 def anonymous(device: Device) -> Device:

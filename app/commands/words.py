@@ -6,13 +6,17 @@ from argparse import Namespace
 from pathlib import Path
 
 from app.commands.output import say, say_json, status_line
+from app.commands.queue import UsageError
 from assistant.client import Assistant
 from assistant.messages import Answer, Event, Waiting
 from scheduler.errors import UserError
 
 
 def ask(args: Namespace) -> int:
-    return _show(Assistant().ask(" ".join(args.question), on_event=_on_event), args)
+    question = " ".join(args.question).strip()
+    if not question:
+        raise UsageError('no question was asked. Example: gpudeck ask "what happened?"')
+    return _show(Assistant().ask(question, on_event=_on_event), args)
 
 
 def report(args: Namespace) -> int:
@@ -23,8 +27,9 @@ def report(args: Namespace) -> int:
         except OSError as e:
             raise UserError(f"cannot write {args.out}: {e.strerror}") from e
         status_line("")
-        say(f"report written to {args.out} (by: {answer.writer})")
-        return 0
+        if not args.json:
+            say(f"report written to {args.out} (by: {answer.writer})")
+            return 0
     return _show(answer, args)
 
 

@@ -267,16 +267,15 @@ def test_doctor_finds_all_well_and_says_what_is_not(alone: Shell, cpu_home: Path
     alone("doctor", status=1)
 
 
-def test_a_daemon_that_goes_away_in_the_middle_is_one_line(cpu_home: Path) -> None:
+def test_who_waits_for_a_job_outlives_the_daemon(cpu_home: Path) -> None:
     with Client() as deck:
-        job = ready(deck).submit(["sleep", "600"])
+        job = ready(deck).submit(["sleep", "3"])
         running(deck, job)
         waiting = waits_for(job)
         kill_daemon()
-    _, err = waiting.communicate(timeout=WAIT_S)
-    assert waiting.returncode == 1
-    assert err.count("\n") == 1
-    assert err.startswith("gpudeck: ")
+    out, err = waiting.communicate(timeout=WAIT_S)
+    assert waiting.returncode == 0, err
+    assert "done" in out
 
 
 def test_a_store_from_a_newer_version_is_one_line(alone: Shell, cpu_home: Path) -> None:

@@ -1,0 +1,63 @@
+"""The log printer: progress reports are left out, and nothing else is, however the output is cut into pieces."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.commands.log import LogPrinter
+
+PROGRESS = b'{"gpudeck": "progress", "done": 1, "total": 2}\n'
+LINES = st.sampled_from(
+    [b"plain\n", PROGRESS, b'{"loss": 1}\n', b"\xff\x00\n", b"50%\r", b"\n", b'x {"gpudeck": "progress", "done": 1, "total": 2}\n']
+)
+
+
+def printed(pieces: list[bytes]) -> bytes:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    before, sys.stdout = sys.stdout, out
+    try:
+        printer = LogPrinter()
+        for piece in pieces:
+            printer.feed(piece)
+        printer.end()
+    finally:
+        sys.stdout = before
+    return out.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+@given(lines=st.lists(LINES), cuts=st.lists(st.integers(0, 400)))
+def test_however_it_is_cut_the_same_is_printed(lines: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(lines)
+    edges = sorted({min(c, len(whole)) for c in cuts} | {0, len(whole)})
+    pieces = [whole[a:b] for a, b in itertools.pairwise(edges)]
+    assert printed(pieces) == printed([whole])
+
+
+def test_progress_is_left_out_and_a_bar_without_a_newline_is_not_held_back() -> None:
+    assert printed([b"a\n" + PROGRESS + b"b"]) == b"a\nb"
+    printer, out = LogPrinter(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    before, sys.stdout = sys.stdout, out
+    try:
+        printer.feed(b" 10%|#   \r")
+        assert out.buffer.getvalue() == b" 10%|#   \r"  # type: ignore[attr-defined]
+    finally:
+        sys.stdout = before
+
+
+def test_a_terminal_is_not_steered(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    printer = LogPrinter()
+    for piece in (b"gr\xc3", b"\xbcn \x1b[31mred\x07\n"):  # a character cut in two
+        printer.feed(piece)
+    assert screen.getvalue() == "grün  [31mred \n"
