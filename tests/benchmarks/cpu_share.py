@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import psutil
 
 from app.commands.care import daemon_status
 from scheduler.client import Client
+from scheduler.errors import DaemonGone
 from tests.benchmarks.rows import spread
 
 
 def measure(spans: int = 5, seconds: float = 4.0) -> dict[str, float]:
     """Percent of one core, daemon and probe together, over several spans; one subscriber listens, as an open window would."""
-    with Client() as deck:
-        next(deck.subscribe())
-        pid = daemon_status().pid
-        assert pid is not None
-        daemon = psutil.Process(pid)
-        family = [daemon, *daemon.children()]
-        samples = []
-        for _ in range(spans):
-            before, start = _spent(family), time.monotonic()
-            time.sleep(seconds)
-            samples.append((_spent(family) - before) / (time.monotonic() - start) * 100)
-    return spread(samples)
-
-
-def memory_mib() -> float:
-    """Resident memory of daemon and probe together."""
+    listener = Client()
+    threading.Thread(target=_listen, args=(listener,), daemon=True).start()
     pid = daemon_status().pid
     assert pid is not None
     daemon = psutil.Process(pid)
-    return sum(p.memory_info().rss for p in [daemon, *daemon.children()]) / 2**20
+    family = [daemon, *daemon.children()]
+    samples = []
+    for _ in range(spans):
+        before, start = _spent(family), time.monotonic()
+        time.sleep(seconds)
+        samples.append((_spent(family) - before) / (time.monotonic() - start) * 100)
+    listener.close()
+    return spread(samples)
+
+
+def _listen(client: Client) -> None:
+    try:
+        for _ in client.subscribe():
+            pass
+    except DaemonGone:
+        pass  # closed: the measurement is over
 
 
 def _spent(family: list[psutil.Process]) -> float:

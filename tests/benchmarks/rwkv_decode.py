@@ -2,17 +2,12 @@
 
     python -m tests.benchmarks.rwkv_decode
 
-Appends to results/rwkv_decode.csv: median tokens a second over the rounds and their spread, for each implementation.
+Writes results/rwkv_decode.csv: median tokens a second over the rounds and their spread, for each implementation.
 """
 
 from __future__ import annotations
 
-import csv
-import datetime
-import importlib.metadata
 import os
-import platform
-import statistics
 import sys
 import tempfile
 import time
@@ -22,16 +17,11 @@ from pathlib import Path
 
 import torch
 
+from scheduler.devices.cpu import cpu_name
+from tests.benchmarks.rows import context, spread, write
+
 LAYERS, CHANNELS, VOCABULARY = 8, 320, 8192
 ROUNDS, TOKENS, WARM_UP = 9, 64, 8
-RESULTS = Path(__file__).parent / "results" / "rwkv_decode.csv"
-
-
-def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 def rate(forward: Callable, tokens: int) -> float:
@@ -63,36 +53,12 @@ def main() -> None:
         for _ in range(ROUNDS):
             for name, forward in contenders.items():
                 rates[name].append(rate(forward, TOKENS))
-    write(rates, sum(t.numel() for t in tensors.values()))
-
-
-def write(rates: dict[str, list[float]], parameters: int) -> None:
-    versions = {p: importlib.metadata.version(p) for p in ("torch", "rwkv")} | {"python": platform.python_version()}
-    new = not RESULTS.exists()
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", newline="") as f:
-        rows = csv.writer(f)
-        if new:
-            rows.writerow(
-                [
-                    "date",
-                    "cpu",
-                    "threads",
-                    "dtype",
-                    "parameters",
-                    "implementation",
-                    "tok_s_median",
-                    "tok_s_min",
-                    "tok_s_max",
-                    "rounds",
-                    "versions",
-                ]
-            )
-        for name, found in rates.items():
-            numbers = [f"{x:.1f}" for x in (statistics.median(found), min(found), max(found))]
-            said = " ".join(f"{p} {v}" for p, v in versions.items())
-            rows.writerow([datetime.date.today().isoformat(), cpu_name(), 1, "float32", parameters, name, *numbers, len(found), said])
-            print(f"{name}: {numbers[0]} tok/s (from {numbers[1]} to {numbers[2]})")
+    what = {"parameters": sum(t.numel() for t in tensors.values()), "dtype": "float32", "threads": 1}
+    where = context(cpu_name(), ["torch", "rwkv"])
+    rows = [{"implementation": name, "unit": "tok/s", **spread(found), **what, **where} for name, found in rates.items()]
+    for row in rows:
+        print(f"{row['implementation']}: {row['median']} tok/s (from {row['min']} to {row['max']})")
+    print(write("rwkv_decode", rows))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ def main() -> None:
         window.refresh()
         window.grab()
         seconds = _age()
-    print(json.dumps({"seconds": seconds if found else None}))
+    if not found:
+        raise SystemExit("no live chart within 30 s")
+    print(json.dumps({"seconds": seconds}))
 
 
 if __name__ == "__main__":
