@@ -179,9 +179,10 @@ class Client:
     def _receive(self) -> m.Reply:
         line = self._connection.receive()
         try:
-            return _DECODE(line)
+            reply: m.Reply = _DECODE(line)
         except MALFORMED as e:
             raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
+        return reply
 
 
 def _utf8(text: str) -> bool:

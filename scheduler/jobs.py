@@ -21,6 +21,8 @@ class Spec(msgspec.Struct, frozen=True):
     """Name of the accelerated workload, where it is one."""
     params: dict[str, str] = {}
     """The workload's parameters, as shown to the user."""
+    kind: str = ""
+    """Kind of the devices it holds (see `Device.kind`), from the first that the daemon saw; empty until then, and without devices."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -54,11 +54,11 @@ class CpuSource:
 
     def _power(self, now: float) -> float | str:
         """Watts of all packages since the last reading, or why there are none."""
-        zones = sorted(_RAPL.glob("intel-rapl:[0-9]*")) if _RAPL.is_dir() else []
-        packages = [z for z in zones if z.name.count(":") == 1]
-        if not packages:
-            return "this kernel exposes no RAPL energy counter (/sys/class/powercap)"
         try:
+            # a zone called psys covers the packages too, and those below a package are in its sum
+            packages = [z.parent for z in _RAPL.glob("intel-rapl:[0-9]*/name") if z.read_text().startswith("package")]
+            if not packages:
+                return "this kernel exposes no RAPL energy counter (/sys/class/powercap)"
             joules = sum(int((z / "energy_uj").read_text()) for z in packages) / 1e6
         except PermissionError:
             return "only root may read the RAPL energy counter (/sys/class/powercap)"

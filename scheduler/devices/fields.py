@@ -59,7 +59,7 @@ FIELDS: dict[str, Field] = {
     "fp32": Field("FP32 pipe", "%", "share of cycles in which the FP32 pipe was busy"),
     "fp64": Field("FP64 pipe", "%", "share of cycles in which the FP64 pipe was busy"),
     "dram": Field("DRAM bandwidth", "%", "share of the peak memory bandwidth in use"),
-    "cores": Field("Cores", "", "processor cores"),
+    "cores": Field("Cores", "", "logical processors: the hardware threads of all cores"),
     "clock_cpu": Field("CPU clock", "MHz", "clock of the cores, averaged"),
     "load": Field("Load", "", "processes that run or wait, averaged over a minute"),
     "swap_used": Field("Swap used", "B", "swap in use"),

@@ -34,10 +34,11 @@ METRICS: dict[str, int] = {
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
-MIN_INTERVAL_S = 0.1
-"""Two samples must be at least this far apart."""
+MIN_INTERVAL_S = 0.09
+"""Two samples must be about 0.1 s apart; ten readings a second come a little sooner or later than that."""
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
+    "FP64 and FP16 without tensor cores are not in the sum. "
     "True for FP16, BF16 and FP32; TF32 reads double, FP8 half, older (mma.sync) kernels up to double"
 )
 

@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from scheduler.errors import UserError
+
 ASSISTANT_MARK = "GPUDECK_ASSISTANT"
 """In the environment of the assistant's process, so that a device's list of processes can tell it from others."""
 
@@ -91,3 +93,7 @@ class Source(Protocol):
 
 class DevicesChanged(Exception):
     """The source must be opened anew: a GPU came, went, or the driver was reloaded."""
+
+
+class NoGpu(UserError):
+    """This machine has no NVIDIA GPU, as far as its driver can tell."""

@@ -6,18 +6,25 @@ Used by the probe process alone: NVML can hang in the kernel when a GPU falls of
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import msgspec
 import pynvml as nv
 
 from scheduler.devices.gpm import METHOD, METRICS, MIN_INTERVAL_S, Gpm, flops
-from scheduler.devices.model import Device, DevicesChanged, Process, Reading
+from scheduler.devices.model import Device, DevicesChanged, NoGpu, Process, Reading
 from scheduler.devices.processes import describe
 from scheduler.errors import UserError
 
 _LOST = (nv.NVML_ERROR_GPU_IS_LOST, nv.NVML_ERROR_UNINITIALIZED, nv.NVML_ERROR_DRIVER_NOT_LOADED, nv.NVML_ERROR_RESET_REQUIRED)
+_NO_DRIVER = (nv.NVML_ERROR_LIBRARY_NOT_FOUND, nv.NVML_ERROR_DRIVER_NOT_LOADED)
+_DRIVER = Path("/proc/driver/nvidia")
+"""There while the kernel has the driver."""
+_LASTING = (nv.NVML_ERROR_NOT_SUPPORTED, nv.NVML_ERROR_FUNCTION_NOT_FOUND, nv.NVML_ERROR_NO_PERMISSION)
 _RETRY_S = 60.0
-"""A field the GPU does not support is asked for again after this long: a driver may learn it, a call costs time."""
+"""What will not work soon (a field that is not supported, a GPU that does not answer) is asked for again after this long."""
 _THROTTLE = {
     nv.nvmlClocksEventReasonGpuIdle: "idle",
     nv.nvmlClocksEventReasonApplicationsClocksSetting: "application clocks",
@@ -99,10 +106,11 @@ class _Gpu:
         self.sms = _optional(lambda: _sm_count(self.handle, self.capability))
         self.peak_bandwidth = _optional(lambda: _peak_bandwidth(self.handle))
         self.device = self._describe(index)
+        self._memory({}, {})  # a GPU that is lost may still tell its name
         self._clocks: list[int] = []
         self._unsupported: dict[str, tuple[float, str]] = {}
         self._gpm, self._gpm_absent = self._open_gpm()
-        self._gpm_time = 0.0
+        self._gpm_time = monotonic()
 
     def _describe(self, index: int) -> Device:
         facts = {"driver": _text(nv.nvmlSystemGetDriverVersion()), "compute capability": "{}.{}".format(*self.capability)}
@@ -132,7 +140,7 @@ class _Gpu:
         for field, getter in _SCALARS.items():
             self._scalar(field, getter, now, values, absent)
         self._clock(values, absent)
-        self._counters(now, values, absent, methods)
+        self._counters(values, absent, methods)
         texts = {}
         if (mask := values.get("throttle")) is not None:
             texts["throttle"] = ", ".join(name for bit, name in _THROTTLE.items() if int(mask) & bit) or "none"
@@ -147,7 +155,8 @@ class _Gpu:
             values[field] = float(getter(self.handle))
         except nv.NVMLError as e:
             absent[field] = f"NVML: {_unless_lost(e)}"
-            self._unsupported[field] = (now + _RETRY_S, absent[field])
+            if e.value in _LASTING:
+                self._unsupported[field] = (now + _RETRY_S, absent[field])
 
     def _memory(self, values: dict[str, float], absent: dict[str, str]) -> None:
         """Version 2 of the struct: without it, `used` includes the driver's reserve from driver 510 on."""
@@ -166,10 +175,11 @@ class _Gpu:
             absent["clock_sm"] = "NVML does not tell the SM clock"
         self._clocks.clear()
 
-    def _counters(self, now: float, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+    def _counters(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
         if self._gpm is None:
             absent.update(dict.fromkeys(_COUNTED, self._gpm_absent))
             return
+        now = monotonic()
         if now - self._gpm_time < MIN_INTERVAL_S:
             absent.update(dict.fromkeys(_COUNTED, "read too soon after the last reading"))
             return
@@ -209,25 +219,40 @@ class _Gpu:
 
 
 class NvmlSource:
-    """All NVIDIA GPUs of this machine."""
+    """The NVIDIA GPUs of this machine that answer."""
 
     def __init__(self) -> None:
-        """Raises UserError where there is no driver or no GPU, saying which."""
+        """Raises NoGpu where there is neither driver nor GPU, UserError where there are GPUs and none can be read."""
         try:
             nv.nvmlInit()
         except nv.NVMLError as e:
-            raise UserError(f"no NVIDIA GPU can be reached: {e}") from e
+            raise _unreachable(e) from e
+        self._gpus: list[_Gpu] = []
+        self._silent: dict[int, str] = {}
+        """Why, by index."""
+        self._looked = monotonic()
         try:
-            self._gpus = [_Gpu(i) for i in range(nv.nvmlDeviceGetCount())]
-        except nv.NVMLError as e:
+            self._count = nv.nvmlDeviceGetCount()
+            self._open()
+        except (nv.NVMLError, UserError) as e:
             nv.nvmlShutdown()
-            raise UserError(f"the NVIDIA GPUs cannot be read: {e}") from e
+            raise e if isinstance(e, UserError) else _unreachable(e) from e
+
+    def _open(self) -> None:
+        for index in range(self._count):
+            try:
+                self._gpus.append(_Gpu(index))
+            except (nv.NVMLError, DevicesChanged) as e:
+                self._silent[index] = str(e)
+        if not self._count:
+            raise NoGpu("the NVIDIA driver is loaded, and finds no GPU")
         if not self._gpus:
-            nv.nvmlShutdown()
-            raise UserError("the NVIDIA driver is loaded, and finds no GPU")
+            raise UserError(f"the NVIDIA GPUs cannot be read: {self._silent[0]}. See: nvidia-smi")
 
     def devices(self) -> list[Device]:
-        return [g.device for g in self._gpus]
+        """Each says which other GPU does not answer, so that nobody takes what is listed for all there is."""
+        note = ", ".join(f"GPU {index} does not answer: {why}" for index, why in self._silent.items())
+        return [msgspec.structs.replace(g.device, note=note) for g in self._gpus]
 
     def tick(self) -> None:
         for gpu in self._gpus:
@@ -238,14 +263,38 @@ class NvmlSource:
             count = nv.nvmlDeviceGetCount()
         except nv.NVMLError as e:
             raise DevicesChanged(str(e)) from e
-        if count != len(self._gpus):
+        if count != self._count:
             raise DevicesChanged("the number of GPUs changed")
+        self._hear_silent()
         return [g.read(now) for g in self._gpus]
+
+    def _hear_silent(self) -> None:
+        """Raises DevicesChanged where a GPU that did not answer does again."""
+        if not self._silent or monotonic() - self._looked < _RETRY_S:
+            return
+        self._looked = monotonic()
+        for index in self._silent:
+            try:
+                _Gpu(index).close()
+            except (nv.NVMLError, DevicesChanged):
+                continue
+            raise DevicesChanged(f"GPU {index} answers again")
 
     def close(self) -> None:
         for gpu in self._gpus:
             gpu.close()
         nv.nvmlShutdown()
+
+
+def _unreachable(error: Any) -> UserError:
+    """What NVML's refusal to start means: no GPU here, or one that somebody must look after."""
+    if error.value in _NO_DRIVER and not _DRIVER.exists():
+        return NoGpu(f"no NVIDIA GPU can be reached: {error}")
+    if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return UserError(
+            "the NVIDIA driver and its library differ in version, as after an update. Restart the machine, or reload the driver."
+        )
+    return UserError(f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. To watch the CPU, set the source to cpu.")
 
 
 def _unless_lost(error: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scheduler import paths
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.model import Source
+from scheduler.devices.model import NoGpu, Source
 from scheduler.devices.replay import ReplaySource
 from scheduler.errors import UserError
 
@@ -14,7 +14,8 @@ from scheduler.errors import UserError
 def open_source(spec: str) -> tuple[Source, str]:
     """The source and what it is, in words. `spec`: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES.
 
-    Raises UserError where it cannot be had. `auto` is the GPUs where there are any, else the CPU with the reason why.
+    Raises UserError where it cannot be had. `auto` is the GPUs, or the CPU on a machine that has none: GPUs that are there and
+    cannot be read are trouble to be told, not a reason to run on the CPU.
     """
     if spec == "cpu":
         return CpuSource("chosen in the settings"), "cpu (chosen in the settings)"
@@ -27,7 +28,7 @@ def open_source(spec: str) -> tuple[Source, str]:
         from scheduler.devices.nvml import NvmlSource
 
         return NvmlSource(), "nvml"
-    except UserError as e:
+    except NoGpu as e:
         if spec == "nvml":
             raise
         return CpuSource(str(e)), f"cpu ({e})"

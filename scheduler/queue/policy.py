@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Job, Spec, held_devices
+
+_KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
 
 
 class Start(NamedTuple):
@@ -42,6 +46,12 @@ def refuse(spec: Spec, devices: Sequence[Device]) -> None:
         raise UserError(f"the job needs {spec.gpus} GPUs; this machine has {_count(real)}")
 
 
+def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
+    """`spec` for devices of the kind there is now, where it needs some and they are known."""
+    kind = next((d.kind for d in devices if d.kind != "replay"), "") if spec.gpus else ""
+    return msgspec.structs.replace(spec, kind=kind)
+
+
 def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int) -> Plan:
     """`active`: jobs that wait or run, oldest first. `slots`: how many jobs without a device may run at once."""
     holders = {device: job for job in active for device in held_devices(job)}
@@ -62,6 +72,8 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
                 starts.append(Start(job, ()))
             else:
                 reasons[job.id] = f"needs a processor; {running} jobs run on {slots} already"
+        elif real and job.spec.kind not in ("", real[0].kind):  # GPUs that are gone for a moment: it must not run on the CPU meanwhile
+            reasons[job.id] = f"was submitted for {_KINDS[job.spec.kind]}; this machine shows {_KINDS[real[0].kind]} now"
         elif ahead is not None:
             reasons[job.id] = f"job {ahead.id} is before it"
         elif devices and job.spec.gpus > len(real):  # more than there are since it was submitted: it must not hold up the others

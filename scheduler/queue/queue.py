@@ -16,7 +16,7 @@ from scheduler.errors import UserError
 from scheduler.executors import local
 from scheduler.jobs import Cancelled, Job, Progress, Queued, Running, Spec, Starting
 from scheduler.queue import recovery
-from scheduler.queue.policy import plan, refuse
+from scheduler.queue.policy import bound, plan, refuse
 from scheduler.queue.tail import Tail, last_line
 from scheduler.store import Store
 
@@ -82,7 +82,7 @@ class Queue:
     def submit(self, spec: Spec, devices: Sequence[Device]) -> Job:
         """Raises UserError where the job can never run here or cannot be stored."""
         refuse(spec, devices)
-        job = self._store.insert(spec, time.time(), Queued())
+        job = self._store.insert(bound(spec, devices), time.time(), Queued())
         self._active[job.id] = job
         return job
 
@@ -104,6 +104,9 @@ class Queue:
 
     def step(self, devices: Sequence[Device]) -> bool:
         """Start what can start and say why the rest waits. True where anything changed."""
+        for job in self.active:
+            if job.spec.gpus and not job.spec.kind and (spec := bound(job.spec, devices)).kind:
+                self._put(msgspec.structs.replace(job, spec=spec))
         decided = plan(self.active, devices, self.paused, os.cpu_count() or 1)
         changed = False
         for start in decided.starts:

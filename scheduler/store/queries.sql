@@ -2,7 +2,7 @@
 INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?);
 
 -- name: update_job
-UPDATE jobs SET status = ?, state = ? WHERE id = ?;
+UPDATE jobs SET spec = ?, status = ?, state = ? WHERE id = ?;
 
 -- name: get_job
 SELECT id, spec, submitted, state FROM jobs WHERE id = ?;

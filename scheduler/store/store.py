@@ -70,7 +70,7 @@ class Store:
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""
-        bare = msgspec.structs.replace(spec, env={})
+        bare = _bare(spec)
         row = (submitted, _status(state), _encode(bare), _encode(spec.env), _encode(state))
         with self._transaction():
             cursor = self._db.execute(self._q["insert_job"], row)
@@ -78,9 +78,9 @@ class Store:
         return Job(cursor.lastrowid, bare, submitted, state)
 
     def update(self, job: Job) -> Job:
-        """Commit the job's new state."""
+        """Commit what became of the job."""
         with self._transaction():
-            self._db.execute(self._q["update_job"], (job.status, _encode(job.state), job.id))
+            self._db.execute(self._q["update_job"], (_encode(_bare(job.spec)), job.status, _encode(job.state), job.id))
         return job
 
     def get(self, job_id: int) -> Job:
@@ -164,6 +164,11 @@ def _reading(data: bytes) -> Reading | None:
         return msgspec.json.decode(data, type=Reading)
     except MALFORMED:
         return None
+
+
+def _bare(spec: Spec) -> Spec:
+    """Without its environment, which may hold secrets."""
+    return msgspec.structs.replace(spec, env={})
 
 
 def _status(state: State) -> str:

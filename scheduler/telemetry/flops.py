@@ -9,7 +9,8 @@ from scheduler.jobs import Progress
 
 WINDOW_S = 2.0
 """The rate is taken over this span: jobs report a few times a second."""
-STALE_S = 3.0
+STALE_S = 1.2
+"""A job that counted nothing for this long has stopped its work, even if it lives: jobs report, and are heard, four times a second."""
 
 
 class FlopRate:

@@ -29,6 +29,8 @@ class RecordedNvml:
 
     def __init__(self, gpus: int = 1) -> None:
         self.gpus = gpus
+        self.now = 0.0
+        """The clock by which the source measures intervals, in seconds."""
         self.calls: list[str] = []
         self.clocks: list[int] = []
         """SM clocks to answer one after the other; the recorded one when they are used up."""

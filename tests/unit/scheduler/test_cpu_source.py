@@ -48,13 +48,16 @@ def test_figures_are_those_of_this_machine(source: CpuSource) -> None:
 
 
 def test_power_is_energy_over_time(source: CpuSource, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The kernel's files, in a folder of ours: two packages, a core that is part of one, and a counter that wraps."""
+    """The kernel's files, in a folder of ours: two packages, a core of one, the whole platform, and a counter that wraps."""
     monkeypatch.setattr(cpu, "_RAPL", tmp_path)
 
     def counters(package0: int, package1: int) -> None:
-        for name, microjoules in (("intel-rapl:0", package0), ("intel-rapl:1", package1), ("intel-rapl:0:0", 10**12)):
-            (tmp_path / name).mkdir(exist_ok=True)
-            (tmp_path / name / "energy_uj").write_text(f"{microjoules}\n")
+        zones = [(0, "package-0", package0), (1, "package-1", package1), ("0:0", "core", 10**12), (2, "psys", package0 + package1)]
+        for number, name, microjoules in zones:
+            zone = tmp_path / f"intel-rapl:{number}"
+            zone.mkdir(exist_ok=True)
+            (zone / "name").write_text(f"{name}\n")
+            (zone / "energy_uj").write_text(f"{microjoules}\n")
 
     def power(now: float) -> float | str:
         (reading,) = source.read(now)

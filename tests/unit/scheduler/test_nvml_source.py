@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace as Answer
 
 import pynvml
@@ -23,13 +24,17 @@ def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     recorded = RecordedNvml()
     monkeypatch.setattr(nvml, "nv", recorded)
     monkeypatch.setattr(gpm, "nv", recorded)
+    monkeypatch.setattr(nvml, "_DRIVER", Path("/nowhere"))
+    monkeypatch.setattr(nvml, "monotonic", lambda: recorded.now)
     for field, getter in nvml._SCALARS.items():
         if getattr(pynvml, getter.__name__, None) is getter:  # bound when the module was read
             monkeypatch.setitem(nvml._SCALARS, field, getattr(recorded, getter.__name__))
     return recorded
 
 
-def one(source: NvmlSource, now: float = 100.0) -> Reading:
+def one(source: NvmlSource, h100: RecordedNvml, now: float = 100.0, pause: float = 0.5) -> Reading:
+    """The source's reading `pause` seconds after the last."""
+    h100.now += pause
     (reading,) = source.read(now)
     return reading
 
@@ -45,7 +50,7 @@ def test_a_full_reading(h100: RecordedNvml) -> None:
     source = NvmlSource()
     source.tick()
     source.tick()
-    reading = one(source)
+    reading = one(source, h100)
     values = reading.values
     assert reading.absent == {"fan": "NVML: Not Supported"}
     assert set(values) | {"fan"} <= set(FIELDS)
@@ -56,7 +61,8 @@ def test_a_full_reading(h100: RecordedNvml) -> None:
     assert values["energy"] == 51699.022
     assert values["clock_sm"] == 1340.0, "averaged over the interval"
     assert values["tflops"] == values["tflops_gpm"] == pytest.approx(0.93801 * 4096 * 132 * 1340e6 / 1e12)
-    assert "TF32 reads double" in reading.methods["tflops"], "what the figure is worth is said with it"
+    assert "TF32 reads double" in reading.methods["tflops"]
+    assert "FP64 and FP16 without tensor cores are not in the sum" in reading.methods["tflops"], "what the figure is worth is said with it"
     assert values["bandwidth"] == pytest.approx(0.2522 * 5120 / 8 * 2619e6 * 2)
     assert values["pcie_rx"] == pytest.approx(16.831 * 2**20)
     assert reading.texts == {"throttle": "power limit"}
@@ -65,16 +71,25 @@ def test_a_full_reading(h100: RecordedNvml) -> None:
 def test_a_field_that_is_not_supported_is_asked_for_again_only_after_a_while(h100: RecordedNvml) -> None:
     source = NvmlSource()
     for now in (100.0, 100.5, 159.0):
-        assert one(source, now).absent["fan"] == "NVML: Not Supported"
+        assert one(source, h100, now).absent["fan"] == "NVML: Not Supported"
     assert h100.calls.count("nvmlDeviceGetFanSpeed") == 1
     h100.answers["nvmlDeviceGetFanSpeed"] = 40
-    assert one(source, 161.0).values["fan"] == 40.0
+    assert one(source, h100, 161.0).values["fan"] == 40.0
+
+
+def test_a_field_that_fails_once_is_there_again_at_the_next_reading(h100: RecordedNvml) -> None:
+    well = h100.answers["nvmlDeviceGetTemperature"]
+    h100.answers["nvmlDeviceGetTemperature"] = error(pynvml.NVML_ERROR_UNKNOWN)
+    source = NvmlSource()
+    assert "temp" in one(source, h100, 100.0).absent
+    h100.answers["nvmlDeviceGetTemperature"] = well
+    assert one(source, h100, 100.5).values["temp"] == 54.0
 
 
 def test_a_field_that_fails_once_takes_no_other_with_it(h100: RecordedNvml) -> None:
     h100.answers["nvmlDeviceGetTemperature"] = error(pynvml.NVML_ERROR_UNKNOWN)
     h100.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_NO_PERMISSION)
-    reading = one(NvmlSource())
+    reading = one(NvmlSource(), h100)
     assert reading.absent["temp"] == "NVML: Unknown Error"
     assert reading.absent["mem_used"] == "NVML: Insufficient Permissions"
     assert reading.values["util"] == 100.0
@@ -94,6 +109,7 @@ GONE = (
 def test_a_lost_gpu_or_driver_opens_the_source_anew(h100: RecordedNvml, code: int, call: str) -> None:
     source = NvmlSource()
     h100.answers[call] = error(code)
+    h100.now += 0.5
     with pytest.raises(DevicesChanged):
         source.read(100.0)
 
@@ -111,9 +127,7 @@ def test_a_gpu_that_comes_or_goes_opens_the_source_anew(h100: RecordedNvml) -> N
     [
         ("nvmlInit", error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "NVML Shared Library Not Found"),
         ("nvmlInit", error(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), "Driver Not Loaded"),
-        ("nvmlInit", error(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH), "version mismatch"),
         ("nvmlDeviceGetCount", 0, "finds no GPU"),
-        ("nvmlDeviceGetHandleByIndex", error(pynvml.NVML_ERROR_NO_PERMISSION), "Insufficient Permissions"),
     ],
 )
 def test_without_a_driver_the_cpu_is_watched_and_says_why(h100: RecordedNvml, call: str, answer: object, words: str) -> None:
@@ -125,6 +139,54 @@ def test_without_a_driver_the_cpu_is_watched_and_says_why(h100: RecordedNvml, ca
     assert isinstance(source, CpuSource)
     assert words in said
     assert words in source.devices()[0].facts["why"]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "words"),
+    [
+        ("nvmlInit", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, r"differ in version.*Restart the machine, or reload the driver"),
+        ("nvmlInit", pynvml.NVML_ERROR_UNKNOWN, "Unknown Error.*set the source to cpu"),
+        ("nvmlDeviceGetCount", pynvml.NVML_ERROR_UNKNOWN, "Unknown Error"),
+        ("nvmlDeviceGetHandleByIndex", pynvml.NVML_ERROR_NO_PERMISSION, "Insufficient Permissions"),
+    ],
+)
+def test_gpus_in_trouble_are_no_reason_to_take_the_cpu(h100: RecordedNvml, call: str, code: int, words: str) -> None:
+    h100.answers[call] = error(code)
+    with pytest.raises(UserError, match=words) as caught:
+        open_source("auto")
+    assert "\n" not in str(caught.value)
+    assert h100.calls.count("nvmlShutdown") == (call != "nvmlInit")
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
+def test_a_kernel_that_has_the_driver_has_gpus(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int) -> None:
+    monkeypatch.setattr(nvml, "_DRIVER", tmp_path)
+    h100.answers["nvmlInit"] = error(code)
+    with pytest.raises(UserError, match="cannot be reached"):
+        open_source("auto")
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"])
+def test_gpus_that_answer_are_kept_and_say_which_does_not(h100: RecordedNvml, call: str) -> None:
+    h100.gpus = 3
+    well = h100.answers[call]
+
+    def answer(index: int, *more: object) -> object:
+        if index == 1:
+            raise error(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return well(index, *more) if callable(well) else well
+
+    h100.answers[call] = answer
+    source, _ = open_source("auto")
+    assert [(d.index, d.note) for d in source.devices()] == [(i, "GPU 1 does not answer: GPU is lost") for i in (0, 2)]
+    for _ in range(3):
+        h100.now += 50.0
+        assert len(source.read(100.0)) == 2
+    h100.answers[call] = well
+    with pytest.raises(DevicesChanged, match="GPU 1 answers again"):
+        for _ in range(2):
+            h100.now += 50.0
+            source.read(100.0)
 
 
 def test_auto_takes_the_gpus_where_there_are_any(h100: RecordedNvml) -> None:
@@ -140,7 +202,7 @@ def test_an_older_card_has_no_counters_and_no_guess(h100: RecordedNvml) -> None:
     h100.answers["nvmlDeviceGetNumGpuCores"] = 10496
     source = NvmlSource()
     assert source.devices()[0].facts["SMs"] == "82"
-    reading = one(source)
+    reading = one(source, h100)
     assert "GPM needs Hopper" in reading.absent["tflops"]
     assert "GPM needs Hopper" in reading.absent["bandwidth"]
     assert reading.values["util"] == 100.0
@@ -151,23 +213,25 @@ def test_counters_that_fail_are_named_one_by_one(h100: RecordedNvml) -> None:
     h100.gpm_returns[pynvml.NVML_GPM_METRIC_FP32_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
     h100.gpm_values[pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL] = float("nan")
     h100.answers["nvmlErrorString"] = lambda code: str(error(code))
-    reading = one(NvmlSource())
+    reading = one(NvmlSource(), h100)
     assert reading.absent["fp32"] == "GPM: Not Supported"
     assert reading.absent["tflops"] == "the counters or the clock cannot be read"
     assert reading.absent["bandwidth"] == reading.absent["dram"] == "GPM counted nothing in this interval"
     assert reading.values["tensor_hmma"] == pytest.approx(93.801)
 
 
-def test_two_readings_too_close_have_no_counters(h100: RecordedNvml) -> None:
+def test_two_readings_too_close_have_no_counters_and_a_clock_that_is_set_changes_nothing(h100: RecordedNvml) -> None:
     source = NvmlSource()
-    assert "tflops" in one(source, 100.0).values
-    assert one(source, 100.05).absent["tflops"] == "read too soon after the last reading"
-    assert "tflops" in one(source, 100.2).values
+    assert "tflops" in one(source, h100, 100.0).values
+    assert one(source, h100, 200.0, pause=0.05).absent["tflops"] == "read too soon after the last reading"
+    assert "tflops" in one(source, h100, 50.0, pause=0.05).values, "the clock of the wall was set back"
+    for _ in range(10):
+        assert "tflops" in one(source, h100, pause=0.095).values, "ten readings a second are never quite even"
 
 
 def test_without_the_instantaneous_power_the_average_is_shown(h100: RecordedNvml) -> None:
     h100.answers["nvmlDeviceGetFieldValues"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    reading = one(NvmlSource())
+    reading = one(NvmlSource(), h100)
     assert reading.values["power"] == 146.305
     assert reading.absent["temp_mem"] == "NVML: Not Supported"
 
@@ -177,7 +241,7 @@ def test_processes_are_ours_or_of_others(h100: RecordedNvml, monkeypatch: pytest
         Answer(pid=os.getpid(), usedGpuMemory=None),
         Answer(pid=2**22 + 5, usedGpuMemory=1024),
     ]
-    ours, unknown = one(NvmlSource()).processes
+    ours, unknown = one(NvmlSource(), h100).processes
     assert (ours.pid, ours.memory, ours.job) == (os.getpid(), None, None)
     assert ours.name != "?"
     assert (unknown.name, unknown.memory) == ("?", 1024.0), "one of another container has a pid and no name"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.policy import Plan, plan, refuse
+from scheduler.queue.policy import Plan, bound, plan, refuse
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -106,6 +106,27 @@ def test_a_device_started_in_the_same_step_is_named_as_held() -> None:
     decided = plan([queued(1, 1), queued(2, 1)], [CPU], False, 2)
     assert [s.job.id for s in decided.starts] == [1]
     assert decided.reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "words"),
+    [
+        ("nvidia", [CPU], "was submitted for NVIDIA GPUs; this machine shows the CPU now"),
+        ("cpu", GPUS, "was submitted for the CPU; this machine shows NVIDIA GPUs now"),
+    ],
+)
+def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(kind: str, devices: list[Device], words: str) -> None:
+    other = msgspec.structs.replace(queued(1), spec=Spec(("true",), "a", "/", gpus=1, kind=kind))
+    decided = plan([other, queued(2, 1)], devices, False, 2)
+    assert decided.reasons == {1: words}
+    assert [s.job.id for s in decided.starts] == [2], "and holds up nobody meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "kind"), [(1, GPUS, "nvidia"), (1, [CPU], "cpu"), (1, [REPLAY, *GPUS], "nvidia"), (1, [], ""), (0, GPUS, "")]
+)
+def test_a_job_is_bound_to_what_is_there_whatever_the_client_says(gpus: int, devices: list[Device], kind: str) -> None:
+    assert bound(Spec(("true",), "a", "/", gpus=gpus, kind="abacus"), devices).kind == kind
 
 
 def test_jobs_that_ended_hold_nothing() -> None:
