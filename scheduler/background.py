@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -17,6 +18,8 @@ from scheduler.errors import DaemonGone, UserError
 READY = "ready"
 """What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
 _TRIES, _PAUSE_S = 200, 0.05
+LOOK_S = 1.0
+"""How often a background process looks whether it can still be found."""
 
 
 class Identity(NamedTuple):
@@ -34,10 +37,10 @@ def serve_alone(identity: Identity, serve: Callable[[], Coroutine[Any, Any, obje
     """Run `serve` to its end unless another process answers already; `serve` calls `say_ready`. Returns the exit status."""
     os.umask(0o077)
     try:
-        if _become_the_only(identity):
-            asyncio.run(serve())
-        else:
+        if (lock := _become_the_only(identity)) is None:
             say_ready()
+        else:
+            asyncio.run(_serve_while_found(identity, lock, serve()))
     except UserError as e:
         say_ready(str(e))
         return 1
@@ -53,8 +56,27 @@ def say_ready(word: str = READY) -> None:
     os.close(null)
 
 
-def _become_the_only(identity: Identity) -> bool:
-    """False where another one answers already. One that is just ending, or just starting, is waited for."""
+async def _serve_while_found(identity: Identity, lock: int, serving: Coroutine[Any, Any, object]) -> None:
+    """Serve to the end; it comes early where nobody can find us any more, as another process will start in our place."""
+    task = asyncio.ensure_future(serving)
+    while not (await asyncio.wait((task,), timeout=LOOK_S))[0]:
+        if not identity.door.exists() or not _same_file(lock, identity.lock):
+            sys.stderr.write(f"{identity.what} ends: {identity.door} or {identity.lock} was deleted, so nobody can find it\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGTERM)
+            break
+    await task
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except OSError:
+        return False
+
+
+def _become_the_only(identity: Identity) -> int | None:
+    """The descriptor of our lock. None where another one answers already. One that is just ending, or just starting, is waited for."""
     paths.ensure(identity.lock.parent)
     fd = os.open(identity.lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
     for _ in range(_TRIES):
@@ -63,12 +85,12 @@ def _become_the_only(identity: Identity) -> bool:
         except BlockingIOError:
             if _answers(identity.door):
                 os.close(fd)
-                return False
+                return None
             time.sleep(_PAUSE_S)
         else:
             os.ftruncate(fd, 0)
             os.write(fd, f"{os.getpid()}\n".encode())
-            return True
+            return fd
     raise UserError(f"{identity.what} runs already (it holds {identity.lock}) and does not answer. See its log: {identity.log}")
 
 

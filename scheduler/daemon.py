@@ -70,9 +70,10 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._queue.recover()
-        self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
+        await self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
         server = await wire.serve(listening, self._handle)
-        tasks = [asyncio.create_task(t) for t in (self._publish(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
+        tasks: list[asyncio.Future[None]] = [self._supervisor.crashed]
+        tasks += [asyncio.create_task(t) for t in (self._publish(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
         say_ready()
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -253,8 +254,7 @@ class Daemon:
         settings.save(new)
         old, self._settings = self._settings, new
         if (old.source, old.telemetry_hz) != (new.source, new.telemetry_hz):
-            await self._supervisor.stop()
-            self._supervisor.start(new.source, new.telemetry_hz)
+            await self._supervisor.start(new.source, new.telemetry_hz)
         self._dirty.set()
 
 

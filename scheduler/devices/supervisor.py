@@ -26,17 +26,32 @@ class Supervisor:
     ) -> None:
         self._on_hello, self._on_readings, self._on_trouble = on_hello, on_readings, on_trouble
         self._task: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self.crashed = asyncio.get_running_loop().create_future()
+        """Ends, with the error, where one of the functions that are called raised one."""
         self.pid: int | None = None
 
-    def start(self, source: str, hz: float) -> None:
-        self._task = asyncio.create_task(self._keep(source, hz))
+    async def start(self, source: str, hz: float) -> None:
+        """Watch `source`, in place of what is watched now."""
+        async with self._turn:
+            await self._end_current()
+            self._task = asyncio.create_task(self._keep(source, hz))
+            self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """End the probe."""
+        async with self._turn:
+            await self._end_current()
+
+    async def _end_current(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (bug := task.exception()) is not None and not self.crashed.done():
+            self.crashed.set_exception(bug)
 
     async def _keep(self, source: str, hz: float) -> None:
         failures = 0

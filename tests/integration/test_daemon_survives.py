@@ -351,3 +351,35 @@ def test_a_relative_state_folder_is_the_same_for_the_daemon(tmp_path: Path, monk
         with Client() as deck:
             assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
         assert users_daemon(home) != []
+
+
+@pytest.mark.parametrize("name", ["daemon.sock", "daemon.lock"])
+def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(cpu_home: Path, tmp_path: Path, name: str) -> None:
+    go = tmp_path / "go"
+    with Client() as deck:
+        job = ready(deck).submit(python(RECORD, tmp_path / "ran", go), gpus=1)
+        runner = running(deck, job).runner
+        pid = daemon_pid()
+        (cpu_home / name).unlink()
+        eventually(lambda: not lives(pid))
+    assert "was deleted, so nobody can find it" in paths.daemon_log().read_text()
+    with Client() as deck:
+        assert running(deck, job).runner == runner
+        go.touch()
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+
+
+def test_a_state_folder_that_is_gone_is_left_by_its_daemon_and_not_by_its_jobs(cpu_home: Path, tmp_path: Path) -> None:
+    with Client() as deck:
+        job = ready(deck).submit(python(RECORD, tmp_path / "ran", tmp_path / "go"), gpus=1)
+        runner = running(deck, job).runner
+        eventually((tmp_path / "ran").exists)
+        pid = daemon_pid()
+        cpu_home.rename(tmp_path / "gone")
+        eventually(lambda: not lives(pid))
+    assert "was deleted, so nobody can find it" in (tmp_path / "gone" / "daemon.log").read_text()
+    assert lives(runner)
+    settings.save(Settings(source="cpu"))
+    with Client() as deck:
+        assert ready(deck).jobs() == ()
+        assert users_daemon(cpu_home) == [daemon_pid()]

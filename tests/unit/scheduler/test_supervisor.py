@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from scheduler.devices import supervisor
+from scheduler.devices.probe import Hello
 from scheduler.devices.supervisor import Supervisor
+from tests.support import lives
 
+HELLO = '{"type":"hello","source":"cpu","devices":[]}'
 READING = '{"type":"readings","time":1,"readings":[{"device":"cpu","time":1,"values":{"util":%s}}]}'
 
 
@@ -48,7 +51,7 @@ def test_trouble_is_told_and_the_probe_replaced(monkeypatch: pytest.MonkeyPatch,
                 enough.set()
 
         keeper = Supervisor(lambda hello: None, lambda readings: None, trouble)
-        keeper.start("cpu", 1000.0)
+        await keeper.start("cpu", 1000.0)
         async with asyncio.timeout(20):
             await enough.wait()
         await keeper.stop()
@@ -58,3 +61,53 @@ def test_trouble_is_told_and_the_probe_replaced(monkeypatch: pytest.MonkeyPatch,
     assert words in heard[0]
     assert words in heard[1], "and the next one is listened to as well"
     assert all("\n" not in text for text in heard)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Probes that note who they are in this file, say hello, and wait."""
+    fake, pids = tmp_path / "python", tmp_path / "pids"
+    fake.write_text(f"#!/bin/sh\necho $$ >> '{pids}'\necho '{HELLO}'\nexec sleep 60")
+    fake.chmod(0o700)
+    pids.touch()
+    monkeypatch.setattr(sys, "executable", str(fake))
+    monkeypatch.setattr(supervisor, "SILENCE_S", 60.0)
+    return pids
+
+
+def test_starts_at_the_same_moment_leave_one_probe_and_a_stop_none(noted: Path) -> None:
+    def live() -> list[int]:
+        return [pid for pid in map(int, noted.read_text().split()) if lives(pid)]
+
+    async def restart() -> None:
+        said = asyncio.Event()
+        keeper = Supervisor(lambda hello: said.set(), lambda readings: None, lambda words: None)
+        for _ in range(3):
+            await keeper.start("cpu", 2.0)
+            async with asyncio.timeout(20):
+                await said.wait()
+            said.clear()
+            await asyncio.gather(*(keeper.start("cpu", float(i)) for i in range(1, 5)))
+            async with asyncio.timeout(20):
+                await said.wait()
+            assert len(live()) == 1
+            said.clear()
+        await asyncio.gather(keeper.stop(), keeper.start("cpu", 2.0), keeper.stop())
+        assert live() == []
+
+    asyncio.run(restart())
+
+
+def test_an_error_of_ours_is_not_kept_quiet(noted: Path) -> None:
+    def bug(hello: Hello) -> None:
+        raise ZeroDivisionError
+
+    async def watch() -> None:
+        keeper = Supervisor(bug, lambda readings: None, lambda words: None)
+        await keeper.start("cpu", 2.0)
+        async with asyncio.timeout(20):
+            with pytest.raises(ZeroDivisionError):
+                await keeper.crashed
+        await keeper.stop()
+
+    asyncio.run(watch())
