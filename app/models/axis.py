@@ -6,6 +6,7 @@ import math
 
 _MARGIN = 1.05
 _CALM = 0.9
+_NOTHING = 1e-9
 
 
 def ticks(top: float) -> list[float]:
@@ -46,10 +47,10 @@ def _end(highest: float, ceiling: float | None) -> float:
 
 def round_top(highest: float) -> float:
     """Where an axis ends that has to show `highest`: a round value a little above it; 1 where there is nothing to show."""
-    if not 0 < highest < math.inf:
+    if not _NOTHING < highest < math.inf:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest * _MARGIN))
-    return next(step * power for step in (1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0) if step * power >= highest * _MARGIN)
+    return next(step * power for step in (1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0) if step * power >= highest * _MARGIN)
 
 
 def round_up(value: float) -> float:
