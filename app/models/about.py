@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
+from app import __version__
 from app.models.state import State
 from scheduler import paths
 
@@ -11,7 +10,7 @@ from scheduler import paths
 def about(state: State) -> tuple[tuple[str, str], ...]:
     """Caption and value."""
     return (
-        ("Version", f"GPU Deck {metadata.version('gpudeck')}"),
+        ("Version", f"GPU Deck {__version__}"),
         ("State folder", str(paths.home())),
         ("Daemon", _daemon(state)),
         ("Source", state.snapshot.source if state.snapshot else "not known yet"),

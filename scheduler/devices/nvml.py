@@ -37,6 +37,23 @@ _THROTTLE = {
     nv.nvmlClocksEventReasonDisplayClockSetting: "display clocks",
 }
 
+_SLOW = frozenset(
+    {
+        "energy",
+        "clock_sm_max",
+        "temp_limit",
+        "power_limit",
+        "bar1_used",
+        "pcie_replays",
+        "pcie_gen",
+        "pcie_width",
+        "ecc_corrected",
+        "ecc_uncorrected",
+    }
+)
+_SLOW_S = 5.0
+"""What changes slowly, and takes 0.1 to 4 ms of CPU a call (LOG.md), is read this often and kept in between."""
+
 _COUNTED = (*METRICS, "tflops", "tflops_gpm", "bandwidth")
 """Fields that need the counters."""
 
@@ -109,6 +126,7 @@ class _Gpu:
         self._memory({}, {})  # a GPU that is lost may still tell its name
         self._clocks: list[int] = []
         self._unsupported: dict[str, tuple[float, str]] = {}
+        self._kept: dict[str, tuple[float, float]] = {}
         self._gpm, self._gpm_absent = self._open_gpm()
         self._gpm_time = monotonic()
 
@@ -151,8 +169,12 @@ class _Gpu:
         if known and now < known[0]:
             absent[field] = known[1]
             return
+        if field in _SLOW and (kept := self._kept.get(field)) is not None and now < kept[0]:
+            values[field] = kept[1]
+            return
         try:
             values[field] = float(getter(self.handle))
+            self._kept[field] = (now + _SLOW_S, values[field])
         except nv.NVMLError as e:
             absent[field] = f"NVML: {_unless_lost(e)}"
             if e.value in _LASTING:
