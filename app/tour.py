@@ -16,6 +16,7 @@ from app import __version__, qtcheck
 from app.commands.care import daemon_status
 from app.commands.output import say, say_json, status_line
 from app.commands.queue import describe
+from app.main import wake_daemon
 from app.models.results import result_of
 from assistant.client import Assistant
 from scheduler.client import Client
@@ -81,11 +82,12 @@ def tour(args: Namespace) -> int:
     except OSError as e:
         raise UserError(f"cannot write to {out}: {e.strerror}. Choose another folder with --out.") from e
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    was_running = daemon_status().running
+    wake_daemon()
     if (problem := qtcheck.problem()) is not None:
         raise UserError(problem)
     from app.session import Session  # not before it is known that Qt can be loaded
 
-    was_running = daemon_status().running
     try:
         with Session() as session:
             done = _Guide(session, out, quiet=args.json).run()
