@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -72,10 +73,10 @@ class Daemon:
         self._queue.recover()
         await self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
         server = await wire.serve(listening, self._handle)
-        tasks: list[asyncio.Future[None]] = [self._supervisor.crashed]
+        tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed]
         tasks += [asyncio.create_task(t) for t in (self._publish(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
         say_ready()
-        stopped = asyncio.create_task(self._stop.wait())
+        stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
         server.close()
         await self._supervisor.stop()
@@ -133,12 +134,14 @@ class Daemon:
         self._dirty.set()
 
     def _watch(self, job: int, runner: int) -> None:
-        """Be told when this runner ends, whether we started it or an earlier daemon did."""
+        """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""
         try:
             fd = os.pidfd_open(runner)
         except ProcessLookupError:
             asyncio.get_running_loop().call_soon(self._settle, job)
             return
+        except OSError as e:
+            raise UserError(f"no more processes can be watched: {e.strerror}. The daemon may need a higher limit of open files.") from e
 
         def ended() -> None:
             asyncio.get_running_loop().remove_reader(fd)
@@ -239,7 +242,7 @@ class Daemon:
             case m.Configure(changes):
                 await self._configure(changes)
             case m.Pause(paused):
-                self._queue.paused = paused
+                self._queue.pause(paused)
                 self._step()
                 return m.Ok()
             case m.Stop():

@@ -8,6 +8,10 @@ NO_RESULT = msgspec.Raw(b"null")
 """JSON of a result that is not there: msgspec has no union of Raw and None."""
 
 
+LISTED_RESULT = 16 * 2**10
+"""Bytes of a result that snapshots and lists carry: they hold many jobs, and go to everybody several times a second."""
+
+
 class Spec(msgspec.Struct, frozen=True):
     """What was asked for: a command, where it runs and what it needs."""
 
@@ -69,6 +73,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     devices: tuple[str, ...] = ()
     result: msgspec.Raw = NO_RESULT
     """The Result file the job left, as JSON; see `Job.result`."""
+    large: bool = False
+    """The result is over LISTED_RESULT bytes and left out here, in a snapshot or a list: ask for this job alone to get it."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -79,6 +85,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """Exit status; negative for a signal; None where it could not be started."""
     devices: tuple[str, ...] = ()
     result: msgspec.Raw = NO_RESULT
+    large: bool = False
+    """As of Done."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
@@ -127,3 +135,11 @@ class Job(msgspec.Struct, frozen=True):
 def held_devices(job: Job) -> tuple[str, ...]:
     """Ids of the devices this job holds now."""
     return job.state.devices if isinstance(job.state, Starting | Running) else ()
+
+
+def listed(job: Job) -> Job:
+    """The job as snapshots and lists show it: without a large result."""
+    state = job.state
+    if not isinstance(state, Done | Failed) or len(bytes(state.result)) <= LISTED_RESULT:
+        return job
+    return msgspec.structs.replace(job, state=msgspec.structs.replace(state, result=NO_RESULT, large=True))

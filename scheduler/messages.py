@@ -7,6 +7,9 @@ import msgspec
 from scheduler.jobs import Job, Spec
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
+MAX_LISTED = 1000
+"""Jobs in one reply."""
+
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
     spec: Spec
@@ -21,6 +24,8 @@ class GetJob(msgspec.Struct, frozen=True, tag="job"):
 
 
 class ListJobs(msgspec.Struct, frozen=True, tag="jobs"):
+    """The newest jobs, without large results (see `jobs.listed`); MAX_LISTED at most."""
+
     limit: int = 100
     active: bool = False
 

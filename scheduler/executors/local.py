@@ -17,7 +17,7 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import NO_RESULT, Job, Running
+from scheduler.jobs import NO_RESULT, Job, Running, Starting
 
 EXIT_FILE = "exit.json"
 RESULT_FILE = "result.json"
@@ -47,27 +47,40 @@ class Waiting(NamedTuple):
     running: Running
 
 
+class FolderError(UserError):
+    """The job's own folder cannot be used: no use in trying again."""
+
+
 def boot_id() -> str:
-    """Changes with every boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Changes with every boot of the machine. Raises UserError where the kernel does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError as e:
+        raise UserError(f"the kernel does not tell its boot id: {e}") from e
 
 
 def start_time(pid: int) -> int | None:
     """Clock ticks since boot at which the process started, None where there is none. With the pid it names a process for good."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """What the kernel tells of a process, from its state on (proc_pid_stat(5), field 3); None where it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] == b"Z" else int(fields[19])
+    return None if fields[0] in (b"Z", b"X") else fields
 
 
 def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
-    """Start the job's runner; it waits at the gate. Raises UserError where no process can be started."""
-    folder = paths.ensure(paths.job_folder(job.id))
-    paths.ensure(folder / ARTEFACTS)
-    for name in (EXIT_FILE, RESULT_FILE):  # of an earlier attempt
-        (folder / name).unlink(missing_ok=True)
+    """Start the job's runner; it waits at the gate.
+
+    Raises FolderError where the job's folder is in the way, UserError where no process can be started now.
+    """
+    folder, boot = _empty_folder(job.id), boot_id()
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py"), str(folder)],
@@ -81,10 +94,30 @@ def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
         )
     except OSError as e:
         raise UserError(f"no process can be started: {e.strerror}") from e
-    ticks = start_time(process.pid)
-    if ticks is None:
+    waiting = Waiting(process, Running(attempt, devices, time.time(), process.pid, start_time(process.pid) or 0, boot))
+    if not waiting.running.started:
+        abandon(waiting)
         raise UserError("the runner ended at once")
-    return Waiting(process, Running(attempt, devices, time.time(), process.pid, ticks, boot_id()))
+    return waiting
+
+
+def _empty_folder(job_id: int) -> Path:
+    """The job's folder. An attempt that is prepared has never run: what lies there is of another job of this number, from a store
+    that was deleted, and is moved aside.
+    """
+    folder = paths.job_folder(job_id)
+    for left in (folder / ARTEFACTS, folder):
+        try:
+            left.rmdir()  # of an attempt that got no further than this
+        except OSError:
+            pass  # there is none, or it holds something
+    try:
+        if os.path.lexists(folder):
+            folder.rename(folder.with_name(f"{job_id}.old-{time.time_ns()}"))
+    except OSError as e:
+        raise FolderError(f"the folder {folder} holds an older job of this number, and cannot be moved: {e.strerror}") from e
+    paths.ensure(paths.ensure(folder) / ARTEFACTS)
+    return folder
 
 
 def abandon(waiting: Waiting) -> None:
@@ -166,22 +199,34 @@ def end(running: Running) -> None:
             pass  # it ended in this moment
 
 
-def kill(attempt: str) -> None:
-    """Kill every process that carries this attempt's nonce, wherever it hid: again while a look finds any, as they may fork meanwhile."""
-    needle = f"GPUDECK_ATTEMPT={attempt}".encode()
+def kill(state: Starting | Running) -> None:
+    """Kill what an attempt left behind when its runner was killed: again while a look finds any, as they may fork meanwhile.
+
+    That is every process with the attempt's nonce in its environment, and all of the runner's session. One that cleared the
+    environment and left the session cannot be told from a stranger any more, and is not found.
+    """
+    session = None
+    if isinstance(state, Running) and state.boot == boot_id() and start_time(state.runner) in (None, state.started):
+        session = state.runner  # no other process gets this pid while anybody is left in the session
+    needle = f"GPUDECK_ATTEMPT={state.attempt}".encode()
     for _ in range(KILL_LOOKS):
-        if not [pid for pid in _carriers(needle) if _killed(pid)]:
+        if not [pid for pid in _left(needle, session) if _killed(pid)]:
             return
 
 
-def _carriers(needle: bytes) -> Iterator[int]:
+def _left(needle: bytes, session: int | None) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                if needle in (entry / "environ").read_bytes().split(b"\0"):
-                    yield int(entry.name)
-            except OSError:
-                continue  # ended meanwhile, or not ours to look into
+            pid = int(entry.name)
+            if (fields := _stat(pid)) is not None and (int(fields[3]) == session or needle in _environ(pid)):
+                yield pid
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # ended meanwhile, or not ours to look into
 
 
 def _killed(pid: int) -> bool:

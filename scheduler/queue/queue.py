@@ -14,7 +14,8 @@ from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import local
-from scheduler.jobs import Cancelled, Job, Progress, Queued, Running, Spec, Starting
+from scheduler.jobs import Cancelled, Failed, Job, Progress, Queued, Running, Spec, Starting, listed
+from scheduler.messages import MAX_LISTED
 from scheduler.queue import recovery
 from scheduler.queue.policy import bound, plan, refuse
 from scheduler.queue.tail import Tail, last_line
@@ -22,12 +23,14 @@ from scheduler.store import Store
 
 RECENT = 50
 """How many ended jobs a snapshot shows."""
+RETRY_S = 2.0
+"""A job that could not be started is tried again after this long."""
 
 
 class Queue:
     """Owns the jobs. Not thread-safe: lives in the daemon's loop.
 
-    `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`.
+    `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`; it may raise UserError.
     """
 
     def __init__(self, store: Store, watch: Callable[[int, int], None]) -> None:
@@ -37,7 +40,14 @@ class Queue:
         self._ended = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._tails: dict[int, Tail] = {}
-        self.paused = False
+        self._refused: dict[int, tuple[float, str]] = {}
+        """Jobs that could not be started: when to try again (monotonic seconds), and why."""
+        self.paused = store.paused()
+
+    def pause(self, paused: bool) -> None:
+        """Start nothing new, or go on; remembered over a restart. Raises UserError where that cannot be stored."""
+        self._store.pause(paused)
+        self.paused = paused
 
     def recover(self) -> None:
         """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
@@ -57,11 +67,11 @@ class Queue:
                 if state.stopping:
                     local.end(state)
             else:
-                local.kill(state.attempt)
+                local.kill(state)
                 self._put(msgspec.structs.replace(job, state=verdict))
 
     def jobs(self) -> tuple[Job, ...]:
-        """Active jobs and those that ended last, newest first."""
+        """Active jobs and those that ended last, newest first, without large results."""
         return tuple(sorted((*self._active.values(), *self._ended), key=lambda j: -j.id))
 
     @property
@@ -74,10 +84,10 @@ class Queue:
         return self._active.get(job_id) or self._store.get(job_id)
 
     def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
-        """The newest jobs first."""
+        """The newest jobs first, MAX_LISTED at most, without large results."""
         if active:
-            return tuple(reversed(self.active))[:limit]
-        return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, 10_000))))
+            return tuple(reversed(self.active))[: max(0, min(limit, MAX_LISTED))]
+        return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, MAX_LISTED))))
 
     def submit(self, spec: Spec, devices: Sequence[Device]) -> Job:
         """Raises UserError where the job can never run here or cannot be stored."""
@@ -102,41 +112,52 @@ class Queue:
             raise UserError(f"job {job_id} has ended already: {job.status}")
         return self._put(msgspec.structs.replace(job, state=Cancelled(time.time())))
 
-    def step(self, devices: Sequence[Device]) -> bool:
-        """Start what can start and say why the rest waits. True where anything changed."""
+    def step(self, devices: Sequence[Device]) -> None:
+        """Start what can start and say why the rest waits.
+
+        A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
+        """
         for job in self.active:
             if job.spec.gpus and not job.spec.kind and (spec := bound(job.spec, devices)).kind:
                 self._put(msgspec.structs.replace(job, spec=spec))
-        decided = plan(self.active, devices, self.paused, os.cpu_count() or 1)
-        changed = False
+        now = time.monotonic()
+        resting = {job_id for job_id, (until, _) in self._refused.items() if now < until}
+        decided = plan([job for job in self.active if job.id not in resting], devices, self.paused, os.cpu_count() or 1)
         for start in decided.starts:
-            self._start(start.job, start.devices, devices)
-            changed = True
-        for job_id, reason in decided.reasons.items():
-            job = self._active[job_id]
-            if job.state != Queued(reason):  # for display: it is worked out anew after a crash, so it need not be stored
-                self._active[job_id] = msgspec.structs.replace(job, state=Queued(reason))
-                changed = True
-        return changed
+            self._refused.pop(start.job.id, None)
+            try:
+                self._start(start.job, start.devices, devices)
+            except UserError as e:
+                self._refused[start.job.id] = (now + RETRY_S, str(e))
+        waiting = {job.id: job for job in self.active if job.status == "queued"}
+        self._refused = {job_id: why for job_id, why in self._refused.items() if job_id in waiting}
+        for job_id, reason in (decided.reasons | {job_id: why for job_id, (_, why) in self._refused.items()}).items():
+            # for display: it is worked out anew after a crash, so it need not be stored
+            self._active[job_id] = msgspec.structs.replace(waiting[job_id], state=Queued(reason))
+        for _, why in self._refused.values():
+            raise UserError(why)
 
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
-        attempt = secrets.token_hex(16)
+        attempt, now = secrets.token_hex(16), time.time()
+        env = self._store.env(job.id)
+        self._put(msgspec.structs.replace(job, state=Starting(attempt, held, now)))
         try:
-            env = self._store.env(job.id)
-            job = self._put(msgspec.structs.replace(job, state=Starting(attempt, held, time.time())))
             waiting = local.prepare(job, attempt, held)
             try:
-                job = self._put(msgspec.structs.replace(job, state=waiting.running))
+                self._watch(job.id, waiting.running.runner)
+                self._put(msgspec.structs.replace(job, state=waiting.running))
             except UserError:
                 local.abandon(waiting)
                 raise
-        except UserError as e:
-            self._active[job.id] = msgspec.structs.replace(job, state=Queued(str(e)))
+        except local.FolderError as e:
+            self._put(msgspec.structs.replace(job, state=Failed(now, now, str(e))))
+            return
+        except UserError:
+            self._active[job.id] = job
             raise
         self._children[job.id] = waiting.process
         self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
-        self._watch(job.id, waiting.running.runner)
         local.release(waiting, job, env, devices)
 
     def runner_ended(self, job_id: int) -> None:
@@ -146,10 +167,10 @@ class Queue:
         """
         if (child := self._children.pop(job_id, None)) is not None:
             child.wait()
-        job = self._active[job_id]
-        state = job.state
-        assert isinstance(state, Running)
-        local.kill(state.attempt)  # a runner that was killed leaves its job behind
+        job = self._active.get(job_id)
+        if job is None or not isinstance(state := job.state, Running):
+            return  # it was sent away from its gate
+        local.kill(state)  # a runner that was killed leaves its job behind
         self.look(time.time())
         found = local.exit_record(job_id, state.attempt)
         if found is None:
@@ -176,5 +197,5 @@ class Queue:
         else:
             self._active.pop(job.id, None)
             self._tails.pop(job.id, None)
-            self._ended = [job, *self._ended][:RECENT]
+            self._ended = [listed(job), *self._ended][:RECENT]
         return job

@@ -1,6 +1,6 @@
 """The runner: one process a job, which outlives the daemon. Standard library only, so that it starts in a few milliseconds.
 
-It waits at a gate (its standard input) until the daemon has committed who runs, then runs the command in a session of its own,
+It waits at a gate (its standard input) until the daemon has committed who runs, then runs the command in a process group of its own,
 its output going straight into the log. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
 the job ended is written as a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
 
@@ -31,6 +31,8 @@ EXIT_FILE = "exit.json"
 
 def main(folder: Path) -> int:
     os.umask(0o077)
+    os.chdir(folder)  # it stays ours wherever it is moved
+    folder = Path()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
@@ -54,7 +56,7 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,  # the session stays ours: by that the daemon finds them all, should we be killed
             )
         _end_on_sigterm(child)
         return child.wait(), ""

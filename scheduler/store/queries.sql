@@ -10,6 +10,9 @@ SELECT id, spec, submitted, state FROM jobs WHERE id = ?;
 -- name: get_env
 SELECT env FROM jobs WHERE id = ?;
 
+-- name: forget_env
+UPDATE jobs SET env = '{}' WHERE id = ?;
+
 -- name: active_jobs
 SELECT id, spec, submitted, state FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
 
@@ -24,3 +27,9 @@ SELECT data FROM samples WHERE time >= ? ORDER BY time;
 
 -- name: prune_samples
 DELETE FROM samples WHERE time < ?;
+
+-- name: get_paused
+SELECT paused FROM queue;
+
+-- name: set_paused
+UPDATE queue SET paused = ?;

@@ -17,9 +17,11 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Job, Spec, State
+from scheduler.jobs import Job, Spec, State, listed
 
 SCHEMA_VERSION = 1
+BUSY_S = 0.5
+"""Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _UNUSABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM)
 
@@ -46,7 +48,7 @@ class Store:
         except OSError as e:
             raise UserError(f"the store {file} cannot be used: {e.strerror}. See: gpudeck doctor") from e
         with self._words():
-            self._db = sqlite3.connect(file, isolation_level=None)
+            self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_S)
             try:
                 self._prepare()
             except BaseException:
@@ -56,6 +58,7 @@ class Store:
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")  # a commit that was acknowledged survives a power cut
+        self._db.execute("PRAGMA secure_delete = ON")  # an environment that was forgotten is not to be read from free pages
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
@@ -78,31 +81,44 @@ class Store:
         return Job(cursor.lastrowid, bare, submitted, state)
 
     def update(self, job: Job) -> Job:
-        """Commit what became of the job."""
+        """Commit what became of the job. One that ended needs its environment no more: it is forgotten."""
         with self._transaction():
             self._db.execute(self._q["update_job"], (_encode(_bare(job.spec)), job.status, _encode(job.state), job.id))
+            if not job.active:
+                self._db.execute(self._q["forget_env"], (job.id,))
         return job
 
     def get(self, job_id: int) -> Job:
         """Raises NotFound."""
-        rows = self._rows("get_job", job_id) if 0 < job_id < 2**63 else []
+        rows = list(self._rows("get_job", job_id)) if 0 < job_id < 2**63 else []
         if not rows:
             raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
         return rows[0]
 
     def env(self, job_id: int) -> dict[str, str]:
-        """The environment the job was submitted with."""
+        """The environment the job was submitted with; empty once it has ended."""
         with self._words():
             (text,) = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
         return msgspec.json.decode(text, type=dict[str, str])
 
     def active(self) -> list[Job]:
         """All jobs that wait or run, oldest first."""
-        return self._rows("active_jobs")
+        return list(self._rows("active_jobs"))
 
     def recent(self, limit: int) -> list[Job]:
-        """The newest jobs first."""
-        return self._rows("recent_jobs", limit)
+        """The newest jobs first, without large results."""
+        return [listed(job) for job in self._rows("recent_jobs", limit)]
+
+    def paused(self) -> bool:
+        """Whether the queue is to start nothing new."""
+        with self._words():
+            (paused,) = self._db.execute(self._q["get_paused"]).fetchone()
+        return bool(paused)
+
+    def pause(self, paused: bool) -> None:
+        """Commit whether the queue is to start nothing new."""
+        with self._transaction():
+            self._db.execute(self._q["set_paused"], (paused,))
 
     def add_samples(self, readings: Sequence[Reading], keep_since: float) -> None:
         """Store readings and forget those from before `keep_since`."""
@@ -116,13 +132,11 @@ class Store:
             rows = self._db.execute(self._q["samples_since"], (since,)).fetchall()
         return [reading for (data,) in rows if (reading := _reading(data)) is not None]
 
-    def _rows(self, query: str, *values: object) -> list[Job]:
+    def _rows(self, query: str, *values: object) -> Iterator[Job]:
+        """One at a time: each may hold a large result."""
         with self._words():
-            rows = self._db.execute(self._q[query], values).fetchall()
-        return [
-            Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State))
-            for number, spec, submitted, state in rows
-        ]
+            for number, spec, submitted, state in self._db.execute(self._q[query], values):
+                yield Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -145,6 +145,36 @@ def test_a_killed_runner_means_lost_and_its_processes_are_gone(cpu_home: Path, t
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done), "the device is free again"
 
 
+def test_a_killed_runner_leaves_nobody_behind_who_cleared_the_environment(cpu_home: Path, tmp_path: Path) -> None:
+    """Neither while a daemon watches, nor while none does."""
+    pid_file = tmp_path / "pid"
+    command = ["env", "-i", "sh", "-c", f"sleep 600 & echo $! > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; wait"]
+    for killed in (False, True):
+        with Client() as deck:
+            job = ready(deck).submit(command)
+            hidden = int(eventually(lambda: pid_file.exists() and pid_file.read_text()))
+            runner = running(deck, job).runner
+            if killed:
+                kill_daemon()
+        send(runner, signal.SIGKILL)
+        with Client() as deck:
+            assert isinstance(deck.wait(job.id, WAIT_S).state, Lost)
+            eventually(lambda: not lives(hidden))  # noqa: B023
+        pid_file.unlink()
+
+
+def test_a_pause_survives_a_restart(cpu_home: Path) -> None:
+    with Client() as deck:
+        deck.pause()
+        job = deck.submit(["true"])
+        deck.stop_daemon()
+    with Client() as deck:
+        assert ready(deck).snapshot().paused
+        assert deck.job(job.id).state == Queued("the queue is paused")
+        deck.pause(False)
+        assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+
+
 def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(cpu_home: Path, tmp_path: Path) -> None:
     """The stored boot id is another: then even a process with the right pid and start time is not ours."""
     with Client() as deck:

@@ -179,6 +179,17 @@ def test_a_result_is_taken_over(shared: Client) -> None:
     assert (paths.job_folder(job.id) / "artefacts" / "plot.svg").read_text() == "<svg/>"
 
 
+def test_a_large_result_comes_with_its_job_alone(shared: Client) -> None:
+    job = shared.wait(shared.submit(python(RESULT.format("json.dumps({'x': 'y' * 100_000})"))).id, WAIT_S)
+    assert job.result is not None
+    assert len(job.result) > 100_000
+    for shown in (shared.jobs(limit=1)[0], shared.snapshot().jobs[0]):
+        assert shown.id == job.id
+        assert shown.result is None
+        assert isinstance(shown.state, Done)
+        assert shown.state.large
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from scheduler import paths
 from scheduler.devices.model import Device
-from scheduler.jobs import Queued, Spec
+from scheduler.errors import UserError
+from scheduler.jobs import Done, Failed, Queued, Running, Spec
+from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
+from tests.support import eventually, lives
 
 GPU, CPU = Device("GPU-0", 0, "H100", "nvidia"), Device("cpu", 0, "EPYC", "cpu")
 
@@ -25,10 +30,108 @@ def store(home: Path) -> Iterator[Store]:
 
 def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(store: Store) -> None:
     queue = Queue(store, lambda job, runner: None)
-    queue.paused = True
+    queue.pause(True)
     job = queue.submit(Spec(("true",), "a", "/", gpus=1), [])
     queue.step([GPU])
     assert store.get(job.id).spec.kind == "nvidia"
     again = Queue(store, lambda job, runner: None)
+    again.pause(False)
     again.step([CPU])
     assert again.get(job.id).state == Queued("was submitted for NVIDIA GPUs; this machine shows the CPU now")
+
+
+def unwatched(job: int, runner: int) -> None:
+    """The test looks by itself."""
+
+
+def ended(queue: Queue, job: int) -> bool:
+    state = queue.get(job).state
+    if isinstance(state, Running) and not lives(state.runner):
+        queue.runner_ended(job)
+    return not queue.get(job).active
+
+
+@pytest.fixture
+def immovable(home: Path) -> Iterator[Callable[[int], None]]:
+    """Makes a job's folder one that cannot be moved: another file system is mounted there."""
+    mounted: list[Path] = []
+
+    def mount(job: int) -> None:
+        folder = paths.ensure(paths.job_folder(job))
+        command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+        if os.getuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("only root may mount a file system")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(store: Store, immovable: Callable[[int], None]) -> None:
+    queue = Queue(store, unwatched)
+    first, second = (queue.submit(Spec(("true",), "a", "/", gpus=1), [CPU]) for _ in range(2))
+    immovable(first.id)
+    queue.step([CPU])
+    state = queue.get(first.id).state
+    assert isinstance(state, Failed)
+    assert f"{first.id} holds an older job of this number, and cannot be moved: " in state.reason
+    queue.step([CPU])
+    eventually(lambda: ended(queue, second.id))
+    assert isinstance(queue.get(second.id).state, Done)
+
+
+def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the daemon has no descriptor left: the runner is sent away from its gate, the job waits, the others go on."""
+    runners: list[int] = []
+
+    def watch(job: int, runner: int) -> None:
+        runners.append(runner)
+        if job == 1 and len(runners) == 1:
+            raise UserError("no more processes can be watched")
+
+    monkeypatch.setattr(module, "RETRY_S", 3600.0)
+    queue = Queue(store, watch)
+    first, second = (queue.submit(Spec(("true",), "a", "/"), [CPU]) for _ in range(2))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for _ in range(3):
+        with pytest.raises(UserError, match="no more processes can be watched"):
+            queue.step([CPU])
+    assert queue.get(first.id).state == Queued("no more processes can be watched")
+    assert not lives(runners[0])
+    assert len(runners) == 2, "it was tried once, and the other one started"
+    queue.runner_ended(first.id)  # a watch that came too late
+    eventually(lambda: ended(queue, second.id))
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    queue._refused = {first.id: (0.0, "the time has come")}
+    queue.step([CPU])
+    eventually(lambda: ended(queue, first.id))
+    assert isinstance(queue.get(first.id).state, Done)
+
+
+def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(store: Store) -> None:
+    queue = Queue(store, unwatched)
+    folder = paths.ensure(paths.job_folder(1))
+    (folder / "log").write_text("of the old job 1\n")
+    (paths.ensure(folder / "artefacts") / "plot.svg").write_text("<svg/>")
+    job = queue.submit(Spec(("echo", "new"), "a", "/"), [CPU])
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job.id))
+    assert (folder / "log").read_text() == "new\n"
+    assert list((folder / "artefacts").iterdir()) == []
+    (old,) = folder.parent.glob("1.old-*")
+    assert (old / "log").read_text() == "of the old job 1\n"
+    assert (old / "artefacts" / "plot.svg").exists()
+
+
+def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(store, unwatched)
+    job = queue.submit(Spec(("true",), "a", "/"), [CPU])
+    with monkeypatch.context() as patch:
+        patch.setattr(module.local.sys, "executable", "/nowhere")
+        with pytest.raises(UserError, match="no process can be started: No such file or directory"):
+            queue.step([CPU])
+    queue._refused.clear()
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job.id))
+    assert [f.name for f in (paths.home() / "jobs").iterdir()] == ["1"]

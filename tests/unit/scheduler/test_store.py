@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from scheduler.devices.model import Process, Reading
 from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
+from scheduler.jobs import LISTED_RESULT, Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
 from scheduler.store import Store
 
 SPEC = Spec(("python", "a b.py", "ü\n'\""), "träin", "/tmp/ü", {"SECRET": "s3cret", "PATH": "/bin"}, 2, "attention", {"seq": "128"})
@@ -51,7 +52,7 @@ def test_a_job_comes_back_as_it_went_in(store: Store, file: Path, state: State) 
     assert same(again.get(job.id), updated)
     assert [j.id for j in again.active()] == ([job.id] if updated.active else [])
     assert same(again.recent(10), [updated])
-    assert again.env(job.id) == SPEC.env
+    assert again.env(job.id) == (SPEC.env if updated.active else {}), "one that ended needs it no more"
     again.close()
 
 
@@ -171,9 +172,10 @@ def test_samples_come_back_in_order_and_the_old_are_forgotten(store: Store) -> N
 def test_two_writers_at_once_are_told_apart_from_a_full_disk(store: Store, file: Path) -> None:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    store._db.execute("PRAGMA busy_timeout = 1")
+    began = time.monotonic()
     with pytest.raises(UserError, match="locked"):
         store.insert(SPEC, 1.0, Queued())
+    assert time.monotonic() - began < 4, "nobody is answered meanwhile"
     other.close()
     assert store.insert(SPEC, 1.0, Queued()).id == 1
 
@@ -183,3 +185,33 @@ def test_jobs_are_listed_newest_first_and_active_oldest_first(store: Store) -> N
     store.update(Job(jobs[2].id, SPEC, 2.0, Cancelled(9.0)))
     assert [j.id for j in store.recent(3)] == [5, 4, 3]
     assert [j.id for j in store.active()] == [1, 2, 4, 5]
+
+
+def test_a_forgotten_environment_is_nowhere_in_the_file(store: Store, file: Path) -> None:
+    job = store.insert(SPEC, 1.0, Queued())
+    store.update(msgspec.structs.replace(job, state=Cancelled(2.0)))
+    store.close()
+    assert b"s3cret" not in b"".join(f.read_bytes() for f in file.parent.iterdir())
+
+
+def test_a_pause_is_remembered(store: Store, file: Path) -> None:
+    assert not store.paused()
+    store.pause(True)
+    store.close()
+    again = Store(file)
+    assert again.paused()
+    again.pause(False)
+    assert not again.paused()
+    again.close()
+
+
+@pytest.mark.parametrize(("size", "large"), [(LISTED_RESULT, False), (LISTED_RESULT + 1, True)])
+def test_a_list_leaves_out_large_results_and_says_so(store: Store, size: int, large: bool) -> None:
+    result = msgspec.Raw(b'"' + b"x" * (size - 2) + b'"')
+    for state in (Done(1.0, 2.0, (), result), Failed(1.0, 2.0, "exit code 3", 3, (), result)):
+        job = store.insert(SPEC, 1.0, Queued())
+        store.update(msgspec.structs.replace(job, state=state))
+        shown = store.recent(1)[0]
+        assert isinstance(shown.state, Done | Failed)
+        assert (shown.result is None, shown.state.large) == (large, large)
+        assert store.get(job.id).result == bytes(result)
