@@ -6,7 +6,7 @@ import time
 
 import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300)
@@ -24,7 +24,7 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         self.enableAutoSIPrefix(False)
 
     def labels(self, width: float) -> list[tuple[float, str]]:
-        """Position (pixels) and text of every label on an axis `width` pixels wide."""
+        """Position (pixels) of the middle and text of every label that an axis `width` pixels wide shows whole."""
         low, high = self.range
         if not high > low:
             return []
@@ -32,8 +32,10 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         shift = time.localtime(high).tm_gmtoff % step  # round in local time, also where the zone is off by half an hour
         first = -(-(low + shift) // step) * step - shift
         form = "%H:%M:%S" if step < 60 else "%H:%M"
+        half = QFontMetricsF(self.style["tickFont"] or QFont()).horizontalAdvance("00:00:00" if step < 60 else "00:00") / 2 + 1
         moments = (first + i * step for i in range(int((high - first) // step) + 1))
-        return [((m - low) / (high - low) * width, time.strftime(form, time.localtime(m))) for m in moments]
+        marks = (((m - low) / (high - low) * width, time.strftime(form, time.localtime(m))) for m in moments)
+        return [(x, text) for x, text in marks if half <= x <= width - half]
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         width, height = self.size().width(), self.size().height()
@@ -43,5 +45,4 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         painter.setFont(self.style["tickFont"])
         half = _LABEL_WIDTH / 2
         for x, text in self.labels(width):
-            if half / 2 <= x <= width - half / 2:
-                painter.drawText(QRectF(x - half, 2, 2 * half, height - 2), int(Qt.AlignmentFlag.AlignCenter), text)
+            painter.drawText(QRectF(x - half, 2, 2 * half, height - 2), int(Qt.AlignmentFlag.AlignCenter), text)

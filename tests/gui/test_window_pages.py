@@ -226,6 +226,20 @@ def test_the_legend_hides_a_device(fed):
     assert dashboard.legend.chips == {}
 
 
+def test_times_below_the_charts_are_whole(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    fed.window.dashboard.show_last(60)
+    axis = fed.window.dashboard.charts["util"].view.plot.getAxis("bottom")
+    width = axis.size().width()
+    room = QFontMetricsF(axis.style["tickFont"]).horizontalAdvance("00:00:00") / 2
+    for second in range(8):
+        fed.feed(snapshots.gpu_snapshot(1, NOW + second))
+        marks = [x for x, _ in axis.labels(width)]
+        assert len(marks) >= 5
+        assert min(marks) >= room
+        assert max(marks) <= width - room
+
+
 @pytest.mark.parametrize(
     ("field", "peak"), [("power", 812.0), ("temp", 96.0), ("tflops", 2100.0), ("mem_used", 79.6 * snapshots.GIB), ("util", 100)]
 )
