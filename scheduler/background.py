@@ -60,7 +60,7 @@ async def _serve_while_found(identity: Identity, lock: int, serving: Coroutine[A
     """Serve to the end; it comes early where nobody can find us any more, as another process will start in our place."""
     task = asyncio.ensure_future(serving)
     while not (await asyncio.wait((task,), timeout=LOOK_S))[0]:
-        if not identity.door.exists() or not _same_file(lock, identity.lock):
+        if not _found(identity, lock):
             sys.stderr.write(f"{identity.what} ends: {identity.door} or {identity.lock} was deleted, so nobody can find it\n")
             sys.stderr.flush()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -68,9 +68,11 @@ async def _serve_while_found(identity: Identity, lock: int, serving: Coroutine[A
     await task
 
 
-def _same_file(fd: int, path: Path) -> bool:
+def _found(identity: Identity, lock: int) -> bool:
+    """Whether who looks for us finds our door, and our lock."""
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        identity.door.stat()
+        return os.path.samestat(os.fstat(lock), identity.lock.stat())
     except OSError:
         return False
 

@@ -247,6 +247,20 @@ def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
     assert lives(first)
 
 
+def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: Path) -> None:
+    code = """if True:
+        import sys
+        from scheduler import daemon, paths
+        from scheduler.background import Identity, serve_alone
+        daemon.Monitor.set_devices = lambda self, devices: 1 / 0
+        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), daemon.door(), paths.daemon_log()), daemon._serve))"""
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "ready\n")
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+    with Client() as deck:
+        ready(deck)
+
+
 def test_a_daemon_that_hangs_is_told_and_not_doubled(cpu_home: Path) -> None:
     with Client():
         os.kill(daemon_pid(), signal.SIGSTOP)

@@ -135,3 +135,12 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monk
     queue.step([CPU])
     eventually(lambda: ended(queue, job.id))
     assert [f.name for f in (paths.home() / "jobs").iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
+    monkeypatch.setattr(module, "MAX_LISTED", 2)
+    queue = Queue(store, unwatched)
+    ids = [queue.submit(Spec(("true",), "a", "/"), [CPU]).id for _ in range(4)]
+    assert [job.id for job in queue.newest(10**9, active)] == [ids[3], ids[2]]
+    assert queue.newest(-1, active) == ()
