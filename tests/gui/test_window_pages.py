@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QTextDocument
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPaintEvent, QRegion, QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QLineEdit, QWidget
 
@@ -118,14 +118,29 @@ def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed):
     assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {str(i) for i in range(24)}
 
 
-def test_a_tile_paints_what_it_was_told_last(fed):
+class Painted(QObject):
+    """Collects what of a widget is painted."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__()
+        self.region = QRegion()
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent):
+            self.region = self.region.united(event.region())
+        return False
+
+
+def test_a_tile_paints_what_changed_and_no_more(fed):
     fed.feed(snapshots.gpu_snapshot(2))
     tile = fed.window.strip.tiles[GPU0]
-    before = tile.grab().toImage()
+    old, painted = [*tile.values], Painted(tile)
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
-    assert tile.values[0].text != "87 %"
-    after = tile.grab().toImage()
-    assert after != before
+    changed = [new for was, new in zip(old, tile.values, strict=True) if was != new]
+    assert len(changed) == 5
+    assert all(painted.region.contains(cell.area) for cell in changed)
+    assert not any(painted.region.intersects(cell.area) for cell in tile.header[:2])
     theme.apply(fed.app, "dark")
     fed.settle()
     assert tile.grab().toImage().pixelColor(6, 12) == QColor(theme.DARK.surface)
