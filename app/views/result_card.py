@@ -9,7 +9,7 @@ from app import theme
 from app.models.jobs import Row
 from app.models.results import Card
 from app.views.safe_text import FittedText
-from app.views.widgets import elided, label, row, set_text
+from app.views.widgets import label, row, set_text
 
 
 class ResultCard(QWidget):
@@ -19,7 +19,7 @@ class ResultCard(QWidget):
         super().__init__()
         self.title = label(strong=True)
         self.verdict = label(wrap=True)
-        self.params = elided(size="small", meaning="muted")
+        self.params = label(size="small", meaning="muted", wrap=True)
         self.tflops = label(size="huge")
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
         self.facts = FittedText()
