@@ -19,7 +19,6 @@ from scheduler.devices.processes import describe
 from scheduler.errors import UserError
 
 _LOST = (nv.NVML_ERROR_GPU_IS_LOST, nv.NVML_ERROR_UNINITIALIZED, nv.NVML_ERROR_DRIVER_NOT_LOADED, nv.NVML_ERROR_RESET_REQUIRED)
-_NO_DRIVER = (nv.NVML_ERROR_LIBRARY_NOT_FOUND, nv.NVML_ERROR_DRIVER_NOT_LOADED)
 _DRIVER = Path("/proc/driver/nvidia")
 """There while the kernel has the driver."""
 _LASTING = (nv.NVML_ERROR_NOT_SUPPORTED, nv.NVML_ERROR_FUNCTION_NOT_FOUND, nv.NVML_ERROR_NO_PERMISSION)
@@ -310,7 +309,8 @@ class NvmlSource:
 
 def _unreachable(error: Any) -> UserError:
     """What NVML's refusal to start means: no GPU here, or one that somebody must look after."""
-    if error.value in _NO_DRIVER and not _DRIVER.exists():
+    # a container that was given no GPU sees its host's /proc/driver/nvidia, but has no library
+    if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()):
         return NoGpu(f"no NVIDIA GPU can be reached: {error}")
     if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return UserError(

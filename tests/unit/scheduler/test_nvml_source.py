@@ -158,12 +158,17 @@ def test_gpus_in_trouble_are_no_reason_to_take_the_cpu(h100: RecordedNvml, call:
     assert h100.calls.count("nvmlShutdown") == (call != "nvmlInit")
 
 
-@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
-def test_a_kernel_that_has_the_driver_has_gpus(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int) -> None:
+def test_a_kernel_that_has_the_driver_has_gpus(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nvml, "_DRIVER", tmp_path)
-    h100.answers["nvmlInit"] = error(code)
+    h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     with pytest.raises(UserError, match="cannot be reached"):
         open_source("auto")
+
+
+def test_a_container_that_was_given_no_gpu_has_none(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvml, "_DRIVER", tmp_path)  # it sees its host's driver, and has no library
+    h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    assert open_source("auto")[0].devices()[0].kind == "cpu"
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"])
