@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from scheduler import paths, wire
 from scheduler.errors import DaemonGone, UserError
+from scheduler.launch import READY
 
-READY = "ready"
-"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
 _TRIES, _PAUSE_S = 200, 0.05
 LOOK_S = 1.0
 """How often a background process looks whether it can still be found."""

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler import paths
-from scheduler.background import READY
 from scheduler.errors import UserError
+
+READY = "ready"
+"""What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
 
 
 def start_daemon() -> None:

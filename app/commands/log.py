@@ -27,7 +27,8 @@ class LogPrinter:
         if rest.startswith(b"{") and len(rest) <= MAX_LINE and (cut or self._at_line_start):
             data, self._held = data[:cut], rest
         if _MARK in data:
-            data = b"".join(line for line in data.splitlines(keepends=True) if parse(line.rstrip(b"\n"), 0.0) is None)
+            lines = data.split(b"\n")  # not splitlines: a carriage return ends no line here
+            data = b"\n".join(line for i, line in enumerate(lines) if (not i and not self._at_line_start) or parse(line, 0.0) is None)
         self._print(data)
 
     def end(self) -> None:
