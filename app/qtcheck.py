@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def problem(environ: Mapping[str, str] = os.environ) -> str | None:
     except ImportError as e:
         return explain(str(e))
     if not uses_x11(environ):
-        return None
+        return _wayland_problem(environ)
     return _plugin_problem() or _display_problem(environ.get("DISPLAY", ""))
 
 
@@ -72,6 +73,20 @@ def uses_x11(environ: Mapping[str, str]) -> bool:
     """Whether Qt will take its xcb plugin."""
     chosen = environ.get("QT_QPA_PLATFORM", "").split(":")[0].split(";")[0]
     return chosen == "xcb" or (not chosen and not environ.get("WAYLAND_DISPLAY"))
+
+
+def _wayland_problem(environ: Mapping[str, str]) -> str | None:
+    """Asks the compositor for a connection, as Qt will, unless another platform was named."""
+    name = environ.get("WAYLAND_DISPLAY", "")
+    if not name or environ.get("QT_QPA_PLATFORM", "").split(":")[0].split(";")[0] not in ("", "wayland", "wayland-egl"):
+        return None
+    path = Path(environ.get("XDG_RUNTIME_DIR", "")) / name
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return f"the Wayland display {str(path)!r} does not answer. Correct WAYLAND_DISPLAY, or unset it to use DISPLAY, or none"
+    return None
 
 
 def _plugin_problem() -> str | None:

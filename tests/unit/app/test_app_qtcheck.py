@@ -62,6 +62,12 @@ def test_a_display_that_does_not_answer_is_one_line_not_an_abort():
     assert "does not answer" in line or "is missing" in line  # the plugin's own libraries are looked at first
 
 
+def test_a_compositor_that_does_not_answer_is_one_line_not_an_abort(tmp_path):
+    line = qtcheck.problem({"WAYLAND_DISPLAY": "wayland-9", "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert line is not None and "\n" not in line
+    assert str(tmp_path / "wayland-9") in line and "does not answer" in line
+
+
 def test_the_models_are_free_of_qt():
     code = "import sys, pkgutil, importlib, app.models as m\n"
     code += "[importlib.import_module(f'app.models.{i.name}') for i in pkgutil.iter_modules(m.__path__)]\n"
