@@ -5,7 +5,7 @@ The share of cycles in which a pipe was busy, times what the pipe does in a cycl
     FLOP/s = (tensor share x 4096 + FP32 share x 256) x SMs x SM clock          (Hopper: FLOP per cycle and SM)
 
 The clock must be averaged over the same interval: one instantaneous reading each 200 ms made the sum 11 % too high on a card at
-its power limit. Measured against counted FLOPs on an H100 (tests/benchmarks/LOG.md): within 2 % for FP16, BF16 and FP32 matrix
+its power limit. Measured against counted FLOPs on an H100 (tests/benchmarks/LOG.md): within 3 % for FP16, BF16 and FP32 matrix
 products and for attention kernels built on wgmma. The counters cannot tell data types and instructions apart, so TF32 reads twice
 and FP8 half of the truth, and kernels built on the older mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed
 before the counters (`scheduler.telemetry.monitor`).
