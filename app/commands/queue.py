@@ -16,6 +16,7 @@ from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Job
+from scheduler.messages import MAX_LISTED
 
 POLL_S = 0.25
 MAX_LOG = 4 * 2**20
@@ -124,6 +125,8 @@ def ask(question: Callable[[Client], T]) -> T:
 
 
 def jobs(args: Namespace) -> int:
+    if args.limit > MAX_LISTED:
+        raise UsageError(f"--limit takes up to {MAX_LISTED}")
     with Client() as deck:
         found = deck.jobs(args.limit, args.active)
     if args.json:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML. The one place, with `gpm`, that knows pynvml. Every error becomes N/A of one field.
+"""NVIDIA GPUs through NVML. With `gpm` and `nvml_fields` the one place that knows pynvml. Every error becomes N/A of one field.
 
 Used by the probe process alone: NVML can hang in the kernel when a GPU falls off the bus.
 """
@@ -15,6 +15,7 @@ import pynvml as nv
 
 from scheduler.devices.gpm import METHOD, METRICS, MIN_INTERVAL_S, Gpm, flops
 from scheduler.devices.model import Device, DevicesChanged, NoGpu, Process, Reading
+from scheduler.devices.nvml_fields import SCALARS, SLOW, SLOW_S, THROTTLE, Getter
 from scheduler.devices.processes import describe
 from scheduler.errors import UserError
 
@@ -24,93 +25,8 @@ _DRIVER = Path("/proc/driver/nvidia")
 _LASTING = (nv.NVML_ERROR_NOT_SUPPORTED, nv.NVML_ERROR_FUNCTION_NOT_FOUND, nv.NVML_ERROR_NO_PERMISSION)
 _RETRY_S = 60.0
 """What will not work soon (a field that is not supported, a GPU that does not answer) is asked for again after this long."""
-_THROTTLE = {
-    nv.nvmlClocksEventReasonGpuIdle: "idle",
-    nv.nvmlClocksEventReasonApplicationsClocksSetting: "application clocks",
-    nv.nvmlClocksEventReasonSwPowerCap: "power limit",
-    nv.nvmlClocksEventReasonHwSlowdown: "hardware slow-down",
-    nv.nvmlClocksEventReasonSyncBoost: "sync boost",
-    nv.nvmlClocksEventReasonSwThermalSlowdown: "too hot (software)",
-    nv.nvmlClocksEventReasonHwThermalSlowdown: "too hot (hardware)",
-    nv.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
-    nv.nvmlClocksEventReasonDisplayClockSetting: "display clocks",
-}
-
-_SLOW = frozenset(
-    {
-        "energy",
-        "clock_sm_max",
-        "temp_limit",
-        "power_limit",
-        "bar1_used",
-        "pcie_replays",
-        "pcie_gen",
-        "pcie_width",
-        "ecc_corrected",
-        "ecc_uncorrected",
-    }
-)
-_SLOW_S = 5.0
-"""What changes slowly, and takes 0.1 to 4 ms of CPU a call (LOG.md), is read this often and kept in between."""
-
 _COUNTED = (*METRICS, "tflops", "tflops_gpm", "bandwidth")
 """Fields that need the counters."""
-
-Getter = Callable[[Any], float]
-
-
-def _field(field_id: int, scale: float) -> Getter:
-    def get(handle: Any) -> float:
-        value = nv.nvmlDeviceGetFieldValues(handle, [field_id])[0]
-        if value.nvmlReturn != nv.NVML_SUCCESS:
-            raise nv.NVMLError(value.nvmlReturn)
-        raw = {
-            nv.NVML_VALUE_TYPE_DOUBLE: value.value.dVal,
-            nv.NVML_VALUE_TYPE_UNSIGNED_INT: value.value.uiVal,
-            nv.NVML_VALUE_TYPE_UNSIGNED_LONG: value.value.ulVal,
-            nv.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: value.value.ullVal,
-            nv.NVML_VALUE_TYPE_SIGNED_LONG_LONG: value.value.sllVal,
-        }.get(value.valueType, value.value.uiVal)
-        return float(raw) * scale
-
-    return get
-
-
-def _power(handle: Any) -> float:
-    """The instantaneous reading; the plain one is an average over a second from Ampere on."""
-    try:
-        return _field(nv.NVML_FI_DEV_POWER_INSTANT, 1e-3)(handle)
-    except nv.NVMLError:
-        return float(nv.nvmlDeviceGetPowerUsage(handle)) / 1e3
-
-
-_SCALARS: dict[str, Getter] = {
-    "util": lambda h: nv.nvmlDeviceGetUtilizationRates(h).gpu,
-    "mem_util": lambda h: nv.nvmlDeviceGetUtilizationRates(h).memory,
-    "bar1_used": lambda h: nv.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,
-    "temp": lambda h: nv.nvmlDeviceGetTemperature(h, nv.NVML_TEMPERATURE_GPU),
-    "temp_mem": _field(nv.NVML_FI_DEV_MEMORY_TEMP, 1.0),
-    "temp_limit": lambda h: nv.nvmlDeviceGetTemperatureThreshold(h, nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-    "power": _power,
-    "power_avg": lambda h: nv.nvmlDeviceGetPowerUsage(h) / 1e3,
-    "power_limit": lambda h: nv.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,
-    "energy": lambda h: nv.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
-    "clock_mem": lambda h: nv.nvmlDeviceGetClockInfo(h, nv.NVML_CLOCK_MEM),
-    "clock_video": lambda h: nv.nvmlDeviceGetClockInfo(h, nv.NVML_CLOCK_VIDEO),
-    "clock_sm_max": lambda h: nv.nvmlDeviceGetMaxClockInfo(h, nv.NVML_CLOCK_SM),
-    "fan": nv.nvmlDeviceGetFanSpeed,
-    "throttle": nv.nvmlDeviceGetCurrentClocksEventReasons,
-    "pstate": nv.nvmlDeviceGetPerformanceState,
-    "pcie_gen": nv.nvmlDeviceGetCurrPcieLinkGeneration,
-    "pcie_width": nv.nvmlDeviceGetCurrPcieLinkWidth,
-    "pcie_replays": nv.nvmlDeviceGetPcieReplayCounter,
-    "ecc_corrected": lambda h: nv.nvmlDeviceGetTotalEccErrors(h, nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_VOLATILE_ECC),
-    "ecc_uncorrected": lambda h: nv.nvmlDeviceGetTotalEccErrors(h, nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC),
-    "encoder": lambda h: nv.nvmlDeviceGetEncoderUtilization(h)[0],
-    "decoder": lambda h: nv.nvmlDeviceGetDecoderUtilization(h)[0],
-    "jpeg": lambda h: nv.nvmlDeviceGetJpgUtilization(h)[0],
-    "ofa": lambda h: nv.nvmlDeviceGetOfaUtilization(h)[0],
-}
 
 
 class _Gpu:
@@ -154,13 +70,13 @@ class _Gpu:
         absent: dict[str, str] = {}
         methods: dict[str, str] = {}
         self._memory(values, absent)
-        for field, getter in _SCALARS.items():
+        for field, getter in SCALARS.items():
             self._scalar(field, getter, now, values, absent)
         self._clock(values, absent)
         self._counters(values, absent, methods)
         texts = {}
         if (mask := values.get("throttle")) is not None:
-            texts["throttle"] = ", ".join(name for bit, name in _THROTTLE.items() if int(mask) & bit) or "none"
+            texts["throttle"] = ", ".join(name for bit, name in THROTTLE.items() if int(mask) & bit) or "none"
         return Reading(self.device.id, now, values, absent, methods, texts, self._processes())
 
     def _scalar(self, field: str, getter: Getter, now: float, values: dict[str, float], absent: dict[str, str]) -> None:
@@ -168,12 +84,12 @@ class _Gpu:
         if known and now < known[0]:
             absent[field] = known[1]
             return
-        if field in _SLOW and (kept := self._kept.get(field)) is not None and now < kept[0]:
+        if field in SLOW and (kept := self._kept.get(field)) is not None and now < kept[0]:
             values[field] = kept[1]
             return
         try:
             values[field] = float(getter(self.handle))
-            self._kept[field] = (now + _SLOW_S, values[field])
+            self._kept[field] = (now + SLOW_S, values[field])
         except nv.NVMLError as e:
             absent[field] = f"NVML: {_unless_lost(e)}"
             if e.value in _LASTING:

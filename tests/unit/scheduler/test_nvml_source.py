@@ -9,7 +9,7 @@ from types import SimpleNamespace as Answer
 import pynvml
 import pytest
 
-from scheduler.devices import gpm, nvml
+from scheduler.devices import gpm, nvml, nvml_fields
 from scheduler.devices.cpu import CpuSource
 from scheduler.devices.fields import FIELDS, HEADLINE
 from scheduler.devices.model import DevicesChanged, Reading
@@ -24,11 +24,12 @@ def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     recorded = RecordedNvml()
     monkeypatch.setattr(nvml, "nv", recorded)
     monkeypatch.setattr(gpm, "nv", recorded)
+    monkeypatch.setattr(nvml_fields, "nv", recorded)
     monkeypatch.setattr(nvml, "_DRIVER", Path("/nowhere"))
     monkeypatch.setattr(nvml, "monotonic", lambda: recorded.now)
-    for field, getter in nvml._SCALARS.items():
+    for field, getter in nvml_fields.SCALARS.items():
         if getattr(pynvml, getter.__name__, None) is getter:  # bound when the module was read
-            monkeypatch.setitem(nvml._SCALARS, field, getattr(recorded, getter.__name__))
+            monkeypatch.setitem(nvml_fields.SCALARS, field, getattr(recorded, getter.__name__))
     return recorded
 
 
