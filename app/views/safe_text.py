@@ -48,7 +48,8 @@ class SafeText(QTextBrowser):
     def show_markdown(self, text: str) -> None:
         """Markdown as on GitHub, HTML in it as plain text."""
         features = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
-        self.document().setMarkdown(text, features)
+        # the joiner keeps a unit on one line: Qt would break it after the slash
+        self.document().setMarkdown(text.replace("TFLOP/s", "TFLOP/\u2060s"), features)
         self._space_out()
 
     def show_table(self, rows: tuple[tuple[str, str], ...]) -> None:

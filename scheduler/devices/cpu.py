@@ -11,7 +11,7 @@ from scheduler.devices.model import Device, Reading
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
-_NO_COUNTERS = "this CPU has no FLOP counters; shown while a job that counts its own runs"
+_NO_COUNTERS = "known only while a job counts its own"
 
 
 class CpuSource:
