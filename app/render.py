@@ -39,10 +39,15 @@ def render_pages(
                 window.refresh()  # a chart's decimation depends on the width it was given
                 _settle()
                 file = folder / f"{page}-{scheme}-{width}x{height}.png"
-                if not window.grab().save(str(file)):
-                    raise UserError(f"cannot write {file}. Choose a folder you can write to.")
+                save_picture(window, file)
                 made.append(file)
     return made
+
+
+def save_picture(window: MainWindow, file: Path) -> None:
+    """The window as it is now, as a PNG. Raises UserError where it cannot be written."""
+    if not window.grab().save(str(file)):
+        raise UserError(f"cannot write {file}. Choose a folder you can write to.")
 
 
 def _settle() -> None:

@@ -13,11 +13,10 @@ from PySide6.QtWidgets import QApplication
 
 from app.desktop import Desktop
 from app.feeds.verbs import answered
-from app.render import render_pages
+from app.render import render_pages, save_picture
 from app.views.window import MainWindow
 from assistant.messages import Answer
 from scheduler import paths
-from scheduler.errors import UserError
 
 _TURN_MS = 20
 
@@ -58,8 +57,7 @@ class Session:
         """Save the window as it is now. Raises UserError where that fails."""
         self.window.refresh()
         self.spin(0.1)
-        if not self.window.grab().save(str(file)):
-            raise UserError(f"cannot write {file}. Choose a folder you can write to.")
+        save_picture(self.window, file)
 
     def pictures(self, folder: Path) -> list[Path]:
         """Every page, at two sizes, light and dark."""

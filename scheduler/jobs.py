@@ -109,6 +109,11 @@ Active = Queued | Starting | Running
 Ended = Done | Failed | Cancelled | Lost
 
 
+def status_of(state: State) -> str:
+    """The state's name in lower case, as the store and every list show it."""
+    return type(state).__name__.lower()
+
+
 class Job(msgspec.Struct, frozen=True):
     id: int
     spec: Spec
@@ -123,7 +128,7 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def status(self) -> str:
         """The state's name in lower case: queued, starting, running, done, failed, cancelled, lost."""
-        return type(self.state).__name__.lower()
+        return status_of(self.state)
 
     @property
     def result(self) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from accel.workloads import catalog
@@ -52,12 +52,16 @@ def run(args: Namespace) -> int:
     except ValueError as e:
         raise UsageError(str(e)) from e
     with Client() as deck:
-        try:
-            values = workload.complete(given, device_kind(deck))
-        except ValueError as e:
-            raise UsageError(str(e)) from e
-        job = deck.submit(workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values)
-        return _submitted(deck, job, args)
+        return _submitted(deck, submit_workload(deck, workload, given), args)
+
+
+def submit_workload(deck: Client, workload: catalog.Workload, given: Mapping[str, str]) -> Job:
+    """Queue a workload; what is not given has this machine's defaults. Raises UsageError for a parameter that is wrong."""
+    try:
+        values = workload.complete(given, device_kind(deck))
+    except ValueError as e:
+        raise UsageError(str(e)) from e
+    return deck.submit(workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values)
 
 
 def _assignment(text: str) -> tuple[str, str]:

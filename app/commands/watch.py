@@ -11,7 +11,7 @@ import msgspec
 
 from accel.workloads import catalog
 from app.commands.output import say, say_json, status_line, table
-from app.commands.queue import UsageError, describe
+from app.commands.queue import UsageError, describe, submit_workload
 from app.models import format as fmt
 from scheduler.client import Client
 from scheduler.devices import trace
@@ -114,7 +114,7 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
     moments = _moments(feed)
     total, spent, count = sum(s for _, s in phases), 0.0, 0
     for name, seconds in phases:
-        job = _start(deck, name, seconds) if name not in ("", "idle") else None
+        job = submit_workload(deck, catalog.find(name), {"seconds": f"{seconds:g}"}).id if name not in ("", "idle") else None
         end = time.monotonic() + seconds
         try:
             for moment in moments:
@@ -131,13 +131,6 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
         spent += seconds
     status_line("")
     return count
-
-
-def _start(deck: Client, name: str, seconds: float) -> int:
-    workload = catalog.find(name)
-    kind = deck.snapshot().devices[0].device.kind
-    values = workload.complete({"seconds": f"{seconds:g}"}, kind)
-    return deck.submit(workload.argv(values), name=name, gpus=1, workload=name, params=values).id
 
 
 def _moments(feed: Client) -> Iterator[trace.Moment]:

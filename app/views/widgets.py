@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
@@ -96,20 +98,21 @@ def rule() -> QFrame:
 
 def column(*widgets: QWidget, spacing: int = theme.S) -> QVBoxLayout:
     layout = QVBoxLayout()
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(spacing)
-    for widget in widgets:
-        layout.addWidget(widget)
+    _fill(layout, widgets, spacing)
     return layout
 
 
 def row(*widgets: QWidget, spacing: int = theme.S) -> QHBoxLayout:
     layout = QHBoxLayout()
+    _fill(layout, widgets, spacing)
+    return layout
+
+
+def _fill(layout: QBoxLayout, widgets: Iterable[QWidget], spacing: int) -> None:
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(spacing)
     for widget in widgets:
         layout.addWidget(widget)
-    return layout
 
 
 def set_text(target: QLabel, text: str) -> None:

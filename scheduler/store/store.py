@@ -17,7 +17,7 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Job, Spec, State, listed
+from scheduler.jobs import Job, Spec, State, listed, status_of
 
 SCHEMA_VERSION = 1
 BUSY_S = 0.5
@@ -74,7 +74,7 @@ class Store:
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""
         bare = _bare(spec)
-        row = (submitted, _status(state), _encode(bare), _encode(spec.env), _encode(state))
+        row = (submitted, status_of(state), _encode(bare), _encode(spec.env), _encode(state))
         with self._transaction():
             cursor = self._db.execute(self._q["insert_job"], row)
         assert cursor.lastrowid is not None
@@ -183,10 +183,6 @@ def _reading(data: bytes) -> Reading | None:
 def _bare(spec: Spec) -> Spec:
     """Without its environment, which may hold secrets."""
     return msgspec.structs.replace(spec, env={})
-
-
-def _status(state: State) -> str:
-    return type(state).__name__.lower()
 
 
 def _encode(value: object) -> str:
