@@ -1,0 +1,1 @@
+"""Attention kernels for NVIDIA Hopper (sm_90), written in Gluon."""

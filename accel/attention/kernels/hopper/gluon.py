@@ -1,0 +1,21 @@
+"""What the Hopper kernels use of Gluon, under one name for each thing: Triton renamed some of it between 3.6 and 3.9.
+
+Kernels import everything of Gluon that differs from here, and the rest from Triton itself.
+"""
+
+from __future__ import annotations
+
+from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+from triton.experimental.gluon.language.nvidia.hopper import tma  # type: ignore[import-untyped]
+
+tma_load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+"""`tma_load(descriptor, coordinates, barrier, shared)`: copy a box into shared memory; `barrier` counts its bytes."""
+
+tma_store = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
+"""`tma_store(descriptor, coordinates, shared)`: copy shared memory to a box; `tma.store_wait` waits for it."""
+
+tma_add = getattr(tma, "async_atomic_add", None)
+"""`tma_add(descriptor, coordinates, shared)`: add shared memory to a box, atomically; None before Triton 3.9."""
+
+barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
+"""`barrier()`: wait for all threads of the partition that runs it (`__syncthreads` where the kernel is not warp-specialised)."""
