@@ -1,24 +1,32 @@
-"""Exact attention. `from accel.attention import attention`; torch is imported when a name is first taken from here."""
+"""Exact attention. `accel.attention(q, k, v)` is the operation; torch is imported when a name is first taken from here."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.attention.api import BACKENDS, attention, choose
-    from accel.attention.problem import Candidate, Choice, Problem, describe
+    from accel.attention.api import attention, explain
+    from accel.attention.backends import BACKENDS
+    from accel.attention.dispatch import Candidate, Choice, choose
+    from accel.attention.inputs import describe
+    from accel.attention.problem import Problem
+    from accel.attention.ragged import Ragged
 
-__all__ = ["BACKENDS", "Candidate", "Choice", "Problem", "attention", "choose", "describe"]
+__all__ = ["BACKENDS", "Candidate", "Choice", "Problem", "Ragged", "attention", "choose", "describe", "explain"]
 
 _HOME = {
-    "BACKENDS": "api",
+    "BACKENDS": "backends",
     "attention": "api",
-    "choose": "api",
-    "Candidate": "problem",
-    "Choice": "problem",
+    "choose": "dispatch",
+    "describe": "inputs",
+    "explain": "api",
+    "Candidate": "dispatch",
+    "Choice": "dispatch",
     "Problem": "problem",
-    "describe": "problem",
+    "Ragged": "ragged",
 }
 
 
@@ -26,3 +34,16 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Callable(ModuleType):
+    """So that `accel.attention(q, k, v)` is the operation, and `from accel.attention import ...` its parts."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See `accel.attention.api.attention`."""
+        from accel.attention.api import attention
+
+        return attention(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Literal, overload
 
+import torch
 from torch import Tensor
 
-from accel.attention.backends import TORCH_BACKENDS
-from accel.attention.problem import Backend, Candidate, Choice, Problem, describe
-from accel.attention.reference import reference
+from accel.attention.dispatch import Choice, choose
+from accel.attention.inputs import Inputs, Window, arrange, describe, problem_of
+from accel.attention.passes import Attention, forward, forward_op
+from accel.attention.problem import Problem
+from accel.attention.ragged import Ragged
+
+NO_WINDOW: Window = (None, None)
+_MOST_PLANS = 4096
 
 
-class Reference:
-    """The float64 oracle, as a backend like the others; never chosen by `auto`."""
+@dataclass(frozen=True)
+class Plan:
+    """All that was decided for one shape."""
 
-    name = "reference"
-
-    def refusal(self, problem: Problem) -> None:
-        """None: it solves every valid problem."""
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, problem: Problem) -> Tensor:
-        """Computed in float64, returned in the dtype of q."""
-        return reference(q, k, v, causal=problem.causal, scale=problem.scale).to(q.dtype)
+    problem: Problem
+    forward: Choice
+    backward: Choice | None
+    """None where no gradient is asked for."""
 
 
-_ALL: tuple[Backend, ...] = (*TORCH_BACKENDS, Reference())
-BACKENDS = {backend.name: backend for backend in _ALL}
+_PLANS: dict[object, Plan] = {}
 
 
 @overload
@@ -36,65 +38,183 @@ def attention(
     v: Tensor,
     *,
     causal: bool = ...,
+    window: Window = ...,
     scale: float | None = ...,
+    softcap: float = ...,
+    bias: Tensor | None = ...,
+    seqlens: Ragged | None = ...,
+    layout: str = ...,
+    deterministic: bool = ...,
     backend: str = ...,
+    return_lse: Literal[False] = ...,
     return_choice: Literal[False] = ...,
 ) -> Tensor: ...
 @overload
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = ..., scale: float | None = ..., backend: str = ..., return_choice: Literal[True]
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    window: Window = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+    bias: Tensor | None = ...,
+    seqlens: Ragged | None = ...,
+    layout: str = ...,
+    deterministic: bool = ...,
+    backend: str = ...,
+    return_lse: Literal[True],
+    return_choice: Literal[False] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    window: Window = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+    bias: Tensor | None = ...,
+    seqlens: Ragged | None = ...,
+    layout: str = ...,
+    deterministic: bool = ...,
+    backend: str = ...,
+    return_lse: Literal[False] = ...,
+    return_choice: Literal[True],
 ) -> tuple[Tensor, Choice]: ...
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, backend: str = "auto", return_choice: bool = False
-) -> Tensor | tuple[Tensor, Choice]:
-    """softmax(q kᵀ · scale) v, exactly, with gradients.
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = NO_WINDOW,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Tensor | None = None,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    deterministic: bool = False,
+    backend: str = "auto",
+    return_lse: bool = False,
+    return_choice: bool = False,
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
+    """softmax(cap(q kᵀ · scale) + bias, over the keys seen) v, exactly, with gradients.
 
-    q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], all float16, bfloat16 or float32 on one CPU or CUDA device; Hkv divides H (grouped or
-    multi-query heads). `causal` is aligned bottom-right: the last query sees every key; a query that sees none gives zeros. `scale` is
-    1/sqrt(D) unless given. `backend` is `auto` or a name in BACKENDS. Returns [B,H,Sq,D] in the dtype of q, with `return_choice` also the
-    Choice. Raises ValueError for inputs that do not fit together, and for a named backend that cannot solve the problem.
+    q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], or with layout `bshd` [B,Sq,H,D] and [B,Sk,Hkv,D]; with `seqlens` (see `Ragged`) all
+    sequences lie end to end in [T,H,D]. All are float16, bfloat16 or float32 on one CPU or CUDA device (float64 by backends `math` and
+    `reference`); Hkv divides H (grouped or multi-query heads). Strides are free: what kernels cannot load as it is, because the elements
+    of a head do not lie side by side or addresses are no multiples of 16 bytes, is copied once.
+
+    - `causal`: no query sees a key after its own place. Places are aligned bottom-right: the last query stands at the last key.
+    - `window` (left, right): how many keys before and after its own place a query sees; None is no limit.
+    - `scale` is 1/sqrt(D) unless given; `softcap` c > 0 turns each score s into c tanh(s/c).
+    - `bias`, broadcastable to [B,H,Sq,Sk]: bool (True: may be seen) or of the dtype of q, added to the scores, with gradients.
+    - `deterministic`: gradients are the same bit for bit whenever they are computed again; slower.
+    - `backend` is `auto` or a name in BACKENDS.
+
+    Returns the answer in the shape, layout and dtype of q; with `return_lse` also the natural logarithm of each row's sum of exponentials,
+    float32 [B,H,Sq] (ragged: [H,T]), through which no gradient flows; with `return_choice` the Choice of the forward pass.
+
+    A query that sees no key gives 0, and -inf. A NaN in q spoils its own row; one in k or v may spoil every row of the same sequence
+    and head (its group of heads, for shared keys), and nothing else. Memory beyond inputs and outputs grows with the number of tokens, not
+    with its square, except for `math`. Raises ValueError for inputs that do not fit together, and for a named backend that cannot do it.
     """
-    problem = describe(q, k, v, causal=causal, scale=scale)
-    choice = choose(problem, backend)
-    out = _zeros(q, k, v) if problem.empty else BACKENDS[choice.backend](q, k, v, problem)
-    return (out, choice) if return_choice else out
+    if torch.compiler.is_compiling() or (type(q) is not Tensor and type(q) is not torch.nn.Parameter):
+        return _compiled(q, k, v, causal, window, scale, softcap, bias, seqlens, layout, deterministic, backend, return_lse, return_choice)
+    grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad))
+    rules = (causal, window, scale, softcap, deterministic, layout, backend, grad)
+    plan = None
+    if bias is None and seqlens is None:
+        # All that arrange() would look at: a shape seen before needs no second look.
+        key = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.device, k.device, v.device, q.layout, k.layout, v.layout, rules)
+        plan = _PLANS.get(key)
+    if plan is None:
+        x = arrange(q, k, v, bias, seqlens, layout)
+        plan = _plan(x, causal, window, scale, softcap, deterministic, backend, grad)
+        if bias is None and seqlens is None and len(_PLANS) < _MOST_PLANS:
+            _PLANS[key] = plan
+    elif layout == "bshd":
+        x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+    else:
+        x = Inputs(q, k, v)
+    if plan.backward is None:
+        out, lse = forward(x, plan.problem, plan.forward.backend)
+    else:
+        backends = (plan.forward.backend, plan.backward.backend)
+        out, lse = Attention.apply(x.q, x.k, x.v, x.bias, x.ragged, plan.problem, backends)  # type: ignore[no-untyped-call]
+    out = _as_given(out, seqlens, layout)
+    if return_choice:
+        return out, plan.forward
+    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
 
 
-@lru_cache(maxsize=1024)
-def choose(problem: Problem, backend: str = "auto") -> Choice:
-    """Which backend solves `problem`: the one named, or for `auto` the first of `preferred` that can. Needs no tensors.
+def explain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = NO_WINDOW,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Tensor | None = None,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    deterministic: bool = False,
+    backend: str = "auto",
+) -> tuple[Choice, Choice]:
+    """What `attention` would run on these tensors, forward and backward: each Choice says why, and prints all candidates.
 
-    Raises ValueError where there is no such backend, or where it cannot, saying why and which can.
+    Raises what `attention` would raise.
     """
-    if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}")
-    candidates = tuple(Candidate(name, b.refusal(problem)) for name, b in BACKENDS.items())
-    refusals = {c.backend: c.refusal for c in candidates}
-    if backend == "auto":
-        return _automatic(problem, refusals, candidates)
-    if refusals[backend] is not None:
-        able = ", ".join(name for name, why in refusals.items() if why is None)
-        raise ValueError(f"backend {backend} cannot do this: it {refusals[backend]}. These can: {able}")
-    return Choice(backend, "named by the caller", candidates)
+    problem = describe(
+        q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, seqlens=seqlens, layout=layout,
+        deterministic=deterministic,
+    )  # fmt: skip
+    return choose(problem, backend, "forward"), choose(problem, backend, "backward")
 
 
-def preferred(problem: Problem) -> tuple[str, ...]:
-    """The order `auto` tries. `math` holds all scores in memory, and comes last."""
-    if problem.device.type == "cpu":
-        return ("flash", "math")
-    # On Hopper cuDNN was the fastest of torch's kernels at every length measured; torch prefers it there and on datacentre Blackwell too.
-    if problem.capability is not None and problem.capability[0] in (9, 10):
-        return ("cudnn", "flash", "efficient", "math")
-    return ("flash", "cudnn", "efficient", "math")
+def _plan(
+    x: Inputs, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool, backend: str, grad: bool
+) -> Plan:
+    problem = problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+    return Plan(problem, choose(problem, backend, "forward"), choose(problem, backend, "backward") if grad else None)
 
 
-def _zeros(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The answer where there is nothing to compute. The sums over nothing tie it to its inputs, whose gradients are zeros, not None."""
-    return q.new_zeros(q.shape) + (q[:, :, :0].sum() + k[:, :, :0].sum() + v[:, :, :0].sum())
+def _compiled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    window: Window,
+    scale: float | None,
+    softcap: float,
+    bias: Tensor | None,
+    seqlens: Ragged | None,
+    layout: str,
+    deterministic: bool,
+    backend: str,
+    return_lse: bool,
+    return_choice: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """As operations that torch.compile and tensor subclasses see whole. The backend is chosen when they run."""
+    if return_choice:
+        raise ValueError("return_choice cannot be traced: the backend is chosen when the program runs. See accel.attention.explain")
+    x = arrange(q, k, v, bias, seqlens, layout)
+    left, right = window
+    limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
+    ragged = (None, None, [0, 0]) if seqlens is None else (seqlens.starts_q, seqlens.starts_k, [seqlens.longest_q, seqlens.longest_k])
+    scale = x.q.shape[3] ** -0.5 if scale is None else scale
+    out, lse = forward_op(x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend)
+    out = _as_given(out, seqlens, layout)
+    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
 
 
-def _automatic(problem: Problem, refusals: dict[str, str | None], candidates: tuple[Candidate, ...]) -> Choice:
-    order = preferred(problem)
-    name = next(name for name in order if refusals[name] is None)  # math refuses nothing
-    passed_over = "".join(f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)])
-    return Choice(name, f"auto: the first of {', '.join(order)} that can do it{passed_over}", candidates)
+def _as_given(out: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
+    if seqlens is not None:
+        return out.squeeze(0).transpose(0, 1)
+    return out.transpose(1, 2) if layout == "bshd" else out

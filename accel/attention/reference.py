@@ -2,28 +2,84 @@
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple, overload
+
 import torch
 from torch import Tensor
+
+from accel.attention.ragged import Ragged
 
 SCORES_AT_ONCE = 1 << 22
 
 
-def reference(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, dtype: torch.dtype = torch.float64
-) -> Tensor:
-    """softmax(q kᵀ · scale + mask) v, with every step in `dtype`.
+class Rules(NamedTuple):
+    """What the scores go through; see `accel.attention.problem.Problem`."""
 
-    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H; returns [B,H,Sq,D] in `dtype`, differentiable. Causal is aligned bottom-right,
-    and a query that sees no key gives zeros. With `dtype` that of the inputs it is the plain computation a fused kernel is compared with.
+    scale: float
+    left: int | None = None
+    right: int | None = None
+    softcap: float = 0.0
+
+
+@overload
+def reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    window: tuple[int | None, int | None] = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+    bias: Tensor | None = ...,
+    ragged: Ragged | None = ...,
+    dtype: torch.dtype = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    window: tuple[int | None, int | None] = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+    bias: Tensor | None = ...,
+    ragged: Ragged | None = ...,
+    dtype: torch.dtype = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] = (None, None),
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Tensor | None = None,
+    ragged: Ragged | None = None,
+    dtype: torch.dtype = torch.float64,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(cap(q kᵀ · scale) + bias, where seen) v, with every step in `dtype`.
+
+    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H, bias broadcastable to [B,H,Sq,Sk]; with `ragged` [1,H,Tq,D] and [1,Hkv,Tk,D].
+    Returns [B,H,Sq,D] in `dtype`, differentiable, with `return_lse` also the logarithm of the sum of exponentials of each row, [B,H,Sq].
+    Places are aligned bottom-right; a query that sees no key gives zeros, and -inf. With `dtype` that of the inputs it is the plain
+    computation that a fused kernel is compared with.
     """
-    batch, heads, seq_q = q.shape[:3]
-    rows = torch.arange(seq_q, device=q.device)
-    every = [
-        reference_rows(q, k, v, batch=b, head=h, rows=rows, causal=causal, scale=scale, dtype=dtype)
-        for b in range(batch)
-        for h in range(heads)
-    ]
-    return torch.stack(every).view(q.shape) if every else q.to(dtype)
+    left, right = window
+    rules = Rules(q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap)
+    bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
+    if ragged is None:
+        out, lse = _dense(q, k, v, bias, rules, dtype)
+    else:
+        out, lse = _sequences(q, k, v, ragged, rules, dtype)
+    return (out, lse) if return_lse else out
 
 
 def reference_rows(
@@ -35,28 +91,83 @@ def reference_rows(
     head: int,
     rows: Tensor,
     causal: bool = False,
+    window: tuple[int | None, int | None] = (None, None),
     scale: float | None = None,
+    softcap: float = 0.0,
     dtype: torch.dtype = torch.float64,
 ) -> Tensor:
     """The rows `rows` (int64 [n]) of one head of `reference`'s answer: [n,D] in `dtype`."""
+    left, right = window
+    rules = Rules(q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap)
     kv_head = head // (q.shape[1] // k.shape[1])
-    keys, values = k[batch, kv_head].to(dtype), v[batch, kv_head].to(dtype)
-    scale = q.shape[3] ** -0.5 if scale is None else scale
-    last_seen = rows + (k.shape[2] - q.shape[2]) if causal else None
-    block = max(1, SCORES_AT_ONCE // max(1, k.shape[2]))
-    answers = [
-        _attend(q[batch, head, rows[i : i + block]].to(dtype), keys, values, scale, None if last_seen is None else last_seen[i : i + block])
-        for i in range(0, len(rows), block)
+    return _rows(q[batch, head], k[batch, kv_head], v[batch, kv_head], None, rows, rules, dtype)[0]
+
+
+def _dense(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    rows = torch.arange(q.shape[2], device=q.device)
+    group = q.shape[1] // k.shape[1]
+    every = [
+        _rows(q[b, h], k[b, h // group], v[b, h // group], None if bias is None else bias[b, h], rows, rules, dtype)
+        for b in range(q.shape[0])
+        for h in range(q.shape[1])
     ]
-    return torch.cat(answers) if answers else q[batch, head, rows].to(dtype)
+    if not every:
+        return q.to(dtype), q.new_empty(q.shape[:3], dtype=dtype)
+    out, lse = (torch.stack(x) for x in zip(*every, strict=True))
+    return out.view(q.shape), lse.view(q.shape[:3])
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, last_seen: Tensor | None) -> Tensor:
-    """q [n,D], k and v [S,D], last_seen int64 [n] (the last key each row sees): [n,D]."""
-    scores = q @ k.T * scale
-    if last_seen is None:
-        return torch.softmax(scores, -1) @ v
-    hidden = torch.arange(k.shape[0], device=k.device) > last_seen[:, None]
+def _sequences(q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """One after the other; tokens of no sequence give zeros."""
+    out, lse = q.new_zeros(q.shape, dtype=dtype), q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
+    starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
+    for i in range(ragged.sequences):
+        queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
+        one, one_lse = _dense(q[:, :, queries], k[:, :, keys], v[:, :, keys], None, rules, dtype)
+        out = torch.cat([out[:, :, : queries.start], one, out[:, :, queries.stop :]], 2)
+        lse = torch.cat([lse[:, :, : queries.start], one_lse, lse[:, :, queries.stop :]], 2)
+    return out, lse
+
+
+def _rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rows: Tensor, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """One head: q [Sq,D], k and v [Sk,D], bias [Sq,Sk], rows int64 [n]. Returns [n,D] and [n]."""
+    keys, values = k.to(dtype), v.to(dtype)
+    places = rows + (k.shape[0] - q.shape[0])
+    block = max(1, SCORES_AT_ONCE // max(1, k.shape[0]))
+    answers = [
+        _attend(q[rows[part]].to(dtype), keys, values, None if bias is None else bias[rows[part]], places[part], rules)
+        for part in (slice(i, i + block) for i in range(0, len(rows), block))
+    ]
+    if not answers:
+        return q[rows].to(dtype), q.new_empty(len(rows), dtype=dtype)
+    out, lse = (torch.cat(x) for x in zip(*answers, strict=True))
+    return out, lse
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, places: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+    """q [n,D] at the places int64 [n], k and v [S,D], bias [n,S]: the answers [n,D] and [n]."""
+    scores = q @ k.T * rules.scale
+    if rules.softcap:
+        scores = rules.softcap * torch.tanh(scores / rules.softcap)
+    if bias is not None and bias.dtype != torch.bool:
+        scores = scores + bias.to(scores.dtype)
+    hidden = _hidden(places, k.shape[0], rules, bias)
+    if hidden is None and k.shape[0]:
+        return torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)
+    hidden = torch.zeros_like(scores, dtype=torch.bool) if hidden is None else hidden
     # The lowest finite number, not -inf: a row with no key would become NaN, here and in the gradient; the second fill makes it 0.
-    weights = torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), -1)
-    return weights.masked_fill(hidden, 0.0) @ v
+    low = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    weights = torch.softmax(low, -1).masked_fill(hidden, 0.0)
+    lse = torch.logsumexp(scores.masked_fill(hidden, -torch.inf), -1)
+    return weights @ v, lse.masked_fill(hidden.all(-1), -torch.inf)
+
+
+def _hidden(places: Tensor, keys: int, rules: Rules, bias: Tensor | None) -> Tensor | None:
+    """Bool [n, keys]: which keys are not seen; None where all are."""
+    at = torch.arange(keys, device=places.device)
+    masks = [] if rules.right is None else [at > places[:, None] + rules.right]
+    masks += [] if rules.left is None else [at < places[:, None] - rules.left]
+    masks += [~bias] if bias is not None and bias.dtype == torch.bool else []
+    # A bias of -inf hides as a mask does.
+    masks += [torch.isneginf(bias)] if bias is not None and bias.dtype != torch.bool else []
+    return torch.stack(masks).any(0) if masks else None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.attention import Problem, choose, describe
-from accel.attention.api import preferred
+from accel.attention.dispatch import preferred
 
 
 def problem(**changes):
@@ -22,9 +22,8 @@ def problem(**changes):
         "dtype": torch.bfloat16,
         "device": torch.device("cuda", 0),
         "capability": (9, 0),
-        "causal": False,
         "scale": 0.125,
-        "grad": False,
+        "right": 0 if changes.pop("causal", False) else None,
     }
     return Problem(**{**asked, **changes})
 
@@ -43,8 +42,7 @@ def tensors(q=(1, 4, 5, 8), k=(1, 2, 7, 8), v=(1, 2, 7, 8), dtype=torch.float32)
         ({"q": (1, 3, 5, 8)}, r"the key/value heads must divide the query heads, at least 1 each; got 2 for 3 query heads"),
         ({"k": (1, 0, 7, 8), "v": (1, 0, 7, 8)}, r"at least 1 each; got 0 for 4 query heads"),
         ({"q": (1, 4, 5, 0), "k": (1, 2, 7, 0), "v": (1, 2, 7, 0)}, r"the head size must be at least 1; got 0"),
-        ({"dtype": torch.float64}, r"attention takes float16, bfloat16, float32; got float64"),
-        ({"dtype": torch.int32}, r"attention takes float16, bfloat16, float32; got int32"),
+        ({"dtype": torch.int32}, r"attention takes float16, bfloat16, float32, float64; got int32"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_by_name(shapes, message):
@@ -75,19 +73,39 @@ def test_describe_says_all_that_dispatch_needs():
     q.requires_grad_()
     p = describe(q, k, v, causal=True)
     assert (p.batch, p.heads, p.kv_heads, p.seq_q, p.seq_k, p.head_dim) == (1, 4, 2, 5, 7, 8)
-    assert (p.scale, p.grad, p.dense, p.capability) == (1 / math.sqrt(8), True, True, None)
+    assert (p.scale, p.grad, p.causal, p.capability) == (1 / math.sqrt(8), True, True, None)
     with torch.no_grad():
         assert not describe(q, k, v).grad
     assert str(p) == "batch 1, heads 4 over 2, sequence 5 over 7, head size 8, float32, causal on cpu"
 
 
-@given(seq_q=st.integers(0, 40), seq_k=st.integers(0, 40), causal=st.booleans())
-def test_pairs_are_counted_one_by_one(seq_q, seq_k, causal):
-    p = problem(seq_q=seq_q, seq_k=seq_k, causal=causal)
-    seen = [[not causal or j <= i + seq_k - seq_q for j in range(seq_k)] for i in range(seq_q)]
+SIDE = st.none() | st.integers(0, 45)
+
+
+@given(seq_q=st.integers(0, 40), seq_k=st.integers(0, 40), left=SIDE, right=SIDE)
+def test_pairs_are_counted_one_by_one(seq_q, seq_k, left, right):
+    p = problem(seq_q=seq_q, seq_k=seq_k, left=left, right=right)
+    far = 1000
+    places = [i + seq_k - seq_q for i in range(seq_q)]
+    seen = [[p - (far if left is None else left) <= j <= p + (far if right is None else right) for j in range(seq_k)] for p in places]
     assert p.pairs == sum(map(sum, seen))
     assert p.flops == 4 * p.batch * p.heads * p.pairs * p.head_dim
-    assert p.blind == (sum(not any(row) for row in seen) if causal else 0)
+    blind = (
+        0
+        if seq_k == 0 and right is None
+        else sum(1 for row, place in zip(seen, places, strict=True) if place + (far if right is None else right) < 0)
+    )
+    assert p.blind == blind
+
+
+@given(seq_q=st.integers(1, 20), seq_k=st.integers(1, 20), left=SIDE, right=SIDE)
+def test_a_side_that_hides_nothing_is_no_limit_and_no_other_is_dropped(seq_q, seq_k, left, right):
+    p = describe(*tensors((1, 1, seq_q, 8), (1, 1, seq_k, 8), (1, 1, seq_k, 8)), window=(left, right))
+    assert p.pairs == problem(seq_q=seq_q, seq_k=seq_k, left=left, right=right).pairs
+    for side, kept in ((left, p.left), (right, p.right)):
+        assert kept in (None, side)
+    if p.left is not None:
+        assert p.pairs < problem(seq_q=seq_q, seq_k=seq_k, left=None, right=right).pairs or p.blind or seq_q > seq_k
 
 
 def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
@@ -100,14 +118,23 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
     ("backend", "changes", "message"),
     [
         ("flash", {"dtype": torch.float32}, "takes float16 and bfloat16, not float32"),
-        ("flash", {"head_dim": 320}, "takes head sizes up to 256 on CUDA, not 320"),
+        ("flash", {"head_dim": 320}, "takes head sizes up to 256, not 320"),
+        ("flash", {"softcap": 30.0}, "takes no softcap"),
+        ("flash", {"bias": "bool"}, r"takes no mask \(causal and window excepted\)"),
+        ("hopper", {"bias": "float"}, r"takes no bias \(causal and window excepted\)"),
+        ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
+        ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
+        ("triton", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
+        ("cudnn", {"ragged": True}, "takes no ragged batches here"),
+        ("cudnn", {"left": 5}, "masks causal sequences of one length only, not window"),
+        ("fa4", {}, r"is not installed \(pip install --pre flash-attn-4\)"),
         ("flash", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
         ("cudnn", {"dtype": torch.float32}, "takes float16 and bfloat16, not float32"),
-        ("cudnn", {"head_dim": 60}, "takes head sizes that are multiples of 8 up to 256, not 60"),
-        ("cudnn", {"causal": True, "seq_q": 64}, "masks causal sequences of one length only, not 64 over 128"),
+        ("cudnn", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
+        ("cudnn", {"capability": (8, 0), "head_dim": 256}, "takes head sizes up to 128, not 256"),
+        ("cudnn", {"causal": True, "seq_q": 64}, "masks causal sequences of one length only, not lower right"),
         ("efficient", {"capability": (7, 5)}, "takes bfloat16 from compute capability 8.0 on; this GPU has 7.5"),
-        ("efficient", {"causal": True, "seq_q": 64, "kv_heads": 2}, "cannot mask 64 over 128 tokens with grouped heads"),
-        ("flash", {"dense": False}, r"needs the elements of a head side by side in memory \(call \.contiguous\(\) on q, k and v\)"),
+        ("efficient", {"kv_heads": 2}, "takes no grouped heads"),
         ("efficient", {"device": torch.device("cpu"), "capability": None}, "needs a CUDA GPU; the tensors are on cpu"),
     ],
 )
@@ -116,23 +143,25 @@ def test_each_refusal_says_why_and_what_can(backend, changes, message):
         choose(problem(**changes), backend)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="torch's own verdict on this GPU comes on top")
 @pytest.mark.parametrize(
     ("changes", "picked"),
     [
-        ({}, "cudnn"),
+        ({}, "hopper"),
         ({"capability": (8, 0)}, "flash"),
         ({"capability": (12, 0)}, "flash"),
+        ({"capability": (10, 0)}, "cudnn"),
         ({"dtype": torch.float32}, "efficient"),
-        ({"causal": True, "seq_q": 64}, "flash"),
-        ({"causal": True, "seq_q": 200}, "cudnn"),  # the queries that see a key form a square
-        ({"causal": True, "seq_q": 1}, "cudnn"),  # a single query sees every key
+        ({"dtype": torch.float64}, "math"),
+        ({"bias": "float"}, "triton"),
+        ({"seq_q": 1}, "triton"),
         ({"capability": (7, 5)}, "math"),
         ({"capability": (7, 5), "dtype": torch.float16}, "efficient"),
         ({"head_dim": 512}, "efficient"),
         ({"device": torch.device("cpu"), "capability": None}, "flash"),
+        ({"device": torch.device("cpu"), "capability": None, "left": 7}, "math"),
     ],
 )
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU that was measured the table decides")
 def test_auto_takes_the_first_preferred_that_can(changes, picked):
     p = problem(**changes)
     choice = choose(p)
@@ -140,3 +169,20 @@ def test_auto_takes_the_first_preferred_that_can(changes, picked):
     assert choice.reason.startswith(f"auto: the first of {', '.join(preferred(p))} that can do it")
     able = {c.backend for c in choice.candidates if c.refusal is None}
     assert picked == next(name for name in preferred(p) if name in able)
+
+
+def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot():
+    p = problem(deterministic=True, grad=True)
+    for name in ("flash", "cudnn", "efficient"):
+        choose(p, name)
+        with pytest.raises(
+            ValueError, match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var"
+        ):
+            choose(p, name, "backward")
+    assert choose(p, direction="backward").backend == "hopper"
+
+
+def test_an_explanation_names_the_candidates_the_fastest_first():
+    said = str(choose(problem(capability=(8, 0))))
+    assert said.startswith("forward: flash (auto: the first of flash, cudnn")
+    assert "hopper     no: it needs compute capability 9.0; this GPU has 8.0" in said

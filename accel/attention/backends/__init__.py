@@ -1,0 +1,15 @@
+"""The implementations of attention there are, by name."""
+
+from __future__ import annotations
+
+from accel.attention.backends.base import Backend, Direction, Gradients
+from accel.attention.backends.fa4 import FlashAttention4
+from accel.attention.backends.math import Math
+from accel.attention.backends.own import Hopper, Portable
+from accel.attention.backends.reference import Reference
+from accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
+
+__all__ = ["BACKENDS", "Backend", "Direction", "Gradients"]
+
+_ALL: tuple[Backend, ...] = (Hopper(), Flash(), Cudnn(), FlashAttention4(), Portable(), Efficient(), Math(), Reference())
+BACKENDS = {backend.name: backend for backend in _ALL}

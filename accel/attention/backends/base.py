@@ -1,0 +1,98 @@
+"""What every implementation of attention is: two passes, and a word on what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from accel.attention.inputs import Inputs
+from accel.attention.problem import Problem, dtype_name
+
+Direction = Literal["forward", "backward"]
+
+
+class Gradients(NamedTuple):
+    """Of q, k, v and the bias, each shaped as it is."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None = None
+
+
+class Backend(Protocol):
+    """One implementation of attention. Any backend's backward pass can follow any other's forward pass: they share only out and lse."""
+
+    @property
+    def name(self) -> str: ...
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why it cannot do this pass of this problem, in words; None where it can."""
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """out [B,H,Sq,D] in the dtype of q, and lse, float32 [B,H,Sq]: the natural logarithm of each row's sum of exponentials.
+
+        A row that sees no key gives 0 and -inf. The problem describes x, is not refused and not empty.
+        """
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """The gradients, given that of out, dout [B,H,Sq,D]."""
+
+
+def half_precision_on_ampere(p: Problem) -> Iterator[str]:
+    """The rule of kernels built on Ampere's tensor cores."""
+    if p.dtype not in (torch.float16, torch.bfloat16):
+        yield f"takes float16 and bfloat16, not {dtype_name(p.dtype)}"
+    if p.capability is not None and p.capability < (8, 0):
+        yield f"needs compute capability 8.0 or newer; this GPU has {version(p)}"
+
+
+def on_cuda(p: Problem) -> Iterator[str]:
+    """The rule of what runs on NVIDIA GPUs only."""
+    if p.device.type != "cuda":
+        yield f"needs a CUDA GPU; the tensors are on {p.device}"
+
+
+def head_size_up_to(limit: int, p: Problem) -> Iterator[str]:
+    """The rule of a largest head size."""
+    if p.head_dim > limit:
+        yield f"takes head sizes up to {limit}, not {p.head_dim}"
+
+
+def no_bias(p: Problem) -> Iterator[str]:
+    """The rule of kernels that add nothing to the scores."""
+    if p.bias != "none":
+        yield f"takes no {'mask' if p.bias == 'bool' else 'bias'} (causal and window excepted)"
+
+
+def no_softcap(p: Problem) -> Iterator[str]:
+    """The rule of kernels that leave the scores as they are."""
+    if p.softcap:
+        yield "takes no softcap"
+
+
+def ordered_sums(p: Problem, direction: Direction) -> Iterator[str]:
+    """The rule of backward passes whose order of addition varies."""
+    if direction == "backward" and p.deterministic:
+        yield "adds gradients in an order that varies from run to run"
+
+
+def version(p: Problem) -> str:
+    """`9.0`."""
+    return "none" if p.capability is None else f"{p.capability[0]}.{p.capability[1]}"
+
+
+def widened(x: Inputs, head_dim: int) -> Inputs:
+    """The same problem at a larger head size: zeros added to q and k change no score, and those added to v give columns to cut off."""
+    more = head_dim - x.q.shape[3]
+    return x if more == 0 else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
+
+
+def like(x: Tensor, shape_of: Tensor) -> Tensor:
+    """`x` with the strides that torch.empty_like gives a tensor like `shape_of`: a copy only where they differ."""
+    target = torch.empty_like(shape_of)
+    return x if x.stride() == target.stride() else target.copy_(x)

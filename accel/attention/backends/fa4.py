@@ -1,0 +1,74 @@
+"""FlashAttention-4 (the package flash-attn-4), where it is installed: its kernels compile at their first use."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import util
+from typing import Any
+
+from torch import Tensor
+
+from accel.attention.backends.base import Direction, Gradients, half_precision_on_ampere, head_size_up_to, no_bias, on_cuda, widened
+from accel.attention.inputs import Inputs, loadable
+from accel.attention.problem import Problem
+
+
+class FlashAttention4:
+    """It works on [B,S,H,D] and aligns bottom-right."""
+
+    name = "fa4"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem, direction)) or None
+
+    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        yield from on_cuda(p)
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(256, p)
+        yield from no_bias(p)
+        if p.capability is not None and p.capability[0] != 9:
+            yield "has been tried here on compute capability 9.0 only"
+        if p.ragged:
+            yield "takes no ragged batches here"
+        if p.blind or p.windowed:
+            yield "leaves queries that see no key, and windows, to others here"
+        if p.softcap and direction == "backward":
+            yield "takes no softcap in the backward pass here"
+        if not installed():
+            yield "is not installed (pip install --pre flash-attn-4)"
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Head sizes are widened to a multiple of 8."""
+        q, k, v = (t.transpose(1, 2) for t in _wide(x))
+        out, lse, *_ = _interface()._flash_attn_fwd(
+            q, k, v, softmax_scale=problem.scale, causal=problem.right == 0, softcap=problem.softcap or None, return_lse=True
+        )
+        return out.transpose(1, 2)[..., : problem.head_dim], lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Deterministic where asked."""
+        q, k, v = (t.transpose(1, 2) for t in _wide(x))
+        d, o, _ = (t.transpose(1, 2) for t in _wide(Inputs(dout, out, out)))
+        grads = _interface()._flash_attn_bwd(
+            q, k, v, o, d, lse, softmax_scale=problem.scale, causal=problem.right == 0, deterministic=problem.deterministic
+        )
+        return Gradients(*(g.transpose(1, 2)[..., : problem.head_dim] for g in grads[:3]))
+
+
+@lru_cache(maxsize=1)
+def installed() -> bool:
+    """Whether the package is there; it is imported at its first use, which takes seconds."""
+    return util.find_spec("flash_attn") is not None and util.find_spec("flash_attn.cute") is not None
+
+
+@lru_cache(maxsize=1)
+def _interface() -> Any:
+    return importlib.import_module("flash_attn.cute.interface")
+
+
+def _wide(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
+    return loadable(wide.q), loadable(wide.k), loadable(wide.v)

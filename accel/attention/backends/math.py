@@ -1,0 +1,96 @@
+"""Attention in plain tensor operations, on any device: takes everything, and holds all scores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from accel.attention.backends.base import Direction, Gradients
+from accel.attention.inputs import Inputs
+from accel.attention.problem import Problem
+
+
+class Math:
+    """Computes in float32 (float64 for float64 inputs), whatever the inputs' dtype."""
+
+    name = "math"
+
+    def refusal(self, problem: Problem, direction: Direction) -> None:
+        """None: it solves every valid problem."""
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Holds scores of heads x queries x keys."""
+        out = torch.zeros_like(x.q)
+        lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+        for rows, part in _sequences(x):
+            weights, part_lse, _ = _weights(part, problem)
+            out[:, :, rows] = (weights @ _per_query_head(part.v, problem, weights.dtype)).to(out.dtype)
+            lse[:, :, rows] = part_lse.to(lse.dtype)
+        return out, lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Computes the scores again; dS = P (dP - sum(dO O)), FlashAttention (arXiv 2205.14135), section B.2."""
+        grads = [torch.zeros_like(t) for t in (x.q, x.k, x.v)]
+        dbias = None
+        for (rows, part), (keys, _) in zip(_sequences(x), _sequences(x, of_keys=True), strict=True):
+            weights, _, slope = _weights(part, problem)
+            d, o = (t[:, :, rows].to(weights.dtype) for t in (dout, out))
+            q, k, v = part.q.to(weights.dtype), *(_per_query_head(t, problem, weights.dtype) for t in (part.k, part.v))
+            dscores = weights * (d @ v.mT - (d * o).sum(-1, keepdim=True))
+            if problem.bias_grad and x.bias is not None:
+                dbias = dscores.sum_to_size(x.bias.shape).to(x.q.dtype)
+            dscores = dscores * slope * problem.scale
+            grads[0][:, :, rows] = (dscores @ k).to(x.q.dtype)
+            grads[1][:, :, keys] = _per_kv_head(dscores.mT @ q, problem).to(x.q.dtype)
+            grads[2][:, :, keys] = _per_kv_head(weights.mT @ d, problem).to(x.q.dtype)
+        return Gradients(grads[0], grads[1], grads[2], dbias)
+
+
+def _sequences(x: Inputs, of_keys: bool = False) -> Iterator[tuple[slice, Inputs]]:
+    """Each sequence of a ragged batch with its place among the queries (or keys); a dense batch as one."""
+    if x.ragged is None:
+        yield slice(None), x
+        return
+    starts_q, starts_k = x.ragged.starts_q.tolist(), x.ragged.starts_k.tolist()
+    for i in range(x.ragged.sequences):
+        queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
+        yield keys if of_keys else queries, Inputs(x.q[:, :, queries], x.k[:, :, keys], x.v[:, :, keys])
+
+
+def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
+    """The softmax of one batch [B,H,Sq,Sk], its rows' lse [B,H,Sq], and the slope of the softcap at each score."""
+    dtype = torch.float64 if p.dtype == torch.float64 else torch.float32
+    scores = x.q.to(dtype) @ _per_query_head(x.k, p, dtype).mT * p.scale
+    slope: Tensor | float = 1.0
+    if p.softcap:
+        bent = torch.tanh(scores / p.softcap)
+        scores, slope = p.softcap * bent, 1 - bent * bent
+    if x.bias is not None:
+        scores = scores.masked_fill(~x.bias, -torch.inf) if x.bias.dtype == torch.bool else scores + x.bias
+    hidden = _hidden(scores, p)
+    scores = scores if hidden is None else scores.masked_fill(hidden, -torch.inf)
+    lse = torch.logsumexp(scores, -1) if scores.shape[-1] else scores.new_full(scores.shape[:-1], -torch.inf)
+    # exp(-inf - -inf) would be no number: a row that sees nothing is measured from 0 instead, and gives zeros.
+    return torch.exp(scores - torch.where(torch.isneginf(lse), 0.0, lse)[..., None]), lse, slope
+
+
+def _hidden(scores: Tensor, p: Problem) -> Tensor | None:
+    """Bool [Sq,Sk]: what causality and window hide."""
+    if p.left is None and p.right is None:
+        return None
+    seq_q, seq_k = scores.shape[-2:]
+    shift = seq_k - seq_q
+    every = torch.ones(seq_q, seq_k, dtype=torch.bool, device=scores.device)
+    seen = every if p.right is None else every.tril(shift + p.right)
+    return ~(seen if p.left is None else seen.triu(shift - p.left))
+
+
+def _per_query_head(x: Tensor, p: Problem, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype).repeat_interleave(p.heads // p.kv_heads, 1)
+
+
+def _per_kv_head(x: Tensor, p: Problem) -> Tensor:
+    """The sum over the query heads that share a key/value head."""
+    return x.view(x.shape[0], p.kv_heads, p.heads // p.kv_heads, *x.shape[2:]).sum(2)

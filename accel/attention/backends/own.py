@@ -1,0 +1,115 @@
+"""Our own kernels. Triton and the kernels are imported at their first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import util
+
+from torch import Tensor
+
+from accel.attention.backends.base import (
+    Direction,
+    Gradients,
+    half_precision_on_ampere,
+    head_size_up_to,
+    no_bias,
+    on_cuda,
+    version,
+    widened,
+)
+from accel.attention.inputs import Inputs, loadable
+from accel.attention.problem import Problem
+
+HOPPER_HEAD_DIMS = (64, 128, 256)
+
+
+class Hopper:
+    """Warp-specialised kernels for compute capability 9.0, written in Gluon (`accel.attention.kernels.hopper`)."""
+
+    name = "hopper"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem)) or None
+
+    def _rules(self, p: Problem) -> Iterator[str]:
+        yield from on_cuda(p)
+        if p.capability is not None and p.capability != (9, 0):
+            yield f"needs compute capability 9.0; this GPU has {version(p)}"
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(HOPPER_HEAD_DIMS[-1], p)
+        yield from no_bias(p)
+        yield from _triton(p)
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Head sizes are widened to 64, 128 or 256."""
+        from accel.attention.kernels.hopper.forward import forward
+
+        p = problem
+        q, k, v = self._wide(x)
+        out, lse = forward(q, k, v, left=p.left, right=p.right, scale=p.scale, softcap=p.softcap, ragged=x.ragged)
+        return out[..., : p.head_dim], lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Deterministic where asked."""
+        from accel.attention.kernels.hopper.backward import backward
+
+        p = problem
+        q, k, v = self._wide(x)
+        d, o, _ = self._wide(Inputs(dout, out, out))
+        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        grads = backward(d, q, k, v, o, lse, **rules, deterministic=p.deterministic)
+        return Gradients(*(g[..., : p.head_dim] for g in grads))
+
+    def _wide(self, x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+        wide = widened(x, next(d for d in HOPPER_HEAD_DIMS if d >= x.q.shape[3]))
+        return loadable(wide.q), loadable(wide.k), loadable(wide.v)
+
+
+class Portable:
+    """Kernels in Triton for compute capability 8.0 to 12.0 (`accel.attention.kernels.portable`): they also take masks and biases."""
+
+    name = "triton"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem)) or None
+
+    def _rules(self, p: Problem) -> Iterator[str]:
+        yield from on_cuda(p)
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(256, p)
+        yield from _triton(p)
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Any head size up to 256."""
+        from accel.attention.kernels.portable.forward import forward
+
+        p = problem
+        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        return forward(loadable(x.q), loadable(x.k), loadable(x.v), **rules, bias=_expanded(x))
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Without atomic additions, so the same every time."""
+        from accel.attention.kernels.portable.backward import backward
+
+        p = problem
+        tensors = (loadable(t) for t in (dout, x.q, x.k, x.v, out))
+        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        dq, dk, dv, dbias = backward(*tensors, lse, **rules, bias=_expanded(x), deterministic=p.deterministic)
+        return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
+
+
+def _expanded(x: Inputs) -> Tensor | None:
+    return None if x.bias is None else x.bias.expand(*x.q.shape[:3], x.k.shape[2])
+
+
+def _triton(p: Problem) -> Iterator[str]:
+    if not _installed():
+        yield "needs the package triton, which comes with torch's CUDA builds"
+
+
+@lru_cache(maxsize=1)
+def _installed() -> bool:
+    return util.find_spec("triton") is not None

@@ -1,0 +1,317 @@
+"""torch's own attention kernels, called by name below scaled_dot_product_attention: no global switch, and a backward pass of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from accel.attention.backends.base import (
+    Direction,
+    Gradients,
+    half_precision_on_ampere,
+    head_size_up_to,
+    no_bias,
+    no_softcap,
+    on_cuda,
+    ordered_sums,
+    widened,
+)
+from accel.attention.inputs import Inputs, loadable
+from accel.attention.problem import Problem
+
+_ATEN = torch.ops.aten
+
+
+class FlashCuda:
+    """FlashAttention-2 as torch builds it. It works on [B,S,H,D], takes windows and ragged batches, and aligns bottom-right itself."""
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem, direction)) or None
+
+    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(256, p)
+        yield from no_bias(p)
+        yield from no_softcap(p)
+        yield from ordered_sums(p, direction)
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Head sizes are widened to a multiple of 8."""
+        q, k, v = (_rows_first(t, x) for t in _loadable(x)[:3])
+        out, lse, *_ = _ATEN._flash_attention_forward(
+            q, k, v, *_starts(x, problem), 0.0, problem.causal, False, scale=problem.scale, **_window(problem)
+        )
+        out = _heads_first(out, x)[..., : problem.head_dim]
+        # It marks a row that sees no key with +inf, so that its own backward pass gets weights of 0.
+        lse = lse.masked_fill(lse == torch.inf, -torch.inf) if _may_be_blind(problem) else lse
+        return out, lse if x.ragged is None else lse.unsqueeze(0)
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Adds into dq in an order that varies."""
+        wide = _loadable(x)
+        d, o = (_rows_first(t, x) for t in _loadable(Inputs(dout, out, out))[:2])
+        if _may_be_blind(problem):
+            lse = lse.masked_fill(lse == -torch.inf, torch.inf)
+        q, k, v = (_rows_first(t, x) for t in wide[:3])
+        starts = _starts(x, problem)
+        # Dense batches have no starts; the operation's signature wants tensors all the same, as it wants a random state of no dropout.
+        none = torch.empty(0, dtype=torch.int64, device=q.device)
+        state = torch.zeros(2, dtype=torch.uint64, device=q.device)
+        lse = lse.contiguous() if x.ragged is None else lse.squeeze(0).contiguous()
+        grads = _ATEN._flash_attention_backward(
+            d, q, k, v, o, lse, *starts, 0.0, problem.causal, state, none, scale=problem.scale, **_window(problem)
+        )
+        return Gradients(*(_heads_first(g, x)[..., : problem.head_dim] for g in grads))
+
+
+class FlashCpu:
+    """torch's blocked attention for CPUs."""
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem)) or None
+
+    def _rules(self, p: Problem) -> Iterator[str]:
+        yield from no_bias(p)
+        yield from no_softcap(p)
+        if p.windowed:
+            yield "takes no window on a CPU"
+        if p.ragged:
+            yield "takes no ragged batches on a CPU"
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Queries that see no key are left out; its causal mask fits the square that remains."""
+        q, k, v = self._seeing(x, problem)
+        out, lse = _ATEN._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, problem.mask == "square", attn_mask=_lower_right(problem), scale=problem.scale
+        )
+        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+        whole[:, :, problem.blind :], whole_lse[:, :, problem.blind :] = out, lse
+        return whole, whole_lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """See `forward`."""
+        blind = problem.blind
+        # The kernel reads lse as its own forward pass lays it out: heads innermost.
+        laid = lse[:, :, blind:].transpose(1, 2).contiguous().transpose(1, 2)
+        dq, dk, dv = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward(
+            dout[:, :, blind:].contiguous(),
+            *self._seeing(x, problem),
+            out[:, :, blind:].contiguous(),
+            laid.to(torch.float64 if problem.dtype == torch.float64 else torch.float32),
+            0.0,
+            problem.mask == "square",
+            attn_mask=_lower_right(problem),
+            scale=problem.scale,
+        )
+        whole = x.q.new_zeros(x.q.shape)
+        whole[:, :, blind:] = dq
+        return Gradients(whole, dk, dv)
+
+    def _seeing(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in x[:3])
+        return q[:, :, problem.blind :], k, v
+
+
+class Flash:
+    """torch's FlashAttention of the device."""
+
+    name = "flash"
+    _cuda, _cpu = FlashCuda(), FlashCpu()
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return self._of(problem).refusal(problem, direction)
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """As the device's does."""
+        return self._of(problem).forward(x, problem)
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """As the device's does."""
+        return self._of(problem).backward(dout, x, out, lse, problem)
+
+    def _of(self, problem: Problem) -> FlashCuda | FlashCpu:
+        return self._cpu if problem.device.type == "cpu" else self._cuda
+
+
+class Cudnn:
+    """cuDNN's attention."""
+
+    name = "cudnn"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem, direction)) or None
+
+    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        yield from on_cuda(p)
+        yield from half_precision_on_ampere(p)
+        yield from head_size_up_to(256 if p.capability and p.capability[0] == 9 else 128, p)
+        yield from no_bias(p)
+        yield from no_softcap(p)
+        yield from ordered_sums(p, direction)
+        if p.mask in ("lower right", "window"):
+            yield f"masks causal sequences of one length only, not {p.mask}"
+        if p.ragged:
+            yield "takes no ragged batches here"
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Head sizes are widened to a multiple of 8; queries that see no key are left out."""
+        wide = _loadable(x)
+        blind, d = problem.blind, problem.head_dim
+        out, lse, *_ = _ATEN._scaled_dot_product_cudnn_attention(
+            wide.q[:, :, blind:], wide.k, wide.v, None, True, 0.0, problem.mask == "square", False, scale=problem.scale
+        )
+        out, lse = out[..., :d], lse.view(lse.shape[:3])
+        if not blind:
+            return out, lse
+        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
+        whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
+        return whole, whole_lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """Adds into dq in an order that varies."""
+        wide, blind = _loadable(x), problem.blind
+        d, o = _loadable(Inputs(dout, out, out))[:2]
+        none = torch.empty(0, dtype=torch.int64, device=x.q.device)
+        seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
+        dq, dk, dv = _ATEN._scaled_dot_product_cudnn_attention_backward(
+            d[:, :, blind:],
+            wide.q[:, :, blind:],
+            wide.k,
+            wide.v,
+            o[:, :, blind:],
+            lse[:, :, blind:].unsqueeze(-1).contiguous(),
+            seed,
+            seed,
+            none,
+            none,
+            none,
+            problem.seq_q - blind,
+            problem.seq_k,
+            0.0,
+            problem.mask == "square",
+            scale=problem.scale,
+        )
+        whole = dq
+        if blind:
+            whole = wide.q.new_zeros(wide.q.shape)
+            whole[:, :, blind:] = dq
+        return Gradients(*(g[..., : problem.head_dim] for g in (whole, dk, dv)))
+
+
+class Efficient:
+    """The memory-efficient kernel of xFormers as torch builds it: the one that also takes float32, and GPUs before Ampere."""
+
+    name = "efficient"
+
+    def refusal(self, problem: Problem, direction: Direction) -> str | None:
+        """Why not, in words."""
+        return "; ".join(self._rules(problem, direction)) or None
+
+    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        yield from on_cuda(p)
+        yield from no_bias(p)
+        yield from no_softcap(p)
+        yield from ordered_sums(p, direction)
+        if p.dtype == torch.float64:
+            yield "takes float16, bfloat16 and float32, not float64"
+        if p.dtype == torch.bfloat16 and p.capability is not None and p.capability < (8, 0):
+            yield f"takes bfloat16 from compute capability 8.0 on; this GPU has {p.capability[0]}.{p.capability[1]}"
+        if p.heads != p.kv_heads:
+            yield "takes no grouped heads"
+        if p.windowed:
+            yield "takes no window"
+        if p.ragged:
+            yield "takes no ragged batches here"
+
+    def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
+        """It works on [B,S,H,D]; queries that see no key are left out."""
+        wide, blind = _loadable(x), problem.blind
+        q, k, v = (t.transpose(1, 2) for t in (wide.q[:, :, blind:], wide.k, wide.v))
+        out, lse, *_ = _ATEN._efficient_attention_forward(
+            q, k, v, None, None, None, None, None, 0.0, self._mask(problem), True, scale=problem.scale
+        )
+        seeing = problem.seq_q - blind
+        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
+        whole[:, :, blind:] = out.transpose(1, 2)[..., : problem.head_dim]
+        whole_lse[:, :, blind:] = lse[:, :, :seeing]
+        return whole, whole_lse
+
+    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+        """See `forward`. The kernel reads lse in rows of a multiple of 32."""
+        wide, blind = _loadable(x), problem.blind
+        seeing = problem.seq_q - blind
+        padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
+        padded[:, :, :seeing] = lse[:, :, blind:]
+        d, o = _loadable(Inputs(dout, out, out))[:2]
+        rows = [t.transpose(1, 2) for t in (d[:, :, blind:], wide.q[:, :, blind:], wide.k, wide.v)]
+        seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
+        dq, dk, dv, _ = _ATEN._efficient_attention_backward(
+            *rows,
+            None,
+            o[:, :, blind:].transpose(1, 2),
+            None,
+            None,
+            seeing,
+            problem.seq_k,
+            padded,
+            0.0,
+            seed,
+            seed,
+            self._mask(problem),
+            False,
+            scale=problem.scale,
+        )
+        whole = wide.q.new_zeros(wide.q.shape)
+        whole[:, :, blind:] = dq.transpose(1, 2)
+        return Gradients(*(g[..., : problem.head_dim] for g in (whole, dk.transpose(1, 2), dv.transpose(1, 2))))
+
+    def _mask(self, problem: Problem) -> int:
+        """The kernel's number for no mask, or the bottom-right causal one."""
+        return 0 if problem.mask == "none" else 2
+
+
+def _loadable(x: Inputs) -> Inputs:
+    """Rows that kernels can load, of a head size that is a multiple of 8."""
+    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
+    return wide._replace(q=loadable(wide.q), k=loadable(wide.k), v=loadable(wide.v))
+
+
+def _rows_first(t: Tensor, x: Inputs) -> Tensor:
+    """[B,S,H,D], or of a ragged batch [T,H,D]."""
+    return t.transpose(1, 2) if x.ragged is None else t.squeeze(0).transpose(0, 1)
+
+
+def _heads_first(t: Tensor, x: Inputs) -> Tensor:
+    return t.transpose(1, 2) if x.ragged is None else t.transpose(0, 1).unsqueeze(0)
+
+
+def _starts(x: Inputs, p: Problem) -> tuple[Tensor | None, Tensor | None, int, int]:
+    if x.ragged is None:
+        return None, None, p.seq_q, p.seq_k
+    return x.ragged.starts_q, x.ragged.starts_k, p.seq_q, p.seq_k
+
+
+def _window(p: Problem) -> dict[str, int]:
+    """The window in the kernel's words; -1 is no limit. Causality is said by its own argument."""
+    if not p.windowed:
+        return {}
+    return {"window_size_left": -1 if p.left is None else p.left, "window_size_right": -1 if p.right is None else p.right}
+
+
+def _may_be_blind(p: Problem) -> bool:
+    """Whether a query may see no key; the lengths of ragged sequences are known to the device only."""
+    return p.blind > 0 or p.ragged or p.windowed
+
+
+def _lower_right(p: Problem) -> Tensor | None:
+    """The bottom-right mask of the queries that see a key, for a kernel that would align top-left."""
+    if p.mask != "lower right":
+        return None
+    seen = torch.ones(p.seq_q - p.blind, p.seq_k, dtype=torch.bool, device=p.device).tril(p.seq_k - p.seq_q + p.blind)
+    return torch.zeros(seen.shape, dtype=p.dtype, device=p.device).masked_fill(~seen, -torch.inf)

@@ -1,0 +1,108 @@
+"""Which backend runs: the one named, or for `auto` the one measured to be the fastest of those that can. Needs no tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from accel.attention import table
+from accel.attention.backends import BACKENDS, Direction
+from accel.attention.problem import Problem, dtype_name
+
+NOT_FOR_AUTO = ("reference",)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A backend, why it cannot solve the problem (None: it can), and how fast it should be."""
+
+    backend: str
+    refusal: str | None
+    tflops: float | None = None
+    """Expected TFLOP/s, interpolated from measurements on this type of GPU; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which backend runs, why, and what stood beside it."""
+
+    backend: str
+    reason: str
+    candidates: tuple[Candidate, ...]
+    direction: Direction = "forward"
+
+    @property
+    def tflops(self) -> float | None:
+        """What is expected of the one chosen."""
+        return next(c.tflops for c in self.candidates if c.backend == self.backend)
+
+    def __str__(self) -> str:
+        lines = [f"{self.direction}: {self.backend} ({self.reason})"]
+        for c in sorted(self.candidates, key=lambda c: (c.refusal is not None, -(c.tflops or 0.0))):
+            speed = "not measured here" if c.tflops is None else f"{c.tflops:.0f} TFLOP/s expected"
+            lines.append(f"  {c.backend:<10} {speed if c.refusal is None else 'no: it ' + c.refusal}")
+        return "\n".join(lines)
+
+
+@lru_cache(maxsize=4096)
+def choose(problem: Problem, backend: str = "auto", direction: Direction = "forward") -> Choice:
+    """Which backend does this pass of `problem`.
+
+    Raises ValueError where there is no such backend, or where it cannot, saying why and which can.
+    """
+    if backend != "auto" and backend not in BACKENDS:
+        raise ValueError(f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}")
+    speed = _expected(problem, direction)
+    candidates = tuple(Candidate(name, b.refusal(problem, direction), speed.get(name)) for name, b in BACKENDS.items())
+    able = {c.backend: c for c in candidates if c.refusal is None}
+    if backend == "auto":
+        return _automatic(problem, {name: c for name, c in able.items() if name not in NOT_FOR_AUTO}, candidates, direction)
+    if backend not in able:
+        refusal = next(c.refusal for c in candidates if c.backend == backend)
+        what = "this" if direction == "forward" else "the backward pass of this"
+        raise ValueError(f"backend {backend} cannot do {what}: it {refusal}. These can: {', '.join(able)}")
+    return Choice(backend, "named by the caller", candidates, direction)
+
+
+def preferred(problem: Problem) -> tuple[str, ...]:
+    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last."""
+    if problem.device.type == "cpu":
+        return ("flash", "math")
+    few_queries = problem.seq_q <= 16 < problem.seq_k
+    if few_queries:
+        return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "math")
+    if problem.capability == (9, 0):
+        return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
+    # torch itself prefers cuDNN on datacentre Blackwell.
+    if problem.capability is not None and problem.capability[0] == 10:
+        return ("cudnn", "flash", "fa4", "triton", "efficient", "hopper", "math")
+    return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
+
+
+def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[Candidate, ...], direction: Direction) -> Choice:
+    rated = {name: c.tflops for name, c in able.items() if c.tflops is not None}
+    if rated:
+        order = sorted(rated, key=lambda name: -rated[name])
+        then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
+        return Choice(order[0], f"auto: measured fastest on {_gpu(problem)}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction)
+    order = list(preferred(problem))
+    name = next(name for name in order if name in able)  # math refuses nothing
+    refusals = {c.backend: c.refusal for c in candidates}
+    passed_over = "".join(f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)])
+    return Choice(name, f"auto: the first of {', '.join(order)} that can do it{passed_over}", candidates, direction)
+
+
+def _expected(p: Problem, direction: Direction) -> dict[str, float]:
+    """From plain and causal shapes; a window or a softcap is taken to slow all backends alike."""
+    gpu = _gpu(p)
+    if gpu is None or dtype_name(p.dtype) not in ("float16", "bfloat16"):
+        return {}
+    rows = table.rows_of(gpu, direction, p.head_dim, p.right == 0)
+    return table.expected(rows, table.place(p.batch * p.heads, p.seq_q, p.seq_k))
+
+
+def _gpu(p: Problem) -> str | None:
+    """The name of the problem's GPU, where it is in this machine."""
+    return torch.cuda.get_device_name(p.device) if p.device.type == "cuda" and torch.cuda.is_available() else None

@@ -1,0 +1,167 @@
+"""What a user gives to attention, checked, and laid out as every backend takes it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from accel.attention.problem import Bias, Problem, default_scale, dtype_name
+from accel.attention.ragged import Ragged
+
+LAYOUTS = ("bhsd", "bshd")
+ALIGNMENT = 16
+"""Bytes that kernels may load at once."""
+
+Window = tuple[int | None, int | None]
+
+
+class Inputs(NamedTuple):
+    """The tensors of one problem: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with any strides; ragged ones [1,H,Tq,D] and [1,Hkv,Tk,D]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None = None
+    """[B,H,Sq,Sk] or 1 in place of any of them: bool (True: may be seen) or of the dtype of q (added to the scaled scores)."""
+    ragged: Ragged | None = None
+
+
+def describe(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = (None, None),
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Tensor | None = None,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    deterministic: bool = False,
+) -> Problem:
+    """The problem posed, in the words of `accel.attention.attention`. Raises ValueError saying what was given and what is possible."""
+    x = arrange(q, k, v, bias, seqlens, layout)
+    return problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+
+
+def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragged | None, layout: str) -> Inputs:
+    """Views of the tensors as backends take them; nothing is copied. Raises ValueError where their shapes do not fit together."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout is one of {', '.join(LAYOUTS)}; got {layout!r}")
+    given = {"q": q, "k": k, "v": v}
+    dims = 4 if seqlens is None else 3
+    for name, x in given.items():
+        if x.layout != torch.strided or x.is_nested:
+            raise ValueError(f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested: {x.is_nested}")
+        if x.dim() != dims:
+            raise ValueError(f"{name} must be {_form(seqlens, layout)}; got shape {list(x.shape)}")
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k and v must have one dtype; got {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must have one device; got {', '.join(f'{n}: {x.device}' for n, x in given.items())}")
+    if seqlens is not None:
+        q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    elif layout == "bshd":
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    _check_shapes(q, k, v)
+    if seqlens is not None:
+        _check_ragged(seqlens, q)
+    return Inputs(q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens)
+
+
+def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool) -> Problem:
+    """Raises ValueError saying what was given and what is possible."""
+    ragged = x.ragged
+    seq_q = x.q.shape[2] if ragged is None else ragged.longest_q
+    seq_k = x.k.shape[2] if ragged is None else ragged.longest_k
+    left, right = window
+    if causal:
+        right = 0
+    return Problem(
+        batch=x.q.shape[0] if ragged is None else ragged.sequences,
+        heads=x.q.shape[1],
+        kv_heads=x.k.shape[1],
+        seq_q=seq_q,
+        seq_k=seq_k,
+        head_dim=x.q.shape[3],
+        dtype=x.q.dtype,
+        device=x.q.device,
+        capability=torch.cuda.get_device_capability(x.q.device) if x.q.is_cuda else None,
+        scale=default_scale(x.q.shape[3]) if scale is None else scale,
+        grad=torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in x[:4]),
+        # A side that hides nothing is no limit: more kernels can do without.
+        left=None if left is not None and left >= max(0, seq_k - 1) else left,
+        right=None if right is not None and right >= max(0, seq_q - 1) else right,
+        softcap=softcap,
+        bias=_kind(x.bias),
+        bias_grad=x.bias is not None and x.bias.requires_grad and torch.is_grad_enabled(),
+        ragged=ragged is not None,
+        deterministic=deterministic,
+    )
+
+
+def loadable(x: Tensor) -> Tensor:
+    """`x` as kernels can load it: itself, or a copy where a head's elements do not lie side by side or addresses are not aligned.
+
+    Rows must begin at multiples of 16 bytes. The copy keeps the order of the dimensions in memory.
+    """
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    step = ALIGNMENT // x.element_size()
+    aligned = all(stride % step == 0 for stride, size in zip(x.stride()[:-1], x.shape[:-1], strict=True) if size > 1)
+    return x if aligned and x.data_ptr() % ALIGNMENT == 0 else x.clone()
+
+
+def _form(seqlens: Ragged | None, layout: str) -> str:
+    if seqlens is not None:
+        return "[all tokens, heads, head size] with seqlens"
+    return "[batch, heads, sequence, head size]" if layout == "bhsd" else "[batch, sequence, heads, head size]"
+
+
+def _kind(bias: Tensor | None) -> Bias:
+    if bias is None:
+        return "none"
+    return "bool" if bias.dtype == torch.bool else "float"
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if k.shape != v.shape:
+        wrong = "k and v must have one shape"
+    elif q.shape[0] != k.shape[0]:
+        wrong = "q, k and v must have one batch size"
+    elif q.shape[3] != k.shape[3]:
+        wrong = "q, k and v must have one head size"
+    else:
+        return
+    raise ValueError(f"{wrong}; got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")
+
+
+def _check_ragged(ragged: Ragged, q: Tensor) -> None:
+    """What can be seen without waiting for the device; that the starts rise is up to the caller."""
+    starts = {"starts_q": ragged.starts_q, "starts_k": ragged.starts_k}
+    for name, x in starts.items():
+        if x.dtype != torch.int32 or x.dim() != 1 or x.device != q.device or len(x) < 1:
+            raise ValueError(
+                f"{name} must be int32 [sequences + 1] on {q.device}; got {dtype_name(x.dtype)} {list(x.shape)} on {x.device}. "
+                f"Ragged.of(lengths, device=...) makes them"
+            )
+    if len(ragged.starts_q) != len(ragged.starts_k):
+        raise ValueError(f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and {len(ragged.starts_k)}")
+
+
+def _four_dimensional(bias: Tensor, q: Tensor, k: Tensor, seqlens: Ragged | None) -> Tensor:
+    if seqlens is not None:
+        raise ValueError(
+            "a bias or mask cannot be given with seqlens: each sequence has another shape. Pad the batch, or use causal or window"
+        )
+    if bias.dtype not in (torch.bool, q.dtype):
+        raise ValueError(f"bias must be bool (True: may be seen) or {dtype_name(q.dtype)} as q is; got {dtype_name(bias.dtype)}")
+    if bias.device != q.device:
+        raise ValueError(f"bias must be on {q.device} as q is; got {bias.device}")
+    whole = (*q.shape[:3], k.shape[2])
+    if bias.dim() > 4 or any(a not in (1, b) for a, b in zip(reversed(bias.shape), reversed(whole), strict=False)):
+        raise ValueError(f"bias must be broadcastable to [batch, heads, queries, keys] = {list(whole)}; got {list(bias.shape)}")
+    return bias[(None,) * (4 - bias.dim())]

@@ -1,0 +1,161 @@
+"""The two passes of one problem by backends already chosen, and how automatic differentiation and torch.compile see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from accel.attention.backends import BACKENDS, Gradients
+from accel.attention.backends.base import like
+from accel.attention.dispatch import choose
+from accel.attention.inputs import Inputs, problem_of
+from accel.attention.problem import Problem
+from accel.attention.ragged import Ragged
+
+
+def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
+    """out [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
+    if problem.empty:
+        return torch.zeros_like(x.q), x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+    return BACKENDS[backend].forward(x, problem)
+
+
+def backward(dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str) -> Gradients:
+    """The gradients, given that of out."""
+    if problem.empty:
+        return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
+    return BACKENDS[backend].backward(dout, x, out, lse, problem)
+
+
+class Attention(torch.autograd.Function):
+    """Outside torch.compile: less work on the host than a registered operation. `backends` are those of the two passes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, ragged: Ragged | None, problem: Problem, backends: tuple[str, str]
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = forward(Inputs(q, k, v, bias, ragged), problem, backends[0])
+        ctx.save_for_backward(q, k, v, bias, out, lse)
+        ctx.ragged, ctx.problem, ctx.backend = ragged, problem, backends[1]
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, bias, out, lse = ctx.saved_tensors
+        grads = backward(dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend)
+        return (*grads, None, None, None)
+
+
+@torch.library.custom_op("gpudeck::attention_forward", mutates_args=())
+def forward_op(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest: list[int],
+    window: list[int],
+    scale: float,
+    softcap: float,
+    deterministic: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The forward pass as one operation of torch: `longest` (queries, keys) of a ragged batch, `window` (left, right) with -1 for none.
+
+    With backend `auto` the choice is made at every call, so that compiled programs with changing shapes run what is best for each.
+    """
+    x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
+    out, lse = forward(x, problem, choose(problem, backend).backend)
+    return like(out, _side_by_side(q)), lse.contiguous()
+
+
+@forward_op.register_fake
+def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(_side_by_side(q)), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op("gpudeck::attention_backward", mutates_args=())
+def backward_op(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest: list[int],
+    window: list[int],
+    scale: float,
+    softcap: float,
+    deterministic: bool,
+    bias_grad: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The backward pass as one operation; the bias's gradient is empty where none is asked for."""
+    if bias is not None and bias_grad:
+        bias = bias.detach().requires_grad_()
+    with torch.enable_grad():  # the problem notes whether a gradient of the bias is wanted
+        x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
+    with torch.no_grad():
+        grads = backward(dout, x, out, lse, problem, choose(problem, backend, "backward").backend)
+    dq, dk, dv = (like(g, _side_by_side(t)) for g, t in zip(grads[:3], (q, k, v), strict=True))
+    return dq, dk, dv, q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
+
+
+@backward_op.register_fake
+def _(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    bias_grad = rest[-2]
+    dq, dk, dv = (torch.empty_like(_side_by_side(t)) for t in (q, k, v))
+    return dq, dk, dv, torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, bias, starts_q, starts_k, *ctx.rest = inputs
+    ctx.save_for_backward(q, k, v, bias, *output, starts_q, starts_k)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    none = (None,) * 8
+    if dout is None:
+        return (None, None, None, None, *none)
+    *rules, backend = ctx.rest
+    bias_grad = ctx.needs_input_grad[3]
+    dq, dk, dv, dbias = torch.ops.gpudeck.attention_backward(dout, *ctx.saved_tensors, *rules, bias_grad, backend)
+    return (dq, dk, dv, dbias if bias_grad else None, *none)
+
+
+forward_op.register_autograd(_differentiate, setup_context=_setup)
+
+
+def _asked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest: list[int],
+    window: list[int],
+    scale: float,
+    softcap: float,
+    deterministic: bool,
+) -> tuple[Inputs, Problem]:
+    ragged = None if starts_q is None or starts_k is None else Ragged(starts_q, starts_k, longest[0], longest[1])
+    x = Inputs(q, k, v, bias, ragged)
+    left, right = (None if side < 0 else side for side in window)
+    return x, problem_of(x, causal=False, window=(left, right), scale=scale, softcap=softcap, deterministic=deterministic)
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """Whose layout an answer has: that of x, unless its heads' elements are scattered."""
+    return x if x.stride(-1) == 1 else x.contiguous()

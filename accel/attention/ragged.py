@@ -1,0 +1,42 @@
+"""Sequences of different lengths, laid end to end in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Where each sequence lies in q [Tq,H,D] and in k and v [Tk,Hkv,D], whose T dimension holds all sequences end to end.
+
+    Sequence i has the queries starts_q[i] to starts_q[i+1] - 1, the keys likewise. The starts are int32 [N+1] on the tensors' device,
+    begin with 0 and never fall; sequences of length 0 are allowed. Made from what is known on the host, so that no kernel waits for it.
+    """
+
+    starts_q: Tensor
+    starts_k: Tensor
+    longest_q: int
+    longest_k: int
+
+    @classmethod
+    def of(cls, lengths_q: Sequence[int], lengths_k: Sequence[int] | None = None, *, device: torch.device | str) -> Ragged:
+        """From the sequences' lengths; the keys' are the queries' unless given. Raises ValueError where they do not fit together."""
+        lengths_k = lengths_q if lengths_k is None else lengths_k
+        if len(lengths_q) != len(lengths_k):
+            raise ValueError(f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and {len(lengths_k)}")
+        if any(n < 0 for n in (*lengths_q, *lengths_k)):
+            raise ValueError("a length cannot be below 0")
+        starts_q, starts_k = (
+            torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device) for lengths in (lengths_q, lengths_k)
+        )
+        return cls(starts_q, starts_k, max(lengths_q, default=0), max(lengths_k, default=0))
+
+    @property
+    def sequences(self) -> int:
+        """How many there are."""
+        return len(self.starts_q) - 1

@@ -1,0 +1,288 @@
+"""What attention is asked beyond the plain formula: windows, softcaps, biases, ragged batches, layouts, compilation, odd inputs."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.library import opcheck
+
+import accel
+from accel.attention import Ragged, attention, explain
+from accel.attention.reference import reference
+
+ON_CPU = ("math", "reference", "auto")
+
+
+def oracle(q, k, v, *, left=None, right=None, softcap=0.0, bias=None):
+    """One query at a time, in Python floats; shares no code with accel. Returns the answers and the rows' lse."""
+    (batch, heads, seq_q, dim), (kv_heads, seq_k) = q.shape, k.shape[1:3]
+    out, lse = torch.zeros(batch, heads, seq_q, dim, dtype=torch.float64), torch.full((batch, heads, seq_q), -math.inf, dtype=torch.float64)
+    for b, h, i in torch.cartesian_prod(torch.arange(batch), torch.arange(heads), torch.arange(seq_q)).tolist():
+        g, place, weights, total = h * kv_heads // heads, i + seq_k - seq_q, {}, 0.0
+        for j in range(seq_k):
+            added = None if bias is None else bias.expand(batch, heads, seq_q, seq_k)[b, h, i, j].item()
+            if (left is not None and j < place - left) or (right is not None and j > place + right) or added is False:
+                continue
+            score = sum(x * y for x, y in zip(q[b, h, i].tolist(), k[b, g, j].tolist(), strict=True)) / math.sqrt(dim)
+            score = softcap * math.tanh(score / softcap) if softcap else score
+            weights[j] = math.exp(score + (added if isinstance(added, float) else 0.0))
+            total += weights[j]
+        for j, w in weights.items():
+            out[b, h, i] += w / total * v[b, g, j].double()
+        if weights:
+            lse[b, h, i] = math.log(total)
+    return out, lse
+
+
+def random(shape_q, shape_kv=None, dtype=torch.float32, grad=False):
+    shapes = (shape_q, shape_kv or shape_q, shape_kv or shape_q)
+    return tuple(torch.randn(s, dtype=dtype, requires_grad=grad) for s in shapes)
+
+
+SIDE = st.none() | st.integers(0, 7)
+
+
+@st.composite
+def problems(draw):
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    batch, kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    seq_q, seq_k, dim = draw(st.integers(1, 6)), draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    q, k, v = random((batch, kv_heads * group, seq_q, dim), (batch, kv_heads, seq_k, dim))
+    shape = tuple(draw(st.sampled_from((n, 1))) for n in (batch, kv_heads * group, seq_q, seq_k))
+    bias = draw(st.sampled_from((None, torch.randn(shape), torch.rand(shape) > 0.4)))
+    rules = {"left": draw(SIDE), "right": draw(SIDE), "softcap": draw(st.sampled_from((0.0, 0.7))), "bias": bias}
+    return (q, k, v), rules
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), backend=st.sampled_from(ON_CPU))
+def test_windows_softcaps_and_biases_are_what_the_formula_says(problem, backend):
+    tensors, rules = problem
+    window = (rules["left"], rules["right"])
+    out, lse = attention(*tensors, window=window, softcap=rules["softcap"], bias=rules["bias"], backend=backend, return_lse=True)
+    exact, exact_lse = oracle(*tensors, **rules)
+    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(lse.double(), exact_lse, rtol=1e-5, atol=1e-5)
+    assert lse.dtype == torch.float32
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems())
+def test_gradients_of_math_are_those_of_the_recorded_reference(problem):
+    tensors, rules = problem
+    bias = rules["bias"]
+    leaves = [t.clone().requires_grad_() for t in (*tensors, *([bias] if bias is not None and bias.dtype != torch.bool else []))]
+    weight = torch.randn(tensors[0].shape)
+    found = []
+    for backend in ("math", "reference"):
+        given = leaves[3] if len(leaves) == 4 else bias
+        out = attention(
+            *leaves[:3], window=(rules["left"], rules["right"]), softcap=rules["softcap"], bias=given, backend=backend, deterministic=True
+        )
+        found.append(torch.autograd.grad((out * weight).sum(), leaves))
+    for ours, exact in zip(*found, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["math", "reference"])
+def test_gradients_by_finite_differences(backend):
+    q, k, v = random((1, 2, 5, 3), (1, 1, 6, 3), torch.float64, grad=True)
+    bias = torch.randn(1, 2, 1, 6, dtype=torch.float64, requires_grad=True)
+
+    def call(q, k, v, bias):
+        return attention(q, k, v, window=(3, 1), softcap=1.5, bias=bias, backend=backend)
+
+    assert torch.autograd.gradcheck(call, (q, k, v, bias))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=4),
+    causal=st.booleans(),
+    left=SIDE,
+    backend=st.sampled_from(ON_CPU),
+)
+def test_a_ragged_batch_is_its_sequences_one_by_one(lengths, causal, left, backend):
+    lengths_q, lengths_k = zip(*lengths, strict=True)
+    q, k = torch.randn(sum(lengths_q), 4, 3, requires_grad=True), torch.randn(sum(lengths_k), 2, 3, requires_grad=True)
+    ragged = Ragged.of(lengths_q, lengths_k, device="cpu")
+    out, lse = attention(q, k, k, causal=causal, window=(left, None), seqlens=ragged, backend=backend, return_lse=True)
+    assert out.shape == q.shape and lse.shape == (4, len(q))
+    alone = []
+    for a, b in zip(q.split(lengths_q), k.split(lengths_k), strict=True):
+        one, _ = oracle(*(t.detach().transpose(0, 1)[None] for t in (a, b, b)), left=left, right=0 if causal else None)
+        alone.append(one[0].transpose(0, 1))
+    torch.testing.assert_close(out.double(), torch.cat(alone), rtol=1e-5, atol=1e-5)
+    grads = torch.autograd.grad(out.square().sum(), (q, k))
+    assert all(g.isfinite().all() for g in grads)
+
+
+@pytest.mark.parametrize("backend", ["flash", "math", "reference"])
+def test_both_layouts_give_one_answer_and_the_answer_has_the_layout_of_the_question(backend):
+    q, k, v = (torch.randn(2, 7, 3, 8, requires_grad=True) for _ in range(3))
+    rows_first = attention(q, k, v, causal=True, layout="bshd", backend=backend)
+    heads_first = attention(*(t.transpose(1, 2) for t in (q, k, v)), causal=True, backend=backend)
+    assert rows_first.shape == q.shape
+    assert torch.equal(rows_first, heads_first.transpose(1, 2))
+    with pytest.raises(ValueError, match=r"layout is one of bhsd, bshd; got 'sbhd'"):
+        attention(q, k, v, layout="sbhd")
+
+
+def slices(kind):
+    """q, k and v [2,3,9,8] that no kernel can load as they are."""
+    if kind == "a slice of one projection":
+        return torch.randn(2, 9, 3, 3, 8).permute(3, 0, 2, 1, 4).unbind(0)
+    if kind == "heads' elements apart":
+        return tuple(torch.randn(2, 3, 8, 9).mT for _ in range(3))
+    if kind == "an odd address":
+        return tuple(torch.randn(2 * 3 * 9 * 8 + 1)[1:].view(2, 3, 9, 8) for _ in range(3))
+    if kind == "one head for all":
+        return torch.randn(2, 3, 9, 8), *(torch.randn(2, 1, 9, 8).expand(2, 3, 9, 8) for _ in range(2))
+    return tuple(torch.randn(2, 3, 9, 11)[..., :8] for _ in range(3))
+
+
+@pytest.mark.parametrize("backend", ["flash", "math", "reference"])
+@pytest.mark.parametrize(
+    "kind", ["a slice of one projection", "heads' elements apart", "an odd address", "one head for all", "part of each row"]
+)
+def test_any_strides_give_the_answer_of_a_copy_with_gradients(kind, backend):
+    odd = [t.requires_grad_() for t in map(torch.Tensor.detach, slices(kind))]
+    plain = [t.detach().contiguous().requires_grad_() for t in odd]
+    weight = torch.randn(2, 3, 9, 8)
+    grads = []
+    for tensors in (odd, plain):
+        out = attention(*tensors, causal=True, backend=backend)
+        grads.append((out.detach(), *torch.autograd.grad((out * weight).sum(), tensors)))
+    for ours, exact in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["flash", "math", "reference", "auto"])
+@pytest.mark.parametrize(("seq_q", "seq_k"), [(0, 3), (3, 0), (0, 0), (1, 1)])
+@pytest.mark.parametrize("batch", [0, 2])
+def test_nothing_to_attend_to_gives_zeros_and_zero_gradients(batch, seq_q, seq_k, backend):
+    q, k, v = random((batch, 2, seq_q, 4), (batch, 1, seq_k, 4), grad=True)
+    out, lse = attention(q, k, v, causal=True, backend=backend, return_lse=True)
+    assert out.shape == q.shape and lse.shape == q.shape[:3]
+    if seq_k == 0:
+        assert not out.any() and torch.isneginf(lse).all()
+    out.sum().backward()
+    assert all(x.grad is not None and x.grad.shape == x.shape and x.grad.isfinite().all() for x in (q, k, v))
+
+
+@pytest.mark.parametrize("backend", ["flash", "math", "reference"])
+def test_a_nan_stays_in_its_sequence_and_its_head(backend):
+    q, k, v = random((2, 4, 9, 8), (2, 2, 9, 8))
+    clean = attention(q, k, v, backend=backend)
+    for poisoned, rows in ((q, (1, slice(2, 3), slice(4, 5))), (v, (1, slice(2, 4), slice(None))), (k, (1, slice(2, 4), slice(None)))):
+        place = (1, 2, 4, 0) if poisoned is q else (1, 1, 4, 0)
+        kept, poisoned[place] = poisoned[place].item(), math.nan
+        out = attention(q, k, v, backend=backend)
+        assert out[rows].isnan().any()
+        out[rows] = clean[rows]
+        assert torch.equal(out, clean)
+        poisoned[place] = kept
+
+
+def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
+    q, k, v = random((1, 2, 4, 8), grad=True)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[2] = False
+    for bias in (mask, torch.zeros(4, 4).masked_fill(~mask, -math.inf)):
+        out, lse = attention(q, k, v, bias=bias, return_lse=True)
+        assert not out[:, :, 2].any() and torch.isneginf(lse[:, :, 2]).all() and lse[:, :, 1].isfinite().all()
+        assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"window": (-1, None)}, r"window must be \(left, right\), each a number of keys from 0 on or None; got \(-1, None\)"),
+        ({"softcap": -2.0}, r"softcap must be a finite number above 0, or 0 for none; got -2.0"),
+        ({"bias": torch.zeros(3, 4)}, r"broadcastable to \[batch, heads, queries, keys\] = \[1, 2, 4, 4\]; got \[3, 4\]"),
+        ({"bias": torch.zeros(4, dtype=torch.int64)}, r"bias must be bool \(True: may be seen\) or float32 as q is; got int64"),
+        ({"seqlens": Ragged.of([4], device="cpu")}, r"q must be \[all tokens, heads, head size\] with seqlens; got shape \[1, 2, 4, 8\]"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused_by_name(given, message):
+    with pytest.raises(ValueError, match=message):
+        attention(*random((1, 2, 4, 8)), **given)
+
+
+def test_ragged_starts_are_checked():
+    with pytest.raises(ValueError, match=r"as many lengths of queries as of keys are needed; got 2 and 1"):
+        Ragged.of([1, 2], [3], device="cpu")
+    with pytest.raises(ValueError, match=r"a length cannot be below 0"):
+        Ragged.of([1, -2], device="cpu")
+    q = torch.randn(3, 2, 8)
+    starts = torch.tensor([0, 3])
+    with pytest.raises(ValueError, match=r"starts_q must be int32 \[sequences \+ 1\] on cpu; got int64 \[2\] on cpu\. Ragged\.of"):
+        attention(q, q, q, seqlens=Ragged(starts, starts, 3, 3))
+    with pytest.raises(ValueError, match=r"a bias or mask cannot be given with seqlens"):
+        attention(q, q, q, seqlens=Ragged.of([3], device="cpu"), bias=torch.zeros(3, 3))
+
+
+def compiled_arguments():
+    q, k, v = random((2, 4, 7, 8), (2, 2, 9, 8), grad=True)
+    rows_first = torch.randn(2, 7, 4, 8).transpose(1, 2).requires_grad_()
+    bias = torch.randn(1, 4, 1, 9, requires_grad=True)
+    packed, shared, values = random((1, 4, 7, 8), (1, 2, 7, 8), grad=True)
+    ragged = Ragged.of([3, 4], device="cpu")
+    plain = ([0, 0], [-1, 0], 0.3, 0.0, False, "auto")
+    return {
+        "plain": (q, k, v, None, None, None, *plain),
+        "rows first": (rows_first, k, v, None, None, None, *plain),
+        "bias": (q, k, v, bias, None, None, [0, 0], [4, 2], 0.3, 1.5, True, "math"),
+        "ragged": (packed, shared, values, None, ragged.starts_q, ragged.starts_k, [4, 4], [-1, 0], 0.3, 0.0, False, "auto"),
+    }
+
+
+@pytest.mark.parametrize("case", ["plain", "rows first", "bias", "ragged"])
+def test_the_operation_keeps_the_rules_of_torch(case):
+    opcheck(torch.ops.gpudeck.attention_forward.default, compiled_arguments()[case])
+
+
+def test_a_compiled_program_has_no_break_and_gives_the_same():
+    def program(q, k, v, bias):
+        out, lse = attention(q * 2, k, v, window=(4, 2), bias=bias, layout="bshd", return_lse=True)
+        return out.relu(), lse
+
+    whole = torch.compile(program, fullgraph=True, backend="aot_eager", dynamic=True)
+    for length in (7, 5):
+        tensors = [torch.randn(2, length, 4, 8, requires_grad=True) for _ in range(3)]
+        tensors.append(torch.randn(4, 1, length, requires_grad=True))
+        for ours, eager in zip(whole(*tensors), program(*tensors), strict=True):
+            torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-6)
+        ours, eager = (torch.autograd.grad(f(*tensors)[0].sum(), tensors) for f in (whole, program))
+        for a, b in zip(ours, eager, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_module_is_the_operation():
+    q, k, v = random((1, 2, 4, 8))
+    assert torch.equal(accel.attention(q, k, v, causal=True), attention(q, k, v, causal=True))
+
+
+def test_an_explanation_says_what_would_run_both_ways():
+    q, k, v = random((1, 2, 4, 8), grad=True)
+    forward, backward = explain(q, k, v, causal=True)
+    _, choice = attention(q, k, v, causal=True, return_choice=True)
+    assert (choice, choice.direction, backward.direction) == (forward, "forward", "backward")
+    assert [c.backend for c in backward.candidates if c.refusal is None] == ["flash", "math", "reference"]
+
+
+def test_a_shape_seen_before_is_still_checked_for_what_differs():
+    q, k, v = random((1, 2, 4, 8))
+    attention(q, k, v)
+    with pytest.raises(ValueError, match="one dtype"):
+        attention(q, k.half(), v)
+    assert attention(q, k, v, causal=True)[0, 0, 0].equal(v[0, 0, 0])
+    assert reference(q, k, v).shape == q.shape
+
+
+def test_no_gradient_flows_through_lse():
+    q, k, v = random((1, 2, 4, 8), grad=True)
+    _, lse = attention(q, k, v, return_lse=True)
+    assert not lse.requires_grad
