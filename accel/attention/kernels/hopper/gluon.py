@@ -5,8 +5,8 @@ Kernels import everything of Gluon that differs from here, and the rest from Tri
 
 from __future__ import annotations
 
-from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
-from triton.experimental.gluon.language.nvidia.hopper import tma  # type: ignore[import-untyped]
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import tma
 
 tma_load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 """`tma_load(descriptor, coordinates, barrier, shared)`: copy a box into shared memory; `barrier` counts its bytes."""

@@ -1,0 +1,75 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Tensor descriptors of strided 4-D tensors: boxes of rows that the copy engine (TMA) cuts at the end of each sequence.
+
+A box is `rows` rows of one head of one sequence, `tile_dim` elements wide. What lies past the end of the sequence or of the head size is
+read as zeros and never written, so that neither a neighbour's NaN nor padding needs a thought in the kernels, and head sizes below
+`tile_dim` need no padded copy.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from accel.attention.kernels.hopper.gluon import tma_load, tma_store
+
+ROWS_AT_MOST = 1 << 30
+"""The rows that a ragged tensor may have: where `box` has its sequences end."""
+FAR = 0x7FFF0000
+LIMIT = gl.constexpr(ROWS_AT_MOST)
+
+
+@cache
+def layout(rows: int, tile_dim: int, dtype: torch.dtype, *, rank: int) -> gl.NVMMASharedLayout:
+    """The swizzled layout in shared memory of a box of `rows` x `tile_dim`; `rank` 4 or 5 for descriptors, 2 for buffers."""
+    kind = gl.float16 if dtype == torch.float16 else gl.bfloat16
+    return gl.NVMMASharedLayout.get_default_for([1] * (rank - 2) + [rows, tile_dim], kind)
+
+
+def describe(x: Tensor, rows: int, tile_dim: int, *, ragged: bool) -> TensorDescriptor:
+    """Boxes of x [B,H,S,D], D <= `tile_dim`: fp16 or bf16, not empty, last stride 1, base and other strides multiples of 16 bytes.
+
+    With `ragged`, x is [1,H,T,D] and each of its sequences gets its own end, though hardware knows only one bound per dimension (the idea
+    is that of triton.tools.ragged_tma): rows count up to a far end at 2**30, where the sequence is laid by two more dimensions, one that
+    adds the row after the sequence and one that takes 2**30 rows off, as addresses wrap around at 2**64 bytes.
+    """
+    batch, heads, length, dim = x.shape
+    by_batch, by_head, by_row, _ = (stride if size > 1 else 8 for size, stride in zip(x.shape, x.stride(), strict=True))
+    if ragged:
+        shape = [FAR, FAR, heads, ROWS_AT_MOST, dim]
+        strides = [(1 << 34) - by_row, by_row, by_head, by_row, 1]
+        return TensorDescriptor(x, shape, strides, [1, 1, 1, rows, tile_dim], layout(rows, tile_dim, x.dtype, rank=5))
+    shape, strides = [batch, heads, length, dim], [by_batch, by_head, by_row, 1]
+    return TensorDescriptor(x, shape, strides, [1, 1, rows, tile_dim], layout(rows, tile_dim, x.dtype, rank=4))
+
+
+def misfit(x: Tensor) -> str | None:
+    """Why x [B,H,S,D] cannot be described without a copy, in words; None where it can."""
+    if x.stride(-1) != 1 and x.shape[-1] > 1:
+        return "the elements of each row must lie side by side (last stride 1)"
+    if x.data_ptr() % 16 or any(stride % 8 for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1):
+        return "the first element and all strides must be multiples of 16 bytes"
+    return None
+
+
+@gluon.jit
+def load_rows(desc, sequence, head, row, start, length, barrier, shared, RAGGED: gl.constexpr):
+    """Load the box whose first row is `row` of the sequence, which lies at `start` and has `length` rows (both used if ragged)."""
+    if RAGGED:
+        tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], barrier, shared)
+    else:
+        tma_load(desc, [sequence, head, row, 0], barrier, shared)
+
+
+@gluon.jit
+def store_rows(desc, sequence, head, row, start, length, shared, RAGGED: gl.constexpr):
+    """Store the box whose first row is `row`, as far as the sequence goes; `tma.store_wait` waits for it."""
+    if RAGGED:
+        tma_store(desc, [LIMIT, start + length, head, LIMIT - length + row, 0], shared)
+    else:
+        tma_store(desc, [sequence, head, row, 0], shared)
