@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import util
+from typing import Any
 
 from torch import Tensor
 
@@ -58,7 +59,7 @@ class Hopper:
         p = problem
         q, k, v = self._wide(x)
         d, o, _ = self._wide(Inputs(dout, out, out))
-        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
         grads = backward(d, q, k, v, o, lse, **rules, deterministic=p.deterministic)
         return Gradients(*(g[..., : p.head_dim] for g in grads))
 
@@ -87,7 +88,7 @@ class Portable:
         from accel.attention.kernels.portable.forward import forward
 
         p = problem
-        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
         return forward(loadable(x.q), loadable(x.k), loadable(x.v), **rules, bias=_expanded(x))
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
@@ -95,9 +96,9 @@ class Portable:
         from accel.attention.kernels.portable.backward import backward
 
         p = problem
-        tensors = (loadable(t) for t in (dout, x.q, x.k, x.v, out))
-        rules = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
-        dq, dk, dv, dbias = backward(*tensors, lse, **rules, bias=_expanded(x), deterministic=p.deterministic)
+        d, q, k, v, o = (loadable(t) for t in (dout, x.q, x.k, x.v, out))
+        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        dq, dk, dv, dbias = backward(d, q, k, v, o, lse, **rules, bias=_expanded(x), deterministic=p.deterministic)
         return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
 
 

@@ -1,0 +1,107 @@
+"""FlashAttention-3 (arXiv 2407.08608) by its name: the warp-specialised kernels for Hopper, alone and as a module."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from accel.attention import passes
+from accel.attention.api import NO_WINDOW, attention
+from accel.attention.dispatch import choose
+from accel.attention.inputs import Inputs, Window, arrange, problem_of
+from accel.attention.problem import Problem
+from accel.attention.ragged import Ragged
+
+PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+BACKEND = "hopper"
+
+
+class FlashAttention3(torch.nn.Module):
+    """Attention in one precision by our Hopper kernels: inputs are cast to it, and the answer has the dtype of q."""
+
+    def __init__(self, precision: str = "bf16", *, causal: bool = False, window: Window = NO_WINDOW, scale: float | None = None) -> None:
+        """Precision is "fp16" or "bf16". Raises ValueError for another."""
+        super().__init__()
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision is one of {', '.join(PRECISIONS)}; got {precision!r}")
+        self.precision, self.causal, self.window, self.scale = precision, causal, window, scale
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *, seqlens: Ragged | None = None, layout: str = "bhsd") -> Tensor:
+        """See `accel.attention.attention`. Raises ValueError where the GPU is no Hopper, naming what can do it."""
+        q_cast, k, v = (t.to(PRECISIONS[self.precision]) for t in (q, k, v))
+        out = attention(
+            q_cast, k, v, causal=self.causal, window=self.window, scale=self.scale, seqlens=seqlens, layout=layout, backend=BACKEND
+        )
+        return out.to(q.dtype)
+
+    def extra_repr(self) -> str:
+        """What printing shows."""
+        return f"precision={self.precision}, causal={self.causal}, window={self.window}, scale={self.scale}"
+
+
+def flash_attention_3_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = NO_WINDOW,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    backend: str = BACKEND,
+) -> tuple[Tensor, Tensor]:
+    """The forward pass alone, recording nothing: out in the layout of q, and lse, float32 [B,H,Sq] (ragged: [1,H,T])."""
+    x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout)
+    with torch.no_grad():
+        out, lse = passes.forward(x, problem, choose(problem, backend).backend)
+    return _given(out, seqlens, layout), lse
+
+
+def flash_attention_3_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = NO_WINDOW,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    deterministic: bool = False,
+    backend: str = BACKEND,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dq, dk and dv, given the gradient of out, and what the forward pass returned."""
+    x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout, deterministic)
+    d, o, _ = arrange(dout, out, out, None, seqlens, layout)[:3]
+    with torch.no_grad():
+        grads = passes.backward(d, x, o, lse, problem, choose(problem, backend, "backward").backend)
+    dq, dk, dv = (_given(g, seqlens, layout) for g in grads[:3])
+    return dq, dk, dv
+
+
+def _asked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    window: Window,
+    scale: float | None,
+    softcap: float,
+    seqlens: Ragged | None,
+    layout: str,
+    deterministic: bool = False,
+) -> tuple[Inputs, Problem]:
+    x = arrange(q, k, v, None, seqlens, layout)
+    return x, problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+
+
+def _given(x: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
+    if seqlens is not None:
+        return x.squeeze(0).transpose(0, 1)
+    return x.transpose(1, 2) if layout == "bshd" else x

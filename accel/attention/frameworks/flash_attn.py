@@ -1,0 +1,91 @@
+"""Functions called as those of the package flash-attn are, for programs written for it: rows first, [B,S,H,D]."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from accel.attention.api import attention
+from accel.attention.inputs import Window
+from accel.attention.ragged import Ragged
+
+Answer = Tensor | tuple[Tensor, Tensor, None]
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Answer:
+    """q [B,Sq,H,D], k and v [B,Sk,Hkv,D]; -1 in `window_size` is no limit. Returns [B,Sq,H,D].
+
+    With `return_attn_probs` also lse, float32 [B,H,Sq], and None in place of the probabilities, which exist under dropout only.
+    Raises ValueError for dropout and ALiBi, which are not offered.
+    """
+    _refuse(dropout_p, alibi_slopes)
+    out, lse = attention(
+        q,
+        k,
+        v,
+        causal=causal,
+        window=_window(window_size),
+        scale=softmax_scale,
+        softcap=softcap,
+        layout="bshd",
+        deterministic=deterministic,
+        return_lse=True,
+    )
+    return (out, lse, None) if return_attn_probs else out
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Answer:
+    """Sequences end to end: q [Tq,H,D], k and v [Tk,Hkv,D], their starts int32 [N+1]. Returns [Tq,H,D], and lse as [H,Tq]."""
+    _refuse(dropout_p, alibi_slopes)
+    out, lse = attention(
+        q,
+        k,
+        v,
+        causal=causal,
+        window=_window(window_size),
+        scale=softmax_scale,
+        softcap=softcap,
+        seqlens=Ragged(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k),
+        deterministic=deterministic,
+        return_lse=True,
+    )
+    return (out, lse, None) if return_attn_probs else out
+
+
+def _window(size: tuple[int, int]) -> Window:
+    left, right = (None if side == -1 else side for side in size)
+    return left, right
+
+
+def _refuse(dropout_p: float, alibi_slopes: Tensor | None) -> None:
+    if dropout_p:
+        raise ValueError(f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out elsewhere in the model")
+    if alibi_slopes is not None:
+        raise ValueError("attention here takes no alibi_slopes; give accel.attention the bias slope x (key - query) instead")

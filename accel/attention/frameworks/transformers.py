@@ -1,0 +1,53 @@
+"""Our attention in Hugging Face's models: `register()`, then `from_pretrained(..., attn_implementation="gpudeck")`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accel.attention.api import attention
+
+NAME = "gpudeck"
+
+
+def register() -> None:
+    """Make "gpudeck" an attention implementation of the installed transformers. Raises ImportError where there is none."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, attention_forward)
+    # The masks that its SDPA path gets are what we take: None where causality says all, else bool [B,1,Sq,Sk].
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def attention_forward(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """query [B,H,Sq,D], key and value [B,Hkv,Sk,D], mask bool or added, [B,1,Sq,Sk]. Returns [B,Sq,H,D], and no weights.
+
+    Without a mask a causal module's queries stand at the first keys, as transformers has it: keys past them are empty places of a
+    cache. Raises ValueError for what is not offered: dropout, attention sinks, position biases.
+    """
+    refused = [name for name in ("s_aux", "position_bias") if others.get(name) is not None]
+    refused += ["dropout"] if dropout else []
+    if refused:
+        raise ValueError(f"attention implementation {NAME} offers no {', '.join(refused)}; load the model with another, such as sdpa")
+    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if causal and key.shape[2] > query.shape[2]:
+        key, value = (t[:, :, : query.shape[2]] for t in (key, value))
+    if attention_mask is not None and attention_mask.dtype != torch.bool:
+        attention_mask = attention_mask.to(query.dtype)
+    out = attention(query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask)
+    return out.transpose(1, 2).contiguous(), None

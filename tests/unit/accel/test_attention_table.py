@@ -1,0 +1,136 @@
+"""The measured table: what is kept, what replaces what, and how it decides."""
+
+import stat
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.attention import choose, dispatch, table
+from accel.attention.problem import Problem
+from accel.attention.table import Row, expected, place
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def row(backend="hopper", seq=2048, tflops=600.0, **changes):
+    values = {
+        "gpu": H100,
+        "direction": "forward",
+        "dtype": "bfloat16",
+        "head_dim": 128,
+        "causal": False,
+        "batch": 16384 // seq,
+        "heads": 16,
+        "kv_heads": 16,
+        "seq_q": seq,
+        "seq_k": seq,
+        "backend": backend,
+        "microseconds": 100.0,
+        "low": 99.0,
+        "high": 101.0,
+        "tflops": tflops,
+        "versions": "torch 2.11.0",
+        "date": "2026-11-21",
+    }
+    return Row(**{**values, **changes})
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A state folder of its own, no shipped tables, and a GPU called H100."""
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(table, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(dispatch, "_gpu", lambda problem: H100)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for cached in (table._measured, table.rows_of, choose):
+        cached.cache_clear()
+
+
+def problem(**changes):
+    asked = {"batch": 8, "heads": 16, "kv_heads": 16, "seq_q": 2048, "seq_k": 2048, "head_dim": 128, "dtype": torch.bfloat16}
+    return Problem(**{**asked, "device": torch.device("cuda", 0), "capability": (9, 0), "scale": 0.1, **changes})
+
+
+def test_a_table_is_read_as_it_was_written_for_its_owner_alone(own):
+    rows = [row(), row("cudnn", tflops=1 / 3, causal=True)]
+    file = table.record(rows)
+    assert table.read(file) == rows
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and [f.name for f in file.parent.iterdir()] == [file.name]
+
+
+def test_a_shape_measured_again_is_replaced_and_others_stay(own):
+    table.record([row(), row("cudnn")])
+    table.record([row(tflops=650.0), row(seq=512)])
+    assert sorted((r.backend, r.seq_q, r.tflops) for r in table.read(table.user_file())) == [
+        ("cudnn", 2048, 600.0),
+        ("hopper", 512, 600.0),
+        ("hopper", 2048, 650.0),
+    ]
+
+
+def test_the_users_own_measurements_count_more_than_the_shipped(own):
+    table.write([row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv")
+    forget()
+    assert choose(problem()).backend == "cudnn"
+    table.record([row("cudnn", tflops=500.0), row("hopper", tflops=600.0)])
+    choose.cache_clear()
+    choice = choose(problem())
+    assert choice.backend == "hopper" and choice.tflops == 600.0
+    assert choice.reason == f"auto: measured fastest on {H100}, 600 TFLOP/s, cudnn 500"
+    assert "cudnn      500 TFLOP/s expected" in str(choice)
+
+
+def test_only_backends_that_can_are_taken_however_fast_the_others_are(own):
+    table.record([row("fa4", tflops=900.0), row("cudnn", tflops=500.0), row("triton", tflops=300.0)])
+    assert choose(problem()).backend == "cudnn"
+    assert choose(problem(softcap=2.0)).backend == "triton"
+
+
+def test_head_sizes_between_take_the_next_measured_one_and_other_gpus_nothing(own):
+    table.record([row("cudnn", head_dim=64, tflops=9.0), row("flash", head_dim=128), row("cudnn", head_dim=128, tflops=1.0)])
+    assert choose(problem(head_dim=80)).backend == "flash"
+    assert choose(problem(head_dim=160)).tflops is None
+    assert table.rows_of("NVIDIA A100", "forward", 64, False) == ()
+
+
+@given(seq=st.integers(1, 2**20), heads=st.integers(1, 2**12))
+def test_what_is_expected_lies_between_what_was_measured(seq, heads):
+    rows = [
+        row("a", seq=512, tflops=100.0),
+        row("a", seq=8192, tflops=300.0),
+        row("b", seq=512, tflops=200.0),
+        row("b", seq=8192, tflops=250.0),
+    ]
+    found = expected(rows, place(heads, seq, seq))
+    assert 100.0 <= found["a"] <= 300.0 and 200.0 <= found["b"] <= 250.0
+
+
+def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_guessed():
+    rows = [row("a", seq=512, tflops=100.0), row("a", seq=8192, tflops=300.0), row("b", seq=512, tflops=200.0)]
+    assert expected(rows, rows[0].place) == {"a": 100.0, "b": 200.0}
+    assert expected(rows, rows[1].place) == {"a": 300.0}
+    assert set(expected(rows, place(64, 4096, 4096))) == {"a"}
+    assert expected([], place(1, 1, 1)) == {}
+
+
+def test_a_spoiled_table_says_where_and_what_to_do(own):
+    file = table.record([row()])
+    file.write_text(file.read_text().replace("600.0", "fast"))
+    with pytest.raises(ValueError, match=r"attention\.csv, line 2: .*tflops.*\. Remove the file, or measure again with `gpudeck run tune`"):
+        table.read(file)
+
+
+def test_every_shipped_table_is_one_and_names_known_backends():
+    from accel.attention import BACKENDS
+
+    for file in table.SHIPPED.glob("*.csv"):
+        rows = table.read(file)
+        assert rows and {r.backend for r in rows} <= set(BACKENDS)
+        assert all(r.low <= r.microseconds <= r.high and r.tflops > 0 for r in rows)
