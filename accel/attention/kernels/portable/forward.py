@@ -1,0 +1,159 @@
+"""The portable forward: which kernels a problem needs, planned once and then launched with little host time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv  # type: ignore[import-untyped]
+
+from accel.attention.kernels.portable.configs import PACKED_ROWS, SPLIT_KEYS, forward_config, padded
+from accel.attention.kernels.portable.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
+from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
+from accel.attention.ragged import Ragged
+from accel.runtime.launch import Call, Pointer, prepare
+
+_MOST_SPLITS = 64
+
+
+class Calls(NamedTuple):
+    """The launches of one forward."""
+
+    attend: Call
+    combine: Call | None
+    """After `attend` has split the keys; None where it has not."""
+    splits: int
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    left: int | None = None,
+    right: int | None = None,
+    scale: float,
+    softcap: float = 0.0,
+    ragged: Ragged | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
+
+    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H and D up to 256, float16, bfloat16 or float32 (whose dots are computed in full
+    precision, without tensor cores), any strides. Query i sees the keys from i + Sk - Sq - left to i + Sk - Sq + right; None is unlimited.
+    With `softcap` above 0 the scores become softcap * tanh(scores / softcap). `bias` is [B,H,Sq,Sk], expanded where broadcast: added to the
+    scores, or with dtype bool, True where a query may see a key. With `ragged` the sequences lie end to end in q [1,H,Tq,D] and k, v.
+    Returns out, laid out as torch.empty_like(q) is, and the natural log-sum-exp, float32 [B,H,Sq]. A query that sees no key gets 0 and -inf.
+    Deterministic; takes O(Sq) memory. Raises ValueError for what it cannot do.
+    """
+    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias))
+    out = torch.empty_like(q)
+    lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
+    if plan.attend is None:
+        return out, lse
+    more = extras(bias, ragged)
+    if plan.combine is None:
+        plan.attend(q, k, v, out, lse, *more)
+        return out, lse
+    partial = torch.empty((plan.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device)
+    partial_lse = torch.empty((plan.splits, lse.numel()), dtype=torch.float32, device=q.device)
+    plan.attend(q, k, v, partial, partial_lse, *more)
+    plan.combine(partial, partial_lse, out, lse)
+    return out, lse
+
+
+def forward_calls(geometry: Geometry, target: Target) -> Calls:
+    """What `forward` launches for a problem on a target. Needs no GPU."""
+    longest_q, longest_k = geometry.longest
+    group = geometry.group
+    pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
+    block_d = padded(geometry.head_dim)
+    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack)
+    tiles = cdiv(longest_q * pack, config.block_m)
+    units = geometry.heads // pack * geometry.sequences
+    splits, chunk = _split(tiles * units, longest_k, config.block_n, target)
+    rows = geometry.q.shape[0] * geometry.heads * geometry.q.shape[2]
+    out = geometry.q.like()
+    attend = Call(
+        attention_forward,
+        tiles * units * splits,
+        {
+            **geometry.arguments(),
+            **out.named("o", "bhmd"),
+            "out_ptr": Pointer(torch.float32 if splits > 1 else geometry.dtype),
+            "lse_ptr": Pointer(torch.float32),
+            "tiles": tiles,
+            "units": units,
+            "chunk": chunk,
+            "partial_stride": rows,
+        },
+        {
+            **geometry.constants(),
+            "BLOCK_D": block_d,
+            "BLOCK_M": config.block_m,
+            "BLOCK_N": config.block_n,
+            "PACK": pack,
+            "SPLIT": splits > 1,
+            "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
+        },
+        config.options,
+    )
+    return Calls(attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits)
+
+
+def _split(programs: int, keys: int, block_n: int, target: Target) -> tuple[int, int]:
+    """Into how many parts to split the keys so that all processors have work, and the keys of a part: a multiple of block_n."""
+    wanted = min(2 * target.processors // max(1, programs), keys // SPLIT_KEYS, _MOST_SPLITS)
+    if wanted <= 1:
+        return 1, 0
+    chunk = cdiv(cdiv(keys, wanted), block_n) * block_n
+    return cdiv(keys, chunk), chunk
+
+
+def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> Call:
+    block_s = 1 << (splits - 1).bit_length()
+    return Call(
+        combine_splits,
+        rows,
+        {
+            "partial_ptr": Pointer(torch.float32),
+            "partial_lse_ptr": Pointer(torch.float32),
+            "out_ptr": Pointer(geometry.dtype),
+            "lse_ptr": Pointer(torch.float32),
+            **out.named("o", "bhmd"),
+            "heads": geometry.heads,
+            "total_q": geometry.q.shape[2],
+            "splits": splits,
+            "partial_stride": rows,
+        },
+        {"HEAD_DIM": geometry.head_dim, "BLOCK_D": padded(geometry.head_dim), "BLOCK_S": block_s},
+        {"num_warps": 4, "num_stages": 1},
+    )
+
+
+class _Plan(NamedTuple):
+    lse_shape: tuple[int, ...]
+    attend: Callable[..., None] | None
+    combine: Callable[..., None] | None
+    splits: int
+
+
+@lru_cache(maxsize=4096)
+def _plan(key: tuple[object, ...]) -> _Plan:
+    geometry = geometry_of(key)
+    shape = geometry.q.shape[:3]
+    if 0 in geometry.q.shape or 0 in geometry.longest[:1]:
+        return _Plan(shape, None, None, 1)
+    calls = forward_calls(geometry, target_of(geometry.device))
+    combine = None if calls.combine is None else prepare(calls.combine, geometry.device)
+    return _Plan(shape, prepare(calls.attend, geometry.device), combine, calls.splits)
+
+
+def extras(bias: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, ...]:
+    """The tensors that not every call has, in the kernels' order."""
+    if bias is not None:
+        return (bias.view(torch.uint8) if bias.dtype == torch.bool else bias,)
+    return () if ragged is None else (ragged.starts_q, ragged.starts_k)

@@ -1,0 +1,313 @@
+"""The portable backward (FlashAttention-2, arXiv 2307.08691, algorithm 2), without atomics: each gradient has its own kernel, which sums in
+one order, so that repeated runs give the same bits.
+
+With s the scores as the softmax sees them, p = exp(s - lse) the weights, dp = dout vᵀ and delta the row sums of out * dout:
+dv = pᵀ dout, ds = p (dp - delta), dq = scale * ds k, dk = scale * dsᵀ q, and dbias = ds. A softcap multiplies ds by 1 - tanh² for dq and dk.
+"""
+
+from __future__ import annotations
+
+import triton  # type: ignore[import-untyped]
+import triton.language as tl  # type: ignore[import-untyped]
+
+from accel.attention.kernels.portable.kernel_forward import LOG2E, UNSPECIALISED, biased, extent, seen, tanh
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def row_sums(
+    out_ptr, dout_ptr, delta_ptr, stride_ob, stride_oh, stride_om, stride_od, stride_gb, stride_gh, stride_gm, stride_gd,
+    tiles, heads, total_q, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """delta = the row sums of out * dout, float32 [B,H,Sq]."""
+    tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    batch, head = (unit // heads).to(tl.int64), (unit % heads).to(tl.int64)
+    rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tl.arange(0, BLOCK_D)
+    there = (rows < total_q)[:, None] & (dims < HEAD_DIM)[None, :]
+    out = tl.load((out_ptr + batch * stride_ob + head * stride_oh + rows * stride_om)[:, None] + dims[None, :] * stride_od, there, 0.0)
+    dout = tl.load((dout_ptr + batch * stride_gb + head * stride_gh + rows * stride_gm)[:, None] + dims[None, :] * stride_gd, there, 0.0)
+    delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), 1)
+    tl.store(delta_ptr + unit.to(tl.int64) * total_q + rows, delta, mask=rows < total_q)
+
+
+@triton.jit
+def weights_and_slope(
+    products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """From q.k: the weights p, and d(score)/d(scale * q.k). `lse` is in base 2, +inf where there is no row, and broadcasts like `rows`."""
+    slope = 1.0
+    scores = products * qk_scale
+    if SOFTCAP:
+        bounded = tanh(scores)
+        slope = 1.0 - bounded * bounded
+        scores = (softcap * LOG2E) * bounded
+    if BIAS is not None:
+        scores = biased(scores, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS)
+    if MASKED:
+        scores = tl.where(seen(rows, cols, shift, left, right, seq_k, LEFT, RIGHT), scores, float("-inf"))
+    return tl.exp2(scores - lse), slope
+
+
+@triton.jit
+def in_base_2(lse_at, there):
+    """The log-sum-exp of rows in base 2; +inf, which makes all weights 0, for rows that see no key and where there is no row."""
+    lse = tl.load(lse_at, mask=there, other=float("-inf"))
+    return tl.where(lse == float("-inf"), float("inf"), lse * LOG2E)
+
+
+@triton.jit
+def gather_rows(
+    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    stride_qm, stride_gm, stride_bm, stride_bn,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add what the queries `begin` to `end` - 1 give to dk (without the scale) and dv of one block of keys."""
+    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
+    for start in range(begin, end, BLOCK_M):
+        rows = start + tl.arange(0, BLOCK_M)
+        there = rows < seq_q
+        block = tl.cast(start, tl.int64)
+        q = tl.load(q_at + block * stride_qm, mask=there[:, None] & inside[None, :], other=0.0)
+        lse = in_base_2(lse_at + rows, there)
+        products = tl.dot(k, tl.trans(q), input_precision=PRECISION)
+        p, slope = weights_and_slope(
+            products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED,
+        )  # fmt: skip
+        dout = tl.load(dout_at + block * stride_gm, mask=there[:, None] & inside[None, :], other=0.0)
+        dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
+        dp = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
+        delta = tl.load(delta_at + rows, mask=there, other=0.0)
+        ds = p * (dp - delta[None, :]) * slope
+        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
+    return dk, dv
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def attention_dk_dv(
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dk_ptr, dv_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_gb, stride_gh, stride_gm, stride_gd, stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
+    stride_bb, stride_bh, stride_bm, stride_bn,
+    tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dk and dv of one tile of BLOCK_N keys of one key head, over all query heads that share it. Grid: tiles * key heads * sequences."""
+    tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    kv_heads = heads // group
+    batch, kv_head = unit // kv_heads, (unit % kv_heads).to(tl.int64)
+    place, first_q, first_k = batch.to(tl.int64), tl.cast(0, tl.int64), tl.cast(0, tl.int64)
+    if RAGGED:
+        first_q, first_k = tl.load(starts_q_ptr + batch), tl.load(starts_k_ptr + batch)
+        seq_q = tl.load(starts_q_ptr + batch + 1) - first_q
+        seq_k = tl.load(starts_k_ptr + batch + 1) - first_k
+        if tile * BLOCK_N >= seq_k:
+            return
+        place, first_q, first_k = place * 0, first_q.to(tl.int64), first_k.to(tl.int64)
+    shift = seq_k - seq_q
+    cols, dims = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
+    stored = (cols < seq_k)[:, None] & (dims < HEAD_DIM)[None, :]
+    keys = first_k + cols
+    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + keys * stride_kn
+    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + keys * stride_vn
+    k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=stored, other=0.0)
+    v = tl.load(v_at[:, None] + dims[None, :] * stride_vd, mask=stored, other=0.0)
+
+    # The queries that see any of these keys, and among them those that see all: `extent` with the roles changed.
+    final = tl.minimum((tile + 1) * BLOCK_N, seq_k) - 1
+    begin, full_begin, full_end, end = extent(tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M)
+    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+    if LEFT:
+        full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+    else:
+        full_end = end
+    dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    steps = tl.arange(0, BLOCK_M)
+    for member in range(group):
+        head = kv_head * group + member
+        q_at = q_ptr + place * stride_qb + head * stride_qh + first_q * stride_qm + (steps[:, None] * stride_qm + dims[None, :] * stride_qd)
+        dout_at = (
+            dout_ptr + place * stride_gb + head * stride_gh + first_q * stride_gm + (steps[:, None] * stride_gm + dims[None, :] * stride_gd)
+        )
+        at = (place * heads + head) * total_q + first_q
+        bias = bias_ptr
+        if BIAS is not None:
+            bias += place * stride_bb + head * stride_bh
+        if RIGHT:
+            dk, dv = gather_rows(
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, begin, full_begin,
+                seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            )  # fmt: skip
+        dk, dv = gather_rows(
+            dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, full_begin, full_end,
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
+            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+        )  # fmt: skip
+        if LEFT:
+            dk, dv = gather_rows(
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, full_end, end,
+                seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
+                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            )  # fmt: skip
+    dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
+    dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
+    tl.store(dk_at[:, None] + dims[None, :] * stride_dkd, (dk * scale).to(dk_ptr.dtype.element_ty), mask=stored)
+    tl.store(dv_at[:, None] + dims[None, :] * stride_dvd, dv.to(dv_ptr.dtype.element_ty), mask=stored)
+
+
+@triton.jit
+def gather_keys(
+    dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    stride_kn, stride_vn, stride_bm, stride_bn,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add what the keys `begin` to `end` - 1 give to dq (without the scale) of one block of queries."""
+    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
+    for start in range(begin, end, BLOCK_N):
+        cols = start + tl.arange(0, BLOCK_N)
+        block = tl.cast(start, tl.int64)
+        there = (cols < seq_k)[:, None] & inside[None, :]
+        k = tl.load(k_at + block * stride_kn, mask=there, other=0.0)
+        products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        p, slope = weights_and_slope(
+            products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED,
+        )  # fmt: skip
+        v = tl.load(v_at + block * stride_vn, mask=there, other=0.0)
+        dp = tl.dot(dout, tl.trans(v), input_precision=PRECISION)
+        ds = p * (dp - delta[:, None]) * slope
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
+    return dq
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def attention_dq(
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dq_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_gb, stride_gh, stride_gm, stride_gd, stride_dqb, stride_dqh, stride_dqm, stride_dqd, stride_bb, stride_bh, stride_bm, stride_bn,
+    tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, EVEN_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dq of one tile of BLOCK_M queries of one head. Grid: tiles * heads * sequences, the tile fastest."""
+    tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    head, batch = unit % heads, unit // heads
+    if RIGHT:
+        tile = tiles - 1 - tile  # the longest first
+    place, first_q, first_k = batch.to(tl.int64), tl.cast(0, tl.int64), tl.cast(0, tl.int64)
+    if RAGGED:
+        first_q, first_k = tl.load(starts_q_ptr + batch), tl.load(starts_k_ptr + batch)
+        seq_q = tl.load(starts_q_ptr + batch + 1) - first_q
+        seq_k = tl.load(starts_k_ptr + batch + 1) - first_k
+        if tile * BLOCK_M >= seq_q:
+            return
+        place, first_q, first_k = place * 0, first_q.to(tl.int64), first_k.to(tl.int64)
+    kv_head = (head // group).to(tl.int64)
+    head = head.to(tl.int64)
+    shift = seq_k - seq_q
+    rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    there = rows < seq_q
+    stored = there[:, None] & (dims < HEAD_DIM)[None, :]
+    queries = first_q + rows
+    q_at = q_ptr + place * stride_qb + head * stride_qh + queries * stride_qm
+    dout_at = dout_ptr + place * stride_gb + head * stride_gh + queries * stride_gm
+    q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
+    dout = tl.load(dout_at[:, None] + dims[None, :] * stride_gd, mask=stored, other=0.0)
+    at = (place * heads + head) * total_q + queries
+    lse = in_base_2(lse_ptr + at, there)
+    delta = tl.load(delta_ptr + at, mask=there, other=0.0)
+    steps = tl.arange(0, BLOCK_N)
+    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
+    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + first_k * stride_vn + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    bias = bias_ptr
+    if BIAS is not None:
+        bias += place * stride_bb + head * stride_bh
+
+    last = tl.minimum((tile + 1) * BLOCK_M, seq_q) - 1
+    begin, full_begin, full_end, end = extent(tile * BLOCK_M, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N)
+    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+    full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+    dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    if LEFT:
+        dq = gather_keys(
+            dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+        )  # fmt: skip
+    dq = gather_keys(
+        dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+    )  # fmt: skip
+    if LEFT or RIGHT or not EVEN_K:
+        dq = gather_keys(
+            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+        )  # fmt: skip
+    dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
+    tl.store(dq_at[:, None] + dims[None, :] * stride_dqd, (dq * scale).to(dq_ptr.dtype.element_ty), mask=stored)
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def attention_dbias(
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, dbias_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
+    stride_db, stride_dh, stride_dm, stride_dn, tiles_m, tiles_n, own_heads,
+    sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, heads, group, seq_q, seq_k, left, right, qk_scale, softcap,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile of the gradient of an additive bias, summed in a fixed order over the dimensions in which the bias was broadcast.
+
+    The grid is tiles_n * tiles_m * own_heads * own batches, each 1 where summed; `sum_*` count what one program adds up, 1 where not.
+    """
+    pid = tl.program_id(0)
+    tile_n, tile_m = pid % tiles_n, pid // tiles_n % tiles_m
+    own_head, own_batch = pid // (tiles_n * tiles_m) % own_heads, pid // (tiles_n * tiles_m) // own_heads
+    shift = seq_k - seq_q
+    dims = tl.arange(0, BLOCK_D)
+    inside = dims < HEAD_DIM
+    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for step in range(sum_batches * sum_heads * sum_tiles_m * sum_tiles_n):
+        n = (tile_n + step % sum_tiles_n) * BLOCK_N
+        m = (tile_m + step // sum_tiles_n % sum_tiles_m) * BLOCK_M
+        head = own_head + step // (sum_tiles_n * sum_tiles_m) % sum_heads
+        batch = (own_batch + step // (sum_tiles_n * sum_tiles_m) // sum_heads).to(tl.int64)
+        kv_head, head = (head // group).to(tl.int64), head.to(tl.int64)
+        rows, cols = m + tl.arange(0, BLOCK_M), n + tl.arange(0, BLOCK_N)
+        queries, keys = rows.to(tl.int64), cols.to(tl.int64)
+        asked, given = (rows < seq_q)[:, None] & inside[None, :], (cols < seq_k)[:, None] & inside[None, :]
+        q_at = q_ptr + batch * stride_qb + head * stride_qh + queries * stride_qm
+        g_at = dout_ptr + batch * stride_gb + head * stride_gh + queries * stride_gm
+        k_at = k_ptr + batch * stride_kb + kv_head * stride_kh + keys * stride_kn
+        v_at = v_ptr + batch * stride_vb + kv_head * stride_vh + keys * stride_vn
+        q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=asked, other=0.0)
+        k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=given, other=0.0)
+        dout = tl.load(g_at[:, None] + dims[None, :] * stride_gd, mask=asked, other=0.0)
+        v = tl.load(v_at[:, None] + dims[None, :] * stride_vd, mask=given, other=0.0)
+        at = (batch * heads + head) * seq_q + queries
+        lse = in_base_2(lse_ptr + at, rows < seq_q)
+        delta = tl.load(delta_ptr + at, mask=rows < seq_q, other=0.0)
+        bias = bias_ptr + batch * stride_bb + head * stride_bh
+        p, _ = weights_and_slope(
+            tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None], cols[None, :],
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, "float", True,
+        )  # fmt: skip
+        total += p * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
+    at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
+    rows, cols = tile_m * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tile_n * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64)
+    kind = dbias_ptr.dtype.element_ty
+    if SUM_M and SUM_N:
+        tl.store(at, tl.sum(tl.sum(total, 1), 0).to(kind))
+    elif SUM_M:
+        tl.store(at + cols * stride_dn, tl.sum(total, 0).to(kind), mask=cols < seq_k)
+    elif SUM_N:
+        tl.store(at + rows * stride_dm, tl.sum(total, 1).to(kind), mask=rows < seq_q)
+    else:
+        stored = (rows < seq_q)[:, None] & (cols < seq_k)[None, :]
+        tl.store(at + rows[:, None] * stride_dm + cols[None, :] * stride_dn, total.to(kind), mask=stored)

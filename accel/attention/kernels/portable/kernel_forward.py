@@ -1,0 +1,225 @@
+"""The portable forward: an online softmax over blocks of keys (FlashAttention-2, arXiv 2307.08691, algorithm 1), and its split over keys.
+
+Everything is in base 2: scores are multiplied by scale * log2(e) once, so that exp2 serves. `m` is a row's largest score so far, `l` the sum
+of its weights, `acc` the weighted sum of values.
+"""
+
+from __future__ import annotations
+
+import triton  # type: ignore[import-untyped]
+import triton.language as tl  # type: ignore[import-untyped]
+
+LN2 = tl.constexpr(0.6931471805599453)
+LOG2E = tl.constexpr(1.4426950408889634)
+
+UNSPECIALISED = (
+    "tiles", "units", "heads", "group", "seq_q", "seq_k", "total_q", "left", "right", "chunk", "partial_stride", "splits",
+    "tiles_m", "tiles_n", "own_heads", "sum_batches", "sum_heads", "sum_tiles_m", "sum_tiles_n",
+)  # fmt: skip
+"""Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the kernels anew for each."""
+
+
+
+@triton.jit
+def tanh(x):
+    """Exact to a few 1e-8, which the hardware's tanh.approx is not; no overflow on either side."""
+    return 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2E)) + 1.0)
+
+
+@triton.jit
+def seen(rows, cols, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+    """Whether the queries `rows` see the keys `cols`; the two broadcast against each other."""
+    visible = cols < seq_k
+    if LEFT:
+        visible &= cols >= rows + shift - left
+    if RIGHT:
+        visible &= cols <= rows + shift + right
+    return visible
+
+
+@triton.jit
+def biased(scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.constexpr):
+    """Scores in base 2 plus an additive bias, or hidden where a boolean one is False. `bias` points at this head's bias."""
+    at = bias + rows.to(tl.int64) * stride_m + cols.to(tl.int64) * stride_n
+    there = (rows < seq_q) & (cols < seq_k)
+    if BIAS == "bool":
+        return tl.where(tl.load(at, mask=there, other=0) != 0, scores, float("-inf"))
+    return scores + tl.load(at, mask=there, other=0.0).to(tl.float32) * LOG2E
+
+
+@triton.jit
+def attend(
+    acc, l, m, q, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    stride_kn, stride_vn, stride_bm, stride_bn,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add keys `begin` to `end` - 1, of which MASKED says whether any may be hidden or lie beyond the sequence."""
+    steps = tl.arange(0, BLOCK_N)
+    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
+    for start in tl.range(begin, end, BLOCK_N):
+        cols = start + steps
+        k_block, v_block = k_at + tl.cast(start, tl.int64) * stride_kn, v_at + tl.cast(start, tl.int64) * stride_vn
+        if MASKED:
+            k = tl.load(k_block, mask=(cols < seq_k)[None, :] & inside[:, None], other=0.0)
+        elif BLOCK_D != HEAD_DIM:
+            k = tl.load(k_block, mask=inside[:, None], other=0.0)
+        else:
+            k = tl.load(k_block)
+        scores = tl.dot(q, k, input_precision=PRECISION)
+        if SOFTCAP:
+            scores = (softcap * LOG2E) * tanh(scores * qk_scale)
+        elif BIAS is not None or MASKED:
+            scores = scores * qk_scale
+        if BIAS is not None:
+            scores = biased(scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS)
+        if MASKED:
+            scores = tl.where(seen(rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT), scores, float("-inf"))
+        if SOFTCAP or BIAS is not None or MASKED:
+            new = tl.maximum(m, tl.max(scores, 1))
+            anchor = tl.where(new == float("-inf"), 0.0, new)
+            p = tl.exp2(scores - anchor[:, None])
+        else:  # the scale is above 0, so the largest score stays the largest, and scaling joins the subtraction in one instruction
+            new = tl.maximum(m, tl.max(scores, 1) * qk_scale)
+            anchor = new
+            p = tl.exp2(scores * qk_scale - anchor[:, None])
+        shrink = tl.exp2(m - anchor)
+        l = l * shrink + tl.sum(p, 1)
+        acc = acc * shrink[:, None]
+        if MASKED:
+            v = tl.load(v_block, mask=(cols < seq_k)[:, None] & inside[None, :], other=0.0)
+        elif BLOCK_D != HEAD_DIM:
+            v = tl.load(v_block, mask=inside[None, :], other=0.0)
+        else:
+            v = tl.load(v_block)
+        acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
+        m = new
+    return acc, l, m
+
+
+@triton.jit
+def extent(first, last, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The keys that queries `first` to `last` look at: (begin, full_begin, full_end, end).
+
+    All multiples of BLOCK_N but `end`. All these queries see every key from full_begin to full_end - 1; blocks outside need a mask.
+    """
+    begin = 0
+    full_begin = 0
+    end = seq_k
+    full_end = seq_k
+    if LEFT:
+        begin = tl.maximum(first + shift - left, 0) // BLOCK_N * BLOCK_N
+        full_begin = tl.cdiv(tl.maximum(last + shift - left, 0), BLOCK_N) * BLOCK_N
+    if RIGHT:
+        end = tl.minimum(seq_k, tl.maximum(last + shift + right + 1, 0))
+        full_end = tl.minimum(seq_k, tl.maximum(first + shift + right + 1, 0))
+    return begin, full_begin, full_end // BLOCK_N * BLOCK_N, end
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def attention_forward(
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_ob, stride_oh, stride_om, stride_od, stride_bb, stride_bh, stride_bm, stride_bn,
+    tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk, partial_stride,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PACK: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, SPLIT: tl.constexpr,
+    EVEN_K: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile of BLOCK_M rows of one head; of PACK heads that share a key head, their queries interleaved, where PACK > 1.
+
+    The grid is tiles * (heads / PACK) * sequences (* splits), the tile fastest. With SPLIT each split of the keys, `chunk` of them, writes
+    its own float32 result and log-sum-exp, `partial_stride` rows after the one before it, for `combine_splits`.
+    """
+    tile = tl.program_id(0) % tiles
+    unit = tl.program_id(0) // tiles
+    split = unit // units
+    unit = unit % units
+    head = unit % (heads // PACK) * PACK
+    batch = unit // (heads // PACK)
+    if RIGHT:
+        tile = tiles - 1 - tile  # the longest first
+    place, first_q, first_k = batch.to(tl.int64), tl.cast(0, tl.int64), tl.cast(0, tl.int64)
+    if RAGGED:
+        first_q, first_k = tl.load(starts_q_ptr + batch), tl.load(starts_k_ptr + batch)
+        seq_q = tl.load(starts_q_ptr + batch + 1) - first_q
+        seq_k = tl.load(starts_k_ptr + batch + 1) - first_k
+        if tile * BLOCK_M >= seq_q * PACK:
+            return
+        place, first_q, first_k = place * 0, first_q.to(tl.int64), first_k.to(tl.int64)
+    kv_head = (head // group).to(tl.int64)
+    shift = seq_k - seq_q
+    packed = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    rows, heads_of = packed // PACK, (head + packed % PACK).to(tl.int64)
+    there = rows < seq_q
+    dims, steps = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N)
+    q_at = q_ptr + place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm
+    stored = there[:, None] & (dims < HEAD_DIM)[None, :]
+    q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
+    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (dims[:, None] * stride_kd + steps[None, :] * stride_kn)
+    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + first_k * stride_vn + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    bias = bias_ptr
+    if BIAS is not None:
+        bias += place * stride_bb + head.to(tl.int64) * stride_bh
+
+    last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
+    begin, full_begin, full_end, end = extent(tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N)
+    if SPLIT:
+        begin = tl.maximum(begin, split * chunk)
+        end = tl.minimum(end, (split + 1) * chunk)
+    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+    full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
+    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    if LEFT:
+        acc, l, m = attend(
+            acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+        )  # fmt: skip
+    acc, l, m = attend(
+        acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+    )  # fmt: skip
+    if LEFT or RIGHT or not EVEN_K:
+        acc, l, m = attend(
+            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+        )  # fmt: skip
+
+    blind = l == 0.0  # not m == -inf: a row of NaN must stay NaN
+    acc = acc * (1.0 / tl.where(blind, 1.0, l))[:, None]
+    lse = tl.where(blind, float("-inf"), m * LN2 + tl.log(tl.where(blind, 1.0, l)))
+    lse_rows = (place * heads + heads_of) * total_q + first_q + rows
+    if SPLIT:
+        lse_rows += split.to(tl.int64) * partial_stride
+        out_at = (out_ptr + lse_rows * HEAD_DIM)[:, None] + dims[None, :]
+    else:
+        out_at = (out_ptr + place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om)[:, None] + dims[None, :] * stride_od
+    tl.store(lse_ptr + lse_rows, lse, mask=there)
+    tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=stored)
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def combine_splits(
+    partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, stride_ob, stride_oh, stride_om, stride_od,
+    heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """One query of one head: the mean of what the splits found, weighted by their sums of weights (arXiv 2311.01282, section 3).
+
+    A split that saw no key has the log-sum-exp -inf and the weight 0.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    query, head, batch = row % total_q, row // total_q % heads, row // total_q // heads
+    splits_at, dims = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
+    lses = tl.load(partial_lse_ptr + splits_at * partial_stride + row, mask=splits_at < splits, other=float("-inf"))
+    largest = tl.max(lses, 0)
+    anchor = tl.where(largest == float("-inf"), 0.0, largest)
+    weights = tl.exp2((lses - anchor) * LOG2E)
+    total = tl.sum(weights, 0)
+    at = partial_ptr + (splits_at[:, None] * partial_stride + row) * HEAD_DIM + dims[None, :]
+    parts = tl.load(at, mask=(splits_at < splits)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
+    out = tl.sum(parts * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
+    tl.store(lse_ptr + row, tl.where(total == 0.0, float("-inf"), anchor + tl.log(tl.where(total == 0.0, 1.0, total))))
+    out_at = out_ptr + batch * stride_ob + head * stride_oh + query * stride_om + dims * stride_od
+    tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=dims < HEAD_DIM)

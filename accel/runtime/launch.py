@@ -1,0 +1,247 @@
+"""Triton kernels compiled for any target and launched with little host time, through the CUDA driver itself.
+
+Triton's own launcher is C that it compiles on the user's machine at first use; this one needs no C compiler and no Python headers, only the
+driver's library. A kernel is described by a `Call`: `compiled` builds it for a target, with or without a GPU in the machine, and `prepare`
+loads it, fixes everything but the addresses of its tensors, and returns a `Launch` that costs a few microseconds a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+import triton  # type: ignore[import-untyped]
+from torch import Tensor
+from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
+from triton.compiler import ASTSource  # type: ignore[import-untyped]
+from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
+
+ALIGNMENT = 16
+"""Bytes. Kernels use wider loads where addresses and strides are known to be multiples of it."""
+
+_TYPES = {
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float32: "fp32",
+    torch.float8_e4m3fn: "fp8e4nv",
+    torch.float8_e5m2: "fp8e5",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
+_OPTIONS = {"enable_fp_fusion": True}  # whose default is about to change
+_MOST_SHARED_UNASKED = 48 * 1024
+_MAX_DYNAMIC_SHARED_SIZE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+
+
+class Pointer(NamedTuple):
+    """A tensor argument, as far as the compiled kernel depends on it."""
+
+    dtype: torch.dtype
+    aligned: bool = True
+    """Whether its address is a multiple of ALIGNMENT."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with all that is known about one launch of it before the tensors are."""
+
+    kernel: Any
+    """A function decorated with triton.jit."""
+    grid: int
+    """Programs, in one dimension."""
+    arguments: Mapping[str, Pointer | int | float | None]
+    """Every run-time argument by name. None is a pointer that the kernel does not use."""
+    constants: Mapping[str, object]
+    """Every tl.constexpr argument by name."""
+    options: Mapping[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 2})
+    """num_warps, num_stages and other compiler options."""
+
+
+def source(call: Call) -> ASTSource:
+    """What Triton compiles: types, constants and divisibility, as its own launcher would derive them from the arguments."""
+    signature: dict[str, str] = {}
+    constants: dict[str, object] = {}
+    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+    for parameter in call.kernel.params:
+        name = parameter.name
+        value = call.constants[name] if parameter.is_constexpr else call.arguments[name]
+        specialised = isinstance(value, int) and not parameter.do_not_specialize
+        if parameter.is_constexpr or value is None or (specialised and value == 1):
+            signature[name], constants[name] = "constexpr", value
+            continue
+        signature[name] = _type_of(value)
+        if value.aligned if isinstance(value, Pointer) else specialised and value % ALIGNMENT == 0:
+            attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
+    return ASTSource(call.kernel, signature, constants, attributes)
+
+
+def compiled(call: Call, capability: int) -> Any:
+    """Triton's compiled kernel of `call` for compute capability `capability` (90 for 9.0). Needs no GPU."""
+    return triton.compile(source(call), target=GPUTarget("cuda", capability, 32), options={**_OPTIONS, **call.options})
+
+
+class Launch:
+    """One kernel on one GPU, loaded, with everything fixed but its tensors' addresses. Made by `prepare`; threads may share it."""
+
+    def __init__(self, call: Call, device: int) -> None:
+        self._call, self._device = call, device
+        self._function = _function(call, device)
+        self._handle = self._function.handle
+        self._launch = _driver().cuLaunchKernelEx
+        self._idle: list[_Slot] = []
+
+    def __call__(self, *tensors: Tensor) -> None:
+        """Launch it on the current stream of its GPU. `tensors` are the arguments that are pointers, in the kernel's order.
+
+        Their dtypes and alignment must be those of the Call: nothing checks it here. Raises RuntimeError where the driver refuses.
+        """
+        try:  # one launch at a time uses a slot: the list's pop and append are atomic
+            slot = self._idle.pop()
+        except IndexError:
+            slot = _Slot(self._call, self._function)
+        addresses = slot.addresses
+        for i, tensor in enumerate(tensors):
+            addresses[i] = tensor.data_ptr()
+        slot.config.stream = torch._C._cuda_getCurrentRawStream(self._device)
+        if torch.cuda.current_device() == self._device:
+            status = self._launch(slot.config_at, self._handle, slot.parameters, None)
+        else:
+            status = self._elsewhere(slot)
+        if status == _INVALID_CONTEXT:  # the first use of the GPU in this thread: its context is made current by the runtime's first call
+            torch.cuda.synchronize(self._device)
+            status = self._launch(slot.config_at, self._handle, slot.parameters, None)
+        self._idle.append(slot)
+        if status:
+            _check(status, f"launching {self._call.kernel.__name__}")
+
+    def _elsewhere(self, slot: _Slot) -> int:
+        with torch.cuda.device(self._device):
+            return int(self._launch(slot.config_at, self._handle, slot.parameters, None))
+
+
+def prepare(call: Call, device: torch.device) -> Callable[..., None]:
+    """A callable that launches `call` on `device`, a GPU with an index: see Launch. Compiles and loads the kernel if that is still to do.
+
+    Kernels defined under TRITON_INTERPRET=1 are interpreted, on any device. Raises RuntimeError where the kernel needs more shared memory
+    than the GPU has, or the driver refuses.
+    """
+    if isinstance(call.kernel, InterpretedFunction):
+        return _interpreted(call)
+    return Launch(call, device.index)
+
+
+def _interpreted(call: Call) -> Callable[..., None]:
+    names = [name for name in call.kernel.arg_names if isinstance(call.arguments.get(name), Pointer)]
+
+    def launch(*tensors: Tensor) -> None:
+        arguments = {**call.arguments, **dict(zip(names, tensors, strict=True)), **call.constants}
+        call.kernel[(call.grid,)](**{name: arguments[name] for name in call.kernel.arg_names})
+
+    return launch
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, Pointer):
+        return f"*{_TYPES[value.dtype]}"
+    if isinstance(value, float):
+        return "fp32"
+    assert isinstance(value, int)
+    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint),
+        ("block_y", ctypes.c_uint),
+        ("block_z", ctypes.c_uint),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+class _Slot:
+    """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
+
+    def __init__(self, call: Call, function: _Function) -> None:
+        values = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
+        self.addresses = (ctypes.c_uint64 * sum(type_[0] == "*" for type_, _ in values))()
+        self._scalars = [_SCALARS[type_](value) for type_, value in values if type_[0] != "*"]
+        pointers, scalars = iter(range(len(self.addresses))), iter(self._scalars)
+        places = [
+            ctypes.addressof(self.addresses) + 8 * next(pointers) if type_[0] == "*" else ctypes.addressof(next(scalars)) for type_, _ in values
+        ]
+        self._none = ctypes.c_uint64(0)  # Triton adds two pointers, to scratch memory and to a profiler's; these kernels have neither
+        places += [ctypes.addressof(self._none)] * 2
+        self.parameters = (ctypes.c_void_p * len(places))(*places)
+        self.config = _Config(call.grid, 1, 1, function.threads, 1, 1, function.shared)
+        self.config_at = ctypes.byref(self.config)
+
+
+_SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A kernel loaded on a GPU."""
+
+    source: ASTSource
+    handle: ctypes.c_void_p
+    threads: int
+    shared: int
+
+
+_FUNCTIONS: dict[object, _Function] = {}
+_LOADING = threading.Lock()
+
+
+def _function(call: Call, device: int) -> _Function:
+    asked = source(call)
+    key = (asked.hash(), tuple(sorted(call.options.items())), device)
+    with _LOADING:
+        if key not in _FUNCTIONS:
+            _FUNCTIONS[key] = _load(asked, call, device)
+        return _FUNCTIONS[key]
+
+
+def _load(asked: ASTSource, call: Call, device: int) -> _Function:
+    major, minor = torch.cuda.get_device_capability(device)
+    kernel = compiled(call, 10 * major + minor)
+    metadata = kernel.metadata
+    assert metadata.num_ctas == 1 and not metadata.global_scratch_size, "neither clusters nor scratch memory are passed to the kernel"
+    driver, module, handle = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    with torch.cuda.device(device):
+        torch.cuda.synchronize(device)  # makes the GPU's context current
+        _check(driver.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}")
+        _check(driver.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()), f"finding {kernel.name}")
+        if metadata.shared > _MOST_SHARED_UNASKED:
+            _check(driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared), f"{metadata.shared} bytes of shared memory for {kernel.name}")
+    return _Function(asked, handle, 32 * metadata.num_warps, metadata.shared)
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL:
+    """The CUDA driver's library. It is there wherever a GPU is usable. Calls release the interpreter's lock."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        said = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(said))
+        raise RuntimeError(f"{what}: the CUDA driver answers {(said.value or b'an unknown error').decode()} ({status})")
