@@ -73,6 +73,8 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     few_queries = problem.seq_q <= 16 < problem.seq_k
     if few_queries:
         return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "math")
+    if problem.dtype in (torch.float32, torch.float64):
+        return ("efficient", "triton", "math")
     if problem.capability == (9, 0):
         return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
     # torch itself prefers cuDNN on datacentre Blackwell.

@@ -7,6 +7,7 @@ from functools import lru_cache
 from importlib import util
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from accel.attention.backends.base import (
@@ -79,12 +80,15 @@ class Portable:
 
     def _rules(self, p: Problem) -> Iterator[str]:
         yield from on_cuda(p)
-        yield from half_precision_on_ampere(p)
+        if p.dtype == torch.float64:
+            yield "takes float16, bfloat16 and float32, not float64"
+        if p.capability is not None and p.capability < (8, 0):
+            yield f"needs compute capability 8.0 or newer; this GPU has {version(p)}"
         yield from head_size_up_to(256, p)
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Any head size up to 256."""
+        """Any head size up to 256; float32 without tensor cores, in full precision."""
         from accel.attention.kernels.portable.forward import forward
 
         p = problem
