@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+Direction = Literal["forward", "backward"]
 
-class Timing(msgspec.Struct, frozen=True):
+
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     """Milliseconds of one call, over `count` calls; all 0 where a failed check left nothing worth timing."""
 
     median: float
@@ -19,6 +22,11 @@ class Timing(msgspec.Struct, frozen=True):
     minimum: float
     maximum: float
     count: int
+    p5: float = 0.0
+    """0 in Results from before it was kept."""
+
+
+NOT_TIMED = Timing(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -36,6 +44,74 @@ class Check(msgspec.Struct, frozen=True):
     @property
     def passed(self) -> bool:
         return self.error <= self.bound
+
+
+class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the device's sensors said while calls were timed, averaged; None where there is nothing, and `absent` says why."""
+
+    sm_mhz: float | None = None
+    """Clock of the multiprocessors."""
+    watts: float | None = None
+    celsius: float | None = None
+    joules_per_tflop: float | None = None
+    """Of the whole card, for 10¹² floating-point operations of the work that was timed while its power was read."""
+    absent: str = ""
+
+
+NO_SENSORS = Sensors()
+
+
+class Trials(msgspec.Struct, frozen=True):
+    """Errors of many trials with fresh inputs, each as a share of what it was allowed: above 1 it failed."""
+
+    count: int
+    failed: int
+    p50: float
+    p95: float
+    p99: float
+    worst: float
+    """Finite; an output that is not finite counts as `BROKEN`."""
+    worst_seed: int
+    """The seed that replays the worst trial."""
+
+
+BROKEN = 1e30
+"""The share of the allowed error that stands for an output that is not finite."""
+
+
+class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attention problem of a grid, in one direction, by one contender."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seq: int
+    """Queries, and keys, a sequence."""
+    head_dim: int
+    causal: bool
+    dtype: str
+    direction: Direction
+    contender: str
+    """What was asked for: a backend's name, or `auto`."""
+    backend: str = ""
+    """What ran; empty where nothing did."""
+    note: str = ""
+    """Why nothing was measured; else why this backend ran."""
+    timing: Timing = NOT_TIMED
+    flops: float = 0.0
+    """Floating-point operations of one call."""
+    moved: float = 0.0
+    """Bytes one call must read and write at least: every input once, every output once."""
+    tflops: float = 0.0
+    """flops / median time / 1e12; 0 where nothing was timed."""
+    checks: tuple[Check, ...] = ()
+    trials: Trials | None = None
+    sensors: Sensors = NO_SENSORS
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ran and every check held."""
+        return bool(self.backend) and all(c.passed for c in self.checks) and not (self.trials and self.trials.failed)
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -65,6 +141,10 @@ class Result(msgspec.Struct, frozen=True):
     ended: float
     bandwidth: float = 0.0
     """Bytes read and written a second at the median time; 0 where moving memory is not the point."""
+    sensors: Sensors = NO_SENSORS
+    """During the timed loop."""
+    cells: tuple[Cell, ...] = ()
+    """Of a workload that measures attention, all it measured. What stands above is then its headline: that of the fastest cell."""
 
 
 def write(result: Result, path: str | os.PathLike[str]) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from accel.workloads.catalog import WORKLOADS
 from app import __version__
 from app.commands import care, queue, watch, words
 from app.commands.output import status_line
@@ -118,7 +119,7 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
     made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     made = verb("run", queue.run, "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes")
-    made.add_argument("workload", metavar="WORKLOAD", help="attention, gemm or copy")
+    made.add_argument("workload", metavar="WORKLOAD", help=", ".join(w.name for w in WORKLOADS))
     made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
     made.add_argument("--wait", action="store_true", help="wait for the result")
     made = verb("jobs", queue.jobs, "list the newest jobs")
@@ -129,6 +130,9 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     made = verb("wait", queue.wait, "wait for a job's end; the exit status tells whether it succeeded")
     made.add_argument("job", type=_count, metavar="JOB")
+    made = verb("results", queue.results, "print what a job measured, or write it to a file")
+    made.add_argument("job", type=_count, metavar="JOB")
+    made.add_argument("--out", metavar="FILE", help="write it to FILE, whose name ends with .csv or .json")
     made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs")
     made.add_argument("job", type=_count, metavar="JOB")
 

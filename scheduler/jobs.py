@@ -9,7 +9,7 @@ NO_RESULT = msgspec.Raw(b"null")
 
 
 LISTED_RESULT = 16 * 2**10
-"""Bytes of a result that snapshots and lists carry: they hold many jobs, and go to everybody several times a second."""
+"""Bytes of a result that snapshots and lists carry at most: they hold many jobs, and go to everybody several times a second."""
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     result: msgspec.Raw = NO_RESULT
     """The Result file the job left, as JSON; see `Job.result`."""
     large: bool = False
-    """The result is over LISTED_RESULT bytes and left out here, in a snapshot or a list: ask for this job alone to get it."""
+    """The result is over LISTED_RESULT bytes: its largest members are left out here, in a snapshot or a list. Ask for this job alone."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -143,8 +143,23 @@ def held_devices(job: Job) -> tuple[str, ...]:
 
 
 def listed(job: Job) -> Job:
-    """The job as snapshots and lists show it: without a large result."""
+    """The job as snapshots and lists show it: of a large result only what is small."""
     state = job.state
     if not isinstance(state, Done | Failed) or len(bytes(state.result)) <= LISTED_RESULT:
         return job
-    return msgspec.structs.replace(job, state=msgspec.structs.replace(state, result=NO_RESULT, large=True))
+    return msgspec.structs.replace(job, state=msgspec.structs.replace(state, result=_headline(bytes(state.result)), large=True))
+
+
+def _headline(result: bytes) -> msgspec.Raw:
+    """The result without its largest members; none where it has no members, or nothing remains."""
+    try:
+        members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return NO_RESULT
+    spare = LISTED_RESULT
+    kept = {}
+    for name, value in sorted(members.items(), key=lambda member: len(bytes(member[1]))):
+        spare -= len(name.encode()) + len(bytes(value)) + 4  # quotes, colon, comma
+        if spare > 0:
+            kept[name] = value
+    return msgspec.Raw(msgspec.json.encode({name: members[name] for name in members if name in kept})) if kept else NO_RESULT

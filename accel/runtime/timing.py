@@ -1,18 +1,23 @@
-"""The one way anything here is timed: warm up, then call after call for a given time, with every call's own duration.
+"""The one way anything here is timed: warm up, then call after call for a given time, with every call's own duration; what is to be
+compared, in turn.
 
 On a GPU calls are launched ahead, so that it never waits for the host, and CUDA events between them give each one's time; a call counts
 as finished when its event says so, never when it was launched. On a CPU a call is finished when it returns.
 
-Every call works on the same inputs: what fits into the last-level cache (50 MB on an H100) is read from there, not from memory.
-FLOPs are those the mathematics needs, of unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
+Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as in a program that has more than one
+layer. FLOPs are those the mathematics needs, of unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
 """
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +32,12 @@ AHEAD_S = 0.1
 """Work kept launched ahead on a GPU: enough to outlast a pause of the host, short enough to stop soon."""
 MAX_AHEAD = 512
 _POLL_S = 0.0005
+SLICE_S = 0.05
+"""How long one contender runs before it is the next one's turn; a fifth of its time where that is short."""
+_USUAL_CACHE = 32 << 20
+MOST_COPIES = 64
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,18 @@ class Measurement:
     @property
     def timing(self) -> Timing:
         """Percentiles of the calls, interpolated linearly between samples."""
-        p50, p95, p99 = (float(x) for x in np.percentile(self.samples_ms, (50, 95, 99)))
-        return Timing(p50, p50, p95, p99, min(self.samples_ms), max(self.samples_ms), len(self.samples_ms))
+        return timing_of(self.samples_ms)
+
+
+def percentiles(samples: Sequence[float], *at: float) -> tuple[float, ...]:
+    """Interpolated linearly between samples."""
+    return tuple(float(x) for x in np.percentile(samples, at))
+
+
+def timing_of(samples_ms: Sequence[float]) -> Timing:
+    """Percentiles of calls' durations, interpolated linearly between samples."""
+    p5, p50, p95, p99 = percentiles(samples_ms, 5, 50, 95, 99)
+    return Timing(p50, p50, p95, p99, min(samples_ms), max(samples_ms), len(samples_ms), p5)
 
 
 def measure(call: Callable[[], object], seconds: float, device: torch.device, report: Report) -> Measurement:
@@ -63,6 +84,74 @@ def measure(call: Callable[[], object], seconds: float, device: torch.device, re
     if len(samples) > told_calls:
         report(wall, len(samples))
     return Measurement(tuple(samples), started, started + wall, wall)
+
+
+def measure_in_turn(
+    calls: Sequence[Callable[[], object]], seconds: float, device: torch.device, report: Report, during: Callable[[int], None]
+) -> tuple[Measurement, ...]:
+    """Time several calls against each other: each for a slice of time in turn, for `seconds` each, so that what drifts drifts for all.
+
+    Every round begins with another one. The first call of a slice finds the caches as another contender left them, and is not counted.
+    `during(i)` is told while calls of contender i are under way. Call each at least twice before: compiling is not measured.
+    """
+    samples: list[list[float]] = [[] for _ in calls]
+    spent, busy = [0.0] * len(calls), 0
+    started, start, told = time.time(), time.perf_counter(), 0.0
+    longest = min(SLICE_S, seconds / 5)
+    counts = [2] * len(calls)
+    turn = 0
+    while min(spent) < seconds:
+        for i in [(turn + j) % len(calls) for j in range(len(calls))]:
+            begun = time.perf_counter()
+            new = _slice(calls[i], counts[i], device, lambda i=i: during(i))  # type: ignore[misc]
+            spent[i] += time.perf_counter() - begun
+            samples[i] += new[1:]
+            busy += len(new)
+            counts[i] = max(2, min(MAX_AHEAD, round(longest * 1e3 / max(float(np.median(new)), 1e-3))))
+            if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
+                told = elapsed
+                report(elapsed, busy)
+        turn += 1
+    wall = time.perf_counter() - start
+    report(wall, busy)
+    return tuple(Measurement(tuple(s), started, started + wall, own) for s, own in zip(samples, spent, strict=True))
+
+
+def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
+    """The answer of one call on a device that is idle, and its milliseconds, launching included."""
+    if device.type != "cuda":
+        start = time.perf_counter()
+        answer = call()
+        return answer, (time.perf_counter() - start) * 1e3
+    torch.cuda.synchronize(device)
+    before = _mark(device)
+    answer = call()
+    after = _mark(device)
+    after.synchronize()
+    return answer, before.elapsed_time(after)
+
+
+def copies_beyond_cache(size: float, device: torch.device) -> int:
+    """How many inputs of `size` bytes must be taken in turn so that none is still in the last-level cache when it comes again."""
+    if device.type == "cuda":
+        cache = torch.cuda.get_device_properties(device).L2_cache_size
+    else:
+        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
+    return min(math.ceil(2 * (cache if cache > 0 else _USUAL_CACHE) / size), MOST_COPIES)
+
+
+def _slice(call: Callable[[], object], count: int, device: torch.device, during: Callable[[], None]) -> list[float]:
+    """Milliseconds of each of `count` calls, one after the other."""
+    if device.type != "cuda":
+        during()
+        return [timed(call, device)[1] for _ in range(count)]
+    marks = [_mark(device)]
+    for _ in range(count):
+        call()
+        marks.append(_mark(device))
+    during()
+    marks[-1].synchronize()
+    return [before.elapsed_time(after) for before, after in pairwise(marks)]
 
 
 def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]:

@@ -1,121 +1,73 @@
-"""Attention as a job: `python -P -m accel.workloads.attention --seq=16384 ...` (see `accel.workloads.catalog` for the parameters)."""
+"""Attention by one backend, one problem or a grid: `python -P -m accel.workloads.attention --seq=512,16384 ...` (see the catalog)."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Check
-from accel.workloads.harness import Task, main, require
+import msgspec
+
+from accel.result import Cell
+from accel.workloads.grid import directions, shapes
+from accel.workloads.harness import Outcome, OutOfMemory, Task, rate, serve, timed
 from accel.workloads.options import Values
+from accel.workloads.progress import Progress, warm_up
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from accel.attention.problem import Problem
     from accel.runtime.capability import Device
-
-WHOLE_UP_TO = 1 << 24
-"""(query, key) pairs over all heads; up to here every row is checked."""
-SAMPLED_HEADS = 8
-SAMPLED_ROWS = 64
-ATOL = 4e-6
-"""Relative error allowed beside the rule's factor 2: fused float32 kernels may use an exponential good to 20 units in the last place."""
+    from accel.workloads.contender import Contender
+    from accel.workloads.headline import Stretch
 
 
-def prepare(values: Values, device: Device) -> Task:
-    """Random inputs of the shape asked for, standard normal."""
-    import torch
+def work(values: Values, device: Device, progress: Progress) -> Outcome:
+    """One problem after the other: checked, warmed up, timed."""
+    from accel.workloads.contender import enter, pose
+    from accel.workloads.headline import headline, limit
 
-    from accel.attention import attention, choose
-
-    problem = _problem(values, device)
-    choice = choose(problem, values.text("backend"))
-    require(device, _bytes(problem, choice.backend))
-    q_shape = (problem.batch, problem.heads, problem.seq_q, problem.head_dim)
-    kv_shape = (problem.batch, problem.kv_heads, problem.seq_k, problem.head_dim)
-    q, k, v = (torch.randn(shape, dtype=problem.dtype, device=problem.device) for shape in (q_shape, kv_shape, kv_shape))
-
-    def call() -> Tensor:
-        return attention(q, k, v, causal=problem.causal, backend=choice.backend)
-
-    reason = "named by the user" if values.text("backend") != "auto" else choice.reason
-    return Task(choice.backend, reason, call, lambda: compare(call(), q, k, v, problem), problem.flops)
-
-
-def compare(out: Tensor, q: Tensor, k: Tensor, v: Tensor, problem: Problem) -> tuple[Check, ...]:
-    """Hold `out` against the float64 reference, whole or, where it is large, in sampled rows of sampled heads.
-
-    The bound is the rule of flash-attention's own tests: at most twice the error of the plain computation in the inputs' dtype, plus ATOL;
-    here for the relative errors in the Euclidean and in the maximum norm.
-    """
-    import torch
-
-    from accel.attention.reference import reference_rows
-
-    heads, rows = _sample(problem)
-    rows = rows.to(out.device)
-    got: list[Tensor] = []
-    exact: list[Tensor] = []
-    plain: list[Tensor] = []
-    for head in heads:
-        b, h = divmod(head, problem.heads)
-        got.append(out[b, h, rows].double())
-        for answers, dtype in ((exact, torch.float64), (plain, problem.dtype)):
-            answers.append(reference_rows(q, k, v, batch=b, head=h, rows=rows, causal=problem.causal, dtype=dtype).double())
-    ours, truth, rule = (torch.stack(x) for x in (got, exact, plain))
-    where = f"{len(rows)} rows of {len(heads)} heads"
-    broken = int((~torch.isfinite(out)).sum()) / out.numel()
-    checks = [Check("share of elements that are not finite", broken, 0.0)]
-    if broken:
-        return tuple(checks)  # the errors would be no numbers
-    for name, order in (("relative error", 2.0), ("largest error", float("inf"))):
-        size, error, allowed = (float(torch.linalg.vector_norm(x, ord=order)) for x in (truth, ours - truth, rule - truth))
-        checks.append(Check(f"{name}, {where}", error / size, 2 * allowed / size + ATOL))
-    return tuple(checks)
+    seconds, backend = values.number("seconds"), values.text("backend")
+    each = seconds + warm_up(seconds)
+    posed = [(shape, direction) for direction in directions(values.text("direction")) for shape in shapes(values.given)]
+    limit(len(posed))
+    progress.plan(each * len(posed))
+    cells: list[Cell] = []
+    stretches: list[Stretch] = []
+    for i, (shape, direction) in enumerate(posed):
+        label = f"{i + 1} of {len(posed)}: " if len(posed) > 1 else ""
+        try:
+            case = pose(shape, direction, device, seed=i)
+            contender = enter(backend, case, device)
+        except (ValueError, OutOfMemory) as e:
+            if len(posed) == 1:
+                raise
+            cells.append(msgspec.structs.replace(shape.cell(direction, backend), note=str(e)))
+            continue
+        progress.stage(f"{label}checking", begins=i * each)
+        cell, loop = _measure(contender, device, progress, seconds, label, i * each)
+        cells.append(cell)
+        stretches += loop
+        del case, contender  # or the next problem's inputs would have to fit beside them
+    return headline(tuple(cells), stretches)
 
 
-def _problem(values: Values, device: Device) -> Problem:
-    import torch
+def _measure(
+    contender: Contender, device: Device, progress: Progress, seconds: float, label: str, begins: float
+) -> tuple[Cell, list[Stretch]]:
+    """The cell, and the timed loop where the answers were right."""
+    from accel.workloads.check import hold, nearest
+    from accel.workloads.headline import Stretch
 
-    from accel.attention.problem import Problem, default_scale
-
-    heads, head_dim, seq = values.integer("heads"), values.integer("head_dim"), values.integer("seq")
-    return Problem(
-        batch=values.integer("batch"),
-        heads=heads,
-        kv_heads=values.integer("kv_heads") or heads,
-        seq_q=seq,
-        seq_k=seq,
-        head_dim=head_dim,
-        dtype=getattr(torch, values.text("dtype")),
-        device=device.torch_device,
-        capability=device.capability,
-        causal=values.flag("causal"),
-        scale=default_scale(head_dim),
-        grad=False,
-    )
-
-
-def _bytes(p: Problem, backend: str) -> float:
-    """Memory it takes at least: q, k, v and the output; `math` also holds all scores and their softmax."""
-    rows = 2 * p.batch * (p.heads * p.seq_q + p.kv_heads * p.seq_k)
-    scores = 2 * 4 * p.batch * p.heads * p.seq_q * p.seq_k if backend == "math" else 0
-    return float(rows * p.head_dim * p.dtype.itemsize + scores)
-
-
-def _sample(p: Problem) -> tuple[list[int], Tensor]:
-    """Which heads (counted over the batch) and which rows to check: ends, block borders, and a random rest."""
-    import torch
-
-    every = p.batch * p.heads
-    if every * p.seq_q * p.seq_k <= WHOLE_UP_TO:
-        return list(range(every)), torch.arange(p.seq_q)
-    heads = {0, every - 1, *torch.randint(every, (SAMPLED_HEADS - 2,)).tolist()}
-    borders = torch.tensor([0, 1, 63, 64, 127, 128, p.seq_q // 2, p.seq_q - 1])
-    rows = torch.cat([borders, torch.randint(p.seq_q, (SAMPLED_ROWS - len(borders),))])
-    return sorted(heads), torch.tensor(sorted({row for row in rows.tolist() if row < p.seq_q}))
+    case = contender.case
+    checks = nearest(hold(contender.answers(), case.sets[0], case.shape))
+    empty = case.shape.cell(case.direction, contender.name)
+    cell = msgspec.structs.replace(empty, backend=contender.backend, note=contender.reason, checks=checks)
+    if not cell.passed:
+        return cell, []
+    task = Task(contender.backend, contender.reason, contender.call(), lambda: checks, cell.flops)
+    m = timed(task, device, progress, seconds, label=label, begins=begins)
+    timing = m.loop.timing
+    cell = msgspec.structs.replace(cell, timing=timing, tflops=rate(cell.flops, timing.median / 1e3) / 1e12, sensors=m.sensors)
+    return cell, [Stretch(m.loop.started, m.loop.ended, m.loop.wall_s, cell.flops * timing.count)]
 
 
 if __name__ == "__main__":
-    sys.exit(main("attention", prepare))
+    sys.exit(serve("attention", work))

@@ -14,7 +14,8 @@ class Param(msgspec.Struct, frozen=True):
 
     name: str
     label: str
-    kind: Literal["int", "float", "choice", "flag"]
+    kind: Literal["int", "float", "choice", "flag", "ints", "choices"]
+    """`ints` and `choices` are lists, separated by commas."""
     default: str
     """As typed by a user; flags are "yes" or "no"."""
     help: str
@@ -36,17 +37,40 @@ class Param(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name} is yes or no; got {value!r}")
         if self.kind in ("int", "float"):
             self._check_number(value)
+        if self.kind in ("ints", "choices"):
+            self._check_list(value)
 
     def _check_number(self, value: str) -> None:
-        word = "a whole number" if self.kind == "int" else "a number"
+        word = "a number" if self.kind == "float" else "a whole number"
         try:
-            number = int(value) if self.kind == "int" else float(value)
+            number = float(value) if self.kind == "float" else int(value)
         except ValueError as e:
             raise ValueError(f"{self.name} is {word}; got {value!r}") from e
         low, high = self.minimum, self.maximum
         if (low is not None and not number >= low) or (high is not None and not number <= high):
-            form = ".0f" if self.kind == "int" else "g"
+            form = "g" if self.kind == "float" else ".0f"
             raise ValueError(f"{self.name} is {word} from {low:{form}} to {high:{form}}; got {value}")
+
+    def _check_list(self, value: str) -> None:
+        parts = split(value)
+        if len(parts) > MOST_LISTED:
+            raise ValueError(f"{self.name} takes up to {MOST_LISTED} values; got {len(parts)}")
+        for part in parts:
+            if self.kind == "ints":
+                self._check_number(part)
+            elif part not in self.choices:
+                raise ValueError(f"{self.name} takes any of {', '.join(self.choices)}; got {part!r}")
+        if twice := sorted({part for part in parts if parts.count(part) > 1}):
+            raise ValueError(f"{self.name} names {', '.join(twice)} twice")
+
+
+MOST_LISTED = 32
+"""Values of one parameter that takes a list."""
+
+
+def split(value: str) -> tuple[str, ...]:
+    """The parts of a list as a user types it: 512, 1024,2048."""
+    return tuple(part.strip() for part in value.split(","))
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -73,35 +97,91 @@ class Workload(msgspec.Struct, frozen=True):
         return [sys.executable, "-P", "-m", self.module, *(f"--{k.replace('_', '-')}={v}" for k, v in values.items())]
 
 
-_SECONDS = Param("seconds", "Seconds", "float", "10", "how long the timed loop runs", minimum=0.1, maximum=3600, cpu_default="4")
-_DTYPE = Param("dtype", "Data type", "choice", "bfloat16", "of the inputs", ("bfloat16", "float16", "float32"), cpu_default="float32")
+BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4")
+"""Names of `accel.attention`'s backends, for forms; which of them can do a shape on a device they say themselves."""
+
+TOKENS = 16384
+"""Of all sequences together where the batch is left open, and ..."""
+WIDTH = 2048
+"""... heads x head size where the heads are: what the FlashAttention papers measure (FlashAttention-2, section 4.1)."""
+
+_DTYPES = ("bfloat16", "float16", "float32")
+_DTYPE = Param("dtype", "Data type", "choice", "bfloat16", "of the inputs", _DTYPES, cpu_default="float32")
+_DIRECTIONS = ("forward", "backward", "both")
+
+
+def _seconds(what: str, default: str, cpu_default: str) -> Param:
+    return Param("seconds", "Seconds", "float", default, what, minimum=0.1, maximum=3600, cpu_default=cpu_default)
+
+
+def _shape(batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]) -> tuple[Param, ...]:
+    """The parameters that span a grid of attention problems (see `accel.workloads.grid`); `cpu`: the first four's defaults there."""
+    grouped = "key/value heads (grouped-query attention); 0: as many as query heads"
+    many = "or several: 512,1024,2048"
+    return (
+        Param("batch", "Batch", "int", batch, f"sequences; 0: what makes {TOKENS} tokens", minimum=0, maximum=4096, cpu_default=cpu[0]),
+        Param("heads", "Heads", "int", heads, f"query heads; 0: {WIDTH} / head size", minimum=0, maximum=1024, cpu_default=cpu[1]),
+        Param("kv_heads", "K/V heads", "int", "0", grouped, minimum=0, maximum=1024),
+        Param("seq", "Sequence", "ints", seq, f"tokens a sequence, {many}", minimum=1, maximum=1048576, cpu_default=cpu[2]),
+        Param("head_dim", "Head size", "ints", head_dim, "elements a head, or several", minimum=1, maximum=512, cpu_default=cpu[3]),
+        Param("causal", "Causal", "choice", causal, "each token sees only those before it", ("no", "yes", "both")),
+        _DTYPE,
+    )
+
+
+def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param:
+    return Param("backends", "Backends", "choices", default, "those that cannot do a shape say why", choices, cpu_default=cpu_default)
+
 
 WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "attention",
         "Attention",
-        "Scaled dot-product attention: checked against a float64 reference, then measured",
+        "Scaled dot-product attention, one shape or a grid: checked against a float64 reference, then measured",
         "accel.workloads.attention",
         (
-            Param("batch", "Batch", "int", "1", "sequences", minimum=1, maximum=4096),
-            Param("heads", "Heads", "int", "16", "query heads", minimum=1, maximum=1024, cpu_default="4"),
-            Param(
-                "kv_heads",
-                "K/V heads",
-                "int",
-                "0",
-                "key/value heads (grouped-query attention); 0: as many as query heads",
-                minimum=0,
-                maximum=1024,
-            ),
-            Param("seq", "Sequence", "int", "16384", "tokens a sequence", minimum=1, maximum=1048576, cpu_default="1024"),
-            Param("head_dim", "Head size", "int", "128", "elements a head", minimum=1, maximum=512, cpu_default="64"),
-            Param("causal", "Causal", "flag", "no", "each token sees only those before it"),
-            _DTYPE,
-            Param(
-                "backend", "Backend", "choice", "auto", "which implementation", ("auto", "flash", "cudnn", "efficient", "math", "reference")
-            ),
-            _SECONDS,
+            *_shape("1", "16", "16384", "128", "no", cpu=("1", "4", "1024", "64")),
+            Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
+            Param("backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)),
+            _seconds("how long each shape is timed", "10", "4"),
+        ),
+    ),
+    Workload(
+        "compare",
+        "Compare",
+        "All attention backends side by side, call by call in turn: which is fastest here, and is auto as fast?",
+        "accel.workloads.compare",
+        (
+            *_shape("0", "0", "512,2048,8192,16384", "64,128,256", "both", cpu=("1", "4", "256,1024", "64")),
+            Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
+            _backends("auto,flash,cudnn,efficient,hopper,triton,fa4", ("auto", *BACKENDS), "auto,flash,math"),
+            _seconds("for each backend and shape", "1", "1"),
+            Param("power", "Power", "flag", "no", "2 s more each, alone: J per TFLOP"),
+        ),
+    ),
+    Workload(
+        "validate",
+        "Validate",
+        "Many trials with fresh random inputs, each held against a float64 reference: errors, latencies and a verdict",
+        "accel.workloads.validate",
+        (
+            *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
+            Param("direction", "Direction", "choice", "both", "both: with the gradients", ("forward", "both")),
+            Param("backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)),
+            Param("inputs", "Inputs", "choice", "normal", "outliers: a thousandth of them 10 times as wide", ("normal", "outliers")),
+            Param("trials", "Trials", "int", "1000", "for each shape", minimum=1, maximum=1000000, cpu_default="20"),
+            Param("seed", "Seed", "int", "0", "of the first trial; each has the next", minimum=0, maximum=2**31),
+        ),
+    ),
+    Workload(
+        "tune",
+        "Tune",
+        "Measures every attention backend on this machine, forward and backward; from then on auto chooses by it",
+        "accel.workloads.tune",
+        (
+            *_shape("0", "0", "512,1024,2048,4096,8192,16384", "64,128,256", "both", cpu=("1", "4", "128,512", "64")),
+            _backends("flash,cudnn,efficient,hopper,triton,fa4", BACKENDS, "flash,math"),
+            _seconds("for each backend and shape", "0.5", "0.3"),
         ),
     ),
     Workload(
@@ -109,14 +189,21 @@ WORKLOADS: tuple[Workload, ...] = (
         "Matrix product",
         "A square matrix product: the rate the tensor cores can reach here",
         "accel.workloads.gemm",
-        (Param("size", "Size", "int", "8192", "rows and columns", minimum=16, maximum=65536, cpu_default="1024"), _DTYPE, _SECONDS),
+        (
+            Param("size", "Size", "int", "8192", "rows and columns", minimum=16, maximum=65536, cpu_default="1024"),
+            _DTYPE,
+            _seconds("how long the timed loop runs", "10", "4"),
+        ),
     ),
     Workload(
         "copy",
         "Memory copy",
         "A large copy within the device: the bandwidth its memory can reach here",
         "accel.workloads.copy",
-        (Param("mib", "MiB", "int", "2048", "size of the buffer", minimum=1, maximum=65536, cpu_default="256"), _SECONDS),
+        (
+            Param("mib", "MiB", "int", "2048", "size of the buffer", minimum=1, maximum=65536, cpu_default="256"),
+            _seconds("how long the timed loop runs", "10", "4"),
+        ),
     ),
 )
 

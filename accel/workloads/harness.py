@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import Check, Result, Timing, write
+from accel.result import NO_SENSORS, NOT_TIMED, Cell, Check, Result, Sensors, Timing, write
 from accel.workloads import catalog
 from accel.workloads.options import Values, parse
-from accel.workloads.progress import Progress
+from accel.workloads.progress import Progress, warm_up
+from accel.workloads.summary import lines
 
 if TYPE_CHECKING:
     from accel.runtime.capability import Device
     from accel.runtime.timing import Measurement
 
-_NOT_TIMED = Timing(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+
+_NOT_SIZES = ("trials", "seed")
 
 
 class UsageError(Exception):
@@ -60,16 +62,44 @@ Prepare = Callable[[Values, "Device"], Task]
 """Makes a Task on the device. Raises ValueError where the parameters do not fit together or the backend cannot do it."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a workload found: the Result but for what all workloads say alike."""
+
+    backend: str
+    reason: str
+    checks: tuple[Check, ...]
+    timing: Timing = NOT_TIMED
+    flops: float = 0.0
+    moved: float = 0.0
+    sustained_tflops: float = 0.0
+    sustained_from: float = 0.0
+    sustained_to: float = 0.0
+    sensors: Sensors = NO_SENSORS
+    cells: tuple[Cell, ...] = ()
+    failures: tuple[str, ...] = ()
+    """What else went wrong, beside checks that did not pass."""
+
+
+Work = Callable[[Values, "Device", Progress], Outcome]
+"""Does all of a workload on the device, without recording gradients. Raises as Prepare."""
+
+
 def main(name: str, prepare: Prepare, argv: Sequence[str] | None = None) -> int:
+    """Run a workload that is one Task; returns the exit status."""
+    return serve(name, lambda values, device, progress: _one(prepare(values, device), values, device, progress), argv)
+
+
+def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
     """Run the workload called `name` in the catalog; returns the exit status."""
     workload = catalog.find(name)
     try:
-        result = _run(workload, prepare, sys.argv[1:] if argv is None else argv)
+        result = _run(workload, work, sys.argv[1:] if argv is None else argv)
         _deliver(result)
     except UsageError as e:
         return _refused(2, str(e))
     except OutOfMemory as e:
-        sizes = [p.name for p in workload.params if p.kind == "int"]
+        sizes = [p.name for p in workload.params if p.kind in ("int", "ints") and p.name not in _NOT_SIZES]
         return _refused(1, f"out of memory: {e}. Reduce {' or '.join(sizes)}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's last flush would complain again
@@ -88,23 +118,55 @@ def require(device: Device, needed: float) -> None:
         raise OutOfMemory(f"at least {needed / 2**30:.1f} GiB are needed, and {device} has {free / 2**30:.1f} GiB free")
 
 
-def summary(result: Result) -> list[str]:
-    """The result in a few lines, for people."""
-    t = result.timing
-    lines = [f"{result.workload} on {result.device}, by {result.backend} ({result.reason})"]
-    if t.count:
-        rate = f"{result.bandwidth / 1e9:.4g} GB/s" if result.bandwidth else f"{result.tflops:.4g} TFLOP/s"
-        sustained = f", sustained {result.sustained_tflops:.4g} TFLOP/s" if result.flops else ""
-        lines.append(f"{rate} at the median of {t.median:.4g} ms (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}")
-    compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
-    return [*lines, f"{result.verdict.partition(':')[0]}: {compared}"]
+def timed(task: Task, device: Device, progress: Progress, seconds: float, *, label: str = "", begins: float = 0.0) -> Measured:
+    """Warm up, then time the Task for `seconds`, from where `begins` of the plan is done. The Task was called once before, to check it."""
+    from accel.runtime.power import Watch
+    from accel.runtime.timing import measure
+
+    def report(elapsed: float, calls: int) -> None:
+        progress.advance(elapsed, calls * task.flops)
+
+    progress.stage(f"{label}warming up", begins=begins, flops_before=task.flops)
+    measure(task.call, warm_up(seconds), device.torch_device, report)
+    progress.stage(f"{label}timing", begins=begins + warm_up(seconds))
+    with Watch(device.torch_device) as watch:
+        measured = measure(task.call, seconds, device.torch_device, report)
+    sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
+    return Measured(measured, sustained, watch.sensors(sustained))
 
 
-def _run(workload: catalog.Workload, prepare: Prepare, argv: Sequence[str]) -> Result:
+@dataclass(frozen=True)
+class Measured:
+    """What came of timing a Task."""
+
+    loop: Measurement
+    sustained_tflops: float
+    sensors: Sensors
+
+
+def rate(amount: float, seconds: float) -> float:
+    """0 where no time was taken."""
+    return amount / seconds if seconds > 0 else 0.0
+
+
+def _one(task: Task, values: Values, device: Device, progress: Progress) -> Outcome:
+    seconds = values.number("seconds")
+    progress.plan(seconds + warm_up(seconds))
+    progress.stage("checking")
+    checks = task.check()
+    if not all(c.passed for c in checks):
+        return Outcome(task.backend, task.reason, checks, flops=task.flops)
+    m = timed(task, device, progress, seconds)
+    span = m.loop.started, m.loop.ended
+    return Outcome(task.backend, task.reason, checks, m.loop.timing, task.flops, task.moved, m.sustained_tflops, *span, m.sensors)
+
+
+def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:
     started = time.time()
     with _usage():
         given = parse(workload, argv)
-        progress = Progress(float(workload.complete(given, "cpu")["seconds"]))
+        workload.complete(given, "cpu")
+    progress = Progress()
     progress.stage("loading torch")
     import torch
 
@@ -113,67 +175,36 @@ def _run(workload: catalog.Workload, prepare: Prepare, argv: Sequence[str]) -> R
 
         device = capability.current()
         values = Values(workload.complete(given, "nvidia" if device.kind == "cuda" else "cpu"))
-        progress.plan(values.number("seconds"))
         progress.stage("preparing")
-        with torch.inference_mode():
-            with _usage():
-                task = prepare(values, device)
-            progress.stage("checking")
-            checks = task.check()
-            measured = _time(task, device, progress) if all(c.passed for c in checks) else None
-        return _result(workload, values, device, task, checks, measured, started)
-
-
-def _time(task: Task, device: Device, progress: Progress) -> Measurement:
-    from accel.runtime.timing import measure
-
-    def report(elapsed: float, calls: int) -> None:
-        progress.advance(elapsed, calls * task.flops)
-
-    progress.stage("warming up", flops_before=task.flops)  # the check called once
-    measure(task.call, progress.warm_up_s, device.torch_device, report)
-    progress.stage("timing", begins=progress.warm_up_s)
-    measured = measure(task.call, progress.seconds, device.torch_device, report)
+        with torch.no_grad(), _usage():
+            outcome = work(values, device, progress)
     progress.end()
-    return measured
+    return _result(workload, values, str(device), outcome, capability.versions(), started)
 
 
-def _result(
-    workload: catalog.Workload,
-    values: Values,
-    device: Device,
-    task: Task,
-    checks: tuple[Check, ...],
-    measured: Measurement | None,
-    started: float,
-) -> Result:
-    from accel.runtime.capability import versions
-
-    timing = measured.timing if measured else _NOT_TIMED
-    wrong = [f"{c.name} is {c.error:.3g}, above the bound {c.bound:.3g}" for c in checks if not c.passed]
+def _result(workload: catalog.Workload, values: Values, device: str, o: Outcome, versions: dict[str, str], started: float) -> Result:
+    wrong = [f"{c.name} is {c.error:.3g}, above the bound {c.bound:.3g}" for c in o.checks if not c.passed] + list(o.failures)
     return Result(
         workload=workload.name,
-        device=str(device),
-        backend=task.backend,
-        reason=task.reason,
+        device=device,
+        backend=o.backend,
+        reason=o.reason,
         params=values.as_params(workload),
         verdict=f"fail: {'; '.join(wrong)}" if wrong else "pass",
-        checks=checks,
-        timing=timing,
-        flops=task.flops,
-        tflops=_rate(task.flops, timing.median / 1e3) / 1e12,
-        sustained_tflops=_rate(task.flops * timing.count, measured.wall_s) / 1e12 if measured else 0.0,
-        sustained_from=measured.started if measured else 0.0,
-        sustained_to=measured.ended if measured else 0.0,
-        versions=versions(),
+        checks=o.checks,
+        timing=o.timing,
+        flops=o.flops,
+        tflops=rate(o.flops, o.timing.median / 1e3) / 1e12,
+        sustained_tflops=o.sustained_tflops,
+        sustained_from=o.sustained_from,
+        sustained_to=o.sustained_to,
+        versions=versions,
         started=started,
         ended=time.time(),
-        bandwidth=_rate(task.moved, timing.median / 1e3),
+        bandwidth=rate(o.moved, o.timing.median / 1e3),
+        sensors=o.sensors,
+        cells=o.cells,
     )
-
-
-def _rate(amount: float, seconds: float) -> float:
-    return amount / seconds if seconds > 0 else 0.0
 
 
 @contextmanager
@@ -201,7 +232,7 @@ def _deliver(result: Result) -> None:
     path = os.environ.get("GPUDECK_RESULT")
     if path:
         write(result, path)
-    for line in summary(result):
+    for line in lines(result):
         print(line)
     if not path:
         print(msgspec.json.encode(result).decode())

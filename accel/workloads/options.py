@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from accel.workloads.catalog import Workload
+from accel.workloads.catalog import Param, Workload, split
 
 
 class Values:
     """Checked parameters, by name and type."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+        """As text, as a user types it."""
 
     def integer(self, name: str) -> int:
-        return int(self._texts[name])
+        return int(self.given[name])
 
     def number(self, name: str) -> float:
-        return float(self._texts[name])
+        return float(self.given[name])
 
     def text(self, name: str) -> str:
-        return self._texts[name]
+        return self.given[name]
 
     def flag(self, name: str) -> bool:
-        return self._texts[name] == "yes"
+        return self.given[name] == "yes"
+
+    def several(self, name: str) -> tuple[str, ...]:
+        return split(self.given[name])
 
     def as_params(self, workload: Workload) -> dict[str, str | int | float | bool]:
-        """All of them, typed as the catalog says."""
-        read: dict[str, Callable[[str], str | int | float | bool]]
-        read = {"int": self.integer, "float": self.number, "flag": self.flag, "choice": self.text}
-        return {p.name: read[p.kind](p.name) for p in workload.params}
+        """All of them, typed as the catalog says; a list of several stays text, and a choice of yes or no becomes a flag."""
+        return {p.name: self._typed(p) for p in workload.params}
+
+    def _typed(self, param: Param) -> str | int | float | bool:
+        text = self.given[param.name]
+        if param.kind == "float":
+            return float(text)
+        if param.kind in ("int", "ints"):
+            return int(text) if "," not in text else text
+        return text == "yes" if text in ("yes", "no") else text
 
 
 def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
     {"gpudeck": "progress", "done": 2.5, "total": 10.5, "note": "timing", "flops": 1.2e13, "time": 1760000000.0}
 
-`done` and `total` are seconds of warm-up and timed loop; `flops` counts what is truly done since the job began.
+`done` and `total` count whatever the workload plans in, mostly seconds; `flops` counts what is truly done since the job began.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ WARM_UP_S = 0.5
 """Long enough for a GPU to raise its clocks; a quarter of the timed loop where that is short."""
 
 
+def warm_up(seconds: float) -> float:
+    """How long to warm up for a timed loop of `seconds`."""
+    return min(WARM_UP_S, seconds / 4)
+
+
 class Progress:
     """How far the job is. Neither `done` nor `flops` ever goes back."""
 
-    def __init__(self, seconds: float) -> None:
-        self.plan(seconds)
+    def __init__(self, total: float = 1.0) -> None:
+        self._total = total
         self._note = ""
         self._done = self._begins = 0.0
         self._flops = self._flops_before = 0.0
 
-    def plan(self, seconds: float) -> None:
-        """The timed loop will run for `seconds`."""
-        self.seconds = seconds
-        self.warm_up_s = min(WARM_UP_S, seconds / 4)
-        self._total = self.seconds + self.warm_up_s
+    def plan(self, total: float) -> None:
+        """How much there is to do."""
+        self._total = total
 
     def stage(self, note: str, *, begins: float = 0.0, flops_before: float = 0.0) -> None:
-        """A stage begins, planned for `begins` seconds; `flops_before` more were done since the last stage."""
+        """A stage begins where `begins` of the plan is done; `flops_before` more were computed since the last stage."""
         self._note, self._begins = note, begins
         self._flops += flops_before
         self._flops_before = self._flops
         self._say(begins)
 
     def advance(self, elapsed: float, flops: float) -> None:
-        """Seconds and FLOPs since this stage began."""
+        """Of the plan, and of FLOPs, since this stage began."""
         self._flops = self._flops_before + flops
         self._say(self._begins + elapsed)
 

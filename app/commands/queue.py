@@ -1,16 +1,20 @@
-"""submit, run, jobs, logs, wait, cancel."""
+"""submit, run, jobs, logs, wait, results, cancel."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
+from accel.result import Result
 from accel.workloads import catalog
+from accel.workloads.summary import lines
 from app.commands.log import LogPrinter
 from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
+from app.models.export import save_result, whole
 from app.models.jobs import row
 from app.models.results import result_of
 from scheduler.client import Client
@@ -111,8 +115,9 @@ def _follow_to_end(job: Job, args: Namespace) -> int:
     else:
         say(f"job {job.id}: {describe(job)}")
         if (result := result_of(job)) is not None:
-            speed = f"{fmt.significant(result.tflops)} TFLOP/s, median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
-            say(f"{speed}, backend {result.backend}, on {result.device}: {result.verdict}")
+            say(_in_a_line(result))
+            if len(result.cells) > 1:
+                say(f"all {len(result.cells)} cells: gpudeck results {job.id}")
     return 0 if isinstance(job.state, Done) else 1
 
 
@@ -160,6 +165,29 @@ def logs(args: Namespace) -> int:
             out.end()
             return 0
         time.sleep(POLL_S)
+
+
+def _in_a_line(result: Result) -> str:
+    speed = f"{fmt.significant(result.tflops)} TFLOP/s, median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
+    return f"{speed}, backend {result.backend}, on {result.device}: {result.verdict}"
+
+
+def results(args: Namespace) -> int:
+    """A job's Result: for people its summary, with --json all of it, with --out a file."""
+    job = ask(lambda deck: deck.job(args.job))
+    result = result_of(job)
+    if result is None:
+        raise UserError(f"job {job.id} left no result. See: gpudeck logs {job.id}")
+    if args.out:
+        save_result(job, Path(args.out))
+    if args.json:
+        say_json(whole(result))
+    elif args.out:
+        say(f"the result of job {job.id} is in {args.out}")
+    else:
+        for line in lines(result):
+            say(line)
+    return 0
 
 
 def cancel(args: Namespace) -> int:

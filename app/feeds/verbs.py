@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
+from app.models.export import save_result
 from app.models.requests import (
     Accepted,
     Answered,
@@ -15,11 +17,14 @@ from app.models.requests import (
     Cancel,
     Configure,
     Configured,
+    Fetch,
+    Fetched,
     Pause,
     Refused,
     Reply,
     Report,
     Request,
+    Save,
     StopAnswer,
     Submit,
     Submitted,
@@ -85,7 +90,7 @@ class Verbs(QObject):
         if not self._stopped:
             self.replied.emit(reply)
 
-    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | StopAnswer) -> Reply:
+    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | Fetch | Save | StopAnswer) -> Reply:
         match request:
             case StopAnswer():
                 self._assistant.cancel()
@@ -99,6 +104,10 @@ class Verbs(QObject):
                 return Configured(self._with_client(lambda c: c.configure(**changes)))
             case Tail():
                 return self._with_client(lambda c: _tail(c, request))
+            case Fetch(job=job):
+                return Fetched(self._with_client(lambda c: c.job(job)))
+            case Save(job=job, file=file):
+                save_result(self._with_client(lambda c: c.job(job)), Path(file))
         return Accepted(request)
 
     def _answer(self, request: Ask | Report) -> Reply:

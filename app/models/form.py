@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from accel.workloads.catalog import Param, Workload
-from app.models.format import memory, scaled
+from accel.workloads.catalog import Param, Workload, split
+from accel.workloads.grid import directions, shapes
+from app.models.format import duration, memory, scaled
 from app.models.requests import Submit
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-_WHOLE_SCORES = ("math", "reference")  # these hold the score matrix; the others never do
+_WHOLE_SCORES = {"math", "reference"}  # these hold the score matrix; the others never do
 
 
 class Form:
@@ -25,10 +26,11 @@ class Form:
     def errors(self) -> dict[str, str]:
         """For each field that cannot be used: why. Empty: the form may be sent."""
         wrong = {p.name: message for p in self.workload.params if (message := _wrong(p, self.values[p.name]))}
-        if self.workload.name == "attention" and not wrong:
-            heads, kv_heads = int(self.values["heads"]), int(self.values["kv_heads"])
-            if kv_heads and heads % kv_heads:
-                wrong["kv_heads"] = f"{heads} heads cannot share {kv_heads}: it must divide them"
+        if "kv_heads" in self.values and not wrong:
+            try:
+                shapes(self.values)
+            except ValueError as e:
+                wrong["kv_heads"] = str(e)
         return wrong
 
     def estimate(self) -> str:
@@ -36,15 +38,13 @@ class Form:
         if self.errors():
             return ""
         match self.workload.name:
-            case "attention":
-                return _attention(self.values)
             case "gemm":
                 n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
                 return f"{scaled(2.0 * n**3, 'FLOP')} a call · {memory(3.0 * n * n * size)} of matrices"
             case "copy":
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
             case _:
-                return ""
+                return _attention(self.values)
 
     def submission(self) -> Submit:
         """The request that queues it. Raises ValueError where the form is wrong."""
@@ -63,12 +63,14 @@ def _wrong(param: Param, value: str) -> str:
 
 
 def _attention(values: Mapping[str, str]) -> str:
-    """4 B H S² D operations, half of them if causal; memory of Q, K, V and the output, and of the scores where they are held."""
-    batch, heads, seq, dim = (int(values[name]) for name in ("batch", "heads", "seq", "head_dim"))
-    kv_heads, size = int(values["kv_heads"]) or heads, _BYTES[values["dtype"]]
-    flops = 4.0 * batch * heads * seq * seq * dim * (0.5 if values["causal"] == "yes" else 1.0)
-    held = 2.0 * batch * seq * dim * (heads + kv_heads) * size
-    text = f"{scaled(flops, 'FLOP')} a call · {memory(held)} of tensors"
-    if values["backend"] in _WHOLE_SCORES:
-        text += f" · {memory(float(batch * heads * seq * seq * size))} of scores"
-    return text
+    """How many shapes, how long they are timed, and what the largest computes and holds."""
+    grid, ways = shapes(values), directions(values.get("direction", "both"))
+    largest = max(grid, key=lambda shape: shape.flops(ways[-1]))
+    cells = len(grid) * len(ways)
+    contenders = split(values.get("backends", values.get("backend", "")))
+    parts = [] if cells == 1 else [f"{cells} shapes and directions, up to" if len(ways) > 1 else f"{cells} shapes, up to"]
+    text = " ".join((*parts, f"{scaled(largest.flops(ways[-1]), 'FLOP')} a call · {memory(largest.held)} of tensors"))
+    if _WHOLE_SCORES & set(contenders):
+        text += f" · {memory(largest.scores)} of scores"
+    seconds = float(values.get("seconds", 0)) * cells * len(contenders)
+    return text if cells * len(contenders) == 1 or not seconds else f"{text} · at most {duration(seconds)} of timing"

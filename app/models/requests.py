@@ -45,6 +45,21 @@ class Tail:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Get a job whole: the snapshots leave out what is large of its result."""
+
+    job: int
+
+
+@dataclass(frozen=True)
+class Save:
+    """Write a job's result to a file, as its name's ending says (see `app.models.export`)."""
+
+    job: int
+    file: str
+
+
+@dataclass(frozen=True)
 class Ask:
     """A question to the assistant. `id` names its answer."""
 
@@ -64,7 +79,7 @@ class StopAnswer:
     """End the answer that is being written."""
 
 
-Request = Submit | Cancel | Pause | Configure | Tail | Ask | Report | StopAnswer
+Request = Submit | Cancel | Pause | Configure | Tail | Fetch | Save | Ask | Report | StopAnswer
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,11 @@ class Tailed:
     start: int
     """Where in the log `data` begins, in bytes."""
     data: bytes
+
+
+@dataclass(frozen=True)
+class Fetched:
+    job: Job
 
 
 @dataclass(frozen=True)
@@ -126,7 +146,7 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Accepted | Refused | Waits | Wrote | Answered
+Reply = Submitted | Configured | Tailed | Fetched | Accepted | Refused | Waits | Wrote | Answered
 
 
 @dataclass(frozen=True)

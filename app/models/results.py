@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,7 +10,8 @@ import msgspec
 
 from accel import result as results
 from accel.result import Result
-from app.models.format import clock, duration, significant
+from app.models.cells import sensors
+from app.models.format import clock, duration, plural, significant
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -19,9 +21,12 @@ class Card:
     """The result of one job as a card shows it."""
 
     job: int
+    workload: str
     passed: bool
     verdict: str
     tflops: str
+    unit: str
+    """What of: TFLOP/s, of a grid those of its fastest cell."""
     timing: tuple[tuple[str, str], ...]
     """Caption and value: median, P95, P99."""
     facts: tuple[tuple[str, str], ...]
@@ -52,13 +57,17 @@ def card(job: Job) -> Card | None:
     t = result.timing
     timing = (("Median", _ms(t.median)), ("P95", _ms(t.p95)), ("P99", _ms(t.p99)), ("Calls", f"{t.count}"))
     facts = (
+        *((("Grid", _grid(result)),) if len(result.cells) > 1 else ()),
         ("Backend", f"{result.backend}: {result.reason}"),
         ("Device", result.device),
         *(("Check", f"{c.name}: error {c.error:.2e}, {'within' if c.passed else 'over'} {c.bound:.2e}") for c in result.checks),
         ("Sustained", f"{significant(result.sustained_tflops)} TFLOP/s over {duration(result.sustained_to - result.sustained_from)}"),
+        *((("Sensors", said),) if (said := sensors(result.sensors)) else ()),
+        *(("Not measured", text) for text in _misses(result)),
         ("Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     )
-    return Card(job.id, _passed(result), result.verdict, significant(result.tflops), timing, facts, _params(result))
+    unit = "TFLOP/s, the fastest cell" if len(result.cells) > 1 else "TFLOP/s"
+    return Card(job.id, result.workload, _passed(result), result.verdict, significant(result.tflops), unit, timing, facts, _params(result))
 
 
 def bars(snapshot: Snapshot, workload: str, most: int = 24) -> tuple[Bar, ...]:
@@ -75,6 +84,23 @@ def _bar(job: Job, result: Result, now: float) -> Bar:
 
 def _passed(result: Result) -> bool:
     return result.verdict.partition(":")[0].strip() == "pass"
+
+
+def _grid(result: Result) -> str:
+    timed = [cell for cell in result.cells if cell.tflops]
+    text = f"{len(timed)} of {len(result.cells)} measured"
+    rates = sorted(cell.tflops for cell in timed)
+    return f"{text}, {significant(rates[0])} to {significant(rates[-1])} TFLOP/s; below: the fastest" if rates else text
+
+
+def _misses(result: Result) -> Iterator[str]:
+    """Why cells are empty, once for each backend and reason."""
+    found: dict[tuple[str, str], int] = {}
+    for cell in result.cells:
+        if not cell.tflops and cell.note:
+            found[cell.contender, cell.note] = found.get((cell.contender, cell.note), 0) + 1
+    for (contender, note), count in found.items():
+        yield f"{contender}: {note}" + (f" ({plural(count, 'cell')})" if len(result.cells) > 1 else "")
 
 
 def _ms(value: float) -> str:

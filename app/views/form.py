@@ -67,6 +67,7 @@ class FormView(QWidget):
             check.toggled.connect(lambda on: setter("yes" if on else "no"))
             return check
         line = QLineEdit(value)
+        line.setCursorPosition(0)  # of a long list its beginning is seen
         line.textChanged.connect(self._setter(param))
         return line
 

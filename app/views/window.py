@@ -85,7 +85,7 @@ class MainWindow(QWidget):
 
     def deliver(self, reply: Reply) -> None:
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        for page in (self.jobs, self.assistant, self.settings):
+        for page in (self.jobs, self.workloads, self.assistant, self.settings):
             page.deliver(reply)
         match reply:
             case Refused(request=Submit() | Cancel() | Pause(), message=message):

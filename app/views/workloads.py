@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from accel.workloads.catalog import WORKLOADS, find
 from app import theme
 from app.models.form import Form
 from app.models.jobs import device_labels, row
-from app.models.results import bars, card
+from app.models.requests import Accepted, Fetch, Fetched, Refused, Reply, Save
+from app.models.results import bars, card, result_of
 from app.models.state import State
 from app.views.form import FormView
 from app.views.result_bars import ResultBars
@@ -18,13 +19,19 @@ from app.views.run_line import RunLine
 from app.views.widgets import button, label, rule, set_text
 from app.views.widgets import card as framed
 from app.views.widgets import row as line_of
+from scheduler.jobs import Done, Failed, Job
+from scheduler.telemetry.snapshot import Snapshot
 
 EMPTY = "Not run yet. Fill in the form and press Run: the job's progress and its result appear here."
+CEILINGS = ("gemm", "copy")
+"""The workloads that measure what a roofline lies below."""
+_MOST_WHOLE = 4
+_CHOICES_A_LINE = 3
 _FORM_WIDTH, _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 500, 1100, 420, 96
 
 
 class Workloads(QWidget):
-    """Emits `requested` with the submission."""
+    """Emits `requested` with the submission, and with what it needs to show and save results."""
 
     requested = Signal(object)
 
@@ -44,6 +51,10 @@ class Workloads(QWidget):
         self.run.setShortcut("Ctrl+Return")
         self.run.clicked.connect(self._submit)
         self.run_line, self.result = RunLine(), ResultCard()
+        self.result.saved.connect(lambda job, file: self.requested.emit(Save(job, file)))
+        self._whole: dict[int, Job] = {}
+        """Jobs whose results are too large for a snapshot, as far as they were shown."""
+        self._fetching: set[int] = set()
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.bars = ResultBars()
@@ -79,17 +90,38 @@ class Workloads(QWidget):
         active = next((j for j in mine if j.active), None)
         ended = next((j for j in mine if not j.active), None)
         if snapshot is not None:
-            labels = device_labels(snapshot)
             if active is not None:
-                self.run_line.show_job(row(active, labels, snapshot.time))
+                self.run_line.show_job(row(active, device_labels(snapshot), snapshot.time))
             if ended is not None:
-                self.result.show_job(row(ended, labels, snapshot.time), card(ended))
+                self._show_result(ended, snapshot)
             self.bars.show_bars(bars(snapshot, self.name))
         self.run_line.setVisible(active is not None)
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
         self.empty.setVisible(not mine)
         self._past.setVisible(len(self.bars.bars) > 1)
+
+    def deliver(self, reply: Reply) -> None:
+        match reply:
+            case Fetched(job=job):
+                self._fetching.discard(job.id)
+                self._whole = dict([*self._whole.items(), (job.id, job)][-_MOST_WHOLE:])
+                self.refresh()
+            case Refused(request=Fetch() | Save(), message=message):
+                self.result.say(message)
+            case Accepted(request=Save(file=file)):
+                self.result.say(f"Saved to {file}")
+
+    def _show_result(self, job: Job, snapshot: Snapshot) -> None:
+        """A large one is asked for; until it is here, its headline is shown."""
+        if isinstance(job.state, Done | Failed) and job.state.large and job.id not in {*self._whole, *self._fetching}:
+            self._fetching.add(job.id)
+            self.requested.emit(Fetch(job.id))
+        job = self._whole.get(job.id, job)
+        self.result.show_job(row(job, device_labels(snapshot), snapshot.time), card(job))
+        result = result_of(job)
+        others = (r for j in snapshot.jobs if j.spec.workload in CEILINGS and (r := result_of(j)) is not None)
+        self.result.show_cells(result if result is not None and result.cells else None, others)
 
     def _check(self) -> None:
         self.run.setEnabled(self.form.check())
@@ -99,8 +131,10 @@ class Workloads(QWidget):
         self.requested.emit(self.form.form.submission())
 
     def _lay_out(self) -> None:
-        chooser = line_of(*self.choices.values(), spacing=theme.XS)
-        chooser.addStretch()
+        chooser = QGridLayout()
+        chooser.setSpacing(theme.XS)
+        for i, choice in enumerate(self.choices.values()):
+            chooser.addWidget(choice, *divmod(i, _CHOICES_A_LINE))
         body = QWidget()
         body.setProperty("clear", "true")
         self._forms = QVBoxLayout(body)

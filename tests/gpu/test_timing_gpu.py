@@ -11,9 +11,9 @@ import torch
 from accel.result import read
 from accel.runtime.timing import measure
 from accel.workloads import attention as attention_workload
+from accel.workloads import compare, gemm, validate
 from accel.workloads import copy as copy_workload
-from accel.workloads import gemm
-from accel.workloads.harness import main
+from accel.workloads.harness import main, serve
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -65,20 +65,59 @@ def test_the_gpu_does_not_wait_for_the_host():
     assert measured.timing.median == pytest.approx(begin.elapsed_time(end) / n, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "argv"),
-    [
-        ("attention", attention_workload, ["--seq=4096", "--causal=yes"]),
-        ("attention", attention_workload, ["--seq=16384", "--dtype=float16", "--backend=flash", "--kv-heads=4"]),
-        ("attention", attention_workload, ["--seq=2048", "--dtype=float32"]),
-        ("gemm", gemm, ["--size=4096"]),
-        ("gemm", gemm, ["--size=2048", "--dtype=float32"]),
-        ("copy", copy_workload, ["--mib=512"]),
-    ],
-)
-def test_workloads_pass(name, module, argv, capsys):
-    assert main(name, module.prepare, [*argv, "--seconds=1"]) == 0
+RUN = {
+    "attention": lambda argv: serve("attention", attention_workload.work, argv),
+    "compare": lambda argv: serve("compare", compare.work, argv),
+    "validate": lambda argv: serve("validate", validate.work, argv),
+    "gemm": lambda argv: main("gemm", gemm.prepare, argv),
+    "copy": lambda argv: main("copy", copy_workload.prepare, argv),
+}
+
+
+def run(name, argv, capsys):
+    assert RUN[name](argv) == 0
     r = read(capsys.readouterr().out.splitlines()[-1].encode())
     assert r.verdict == "pass" and r.device == torch.cuda.get_device_name()
-    assert r.sustained_tflops <= r.flops / (r.timing.minimum / 1e3) / 1e12
     assert {"python", "torch", "cuda", "cudnn"} <= set(r.versions)
+    return r
+
+
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("attention", ["--seq=4096", "--causal=yes"]),
+        ("attention", ["--seq=16384", "--dtype=float16", "--backend=flash", "--kv-heads=4"]),
+        ("attention", ["--seq=2048", "--dtype=float32"]),
+        ("gemm", ["--size=4096"]),
+        ("gemm", ["--size=2048", "--dtype=float32"]),
+        ("copy", ["--mib=512"]),
+    ],
+)
+def test_workloads_pass(name, argv, capsys):
+    r = run(name, [*argv, "--seconds=1"], capsys)
+    assert r.sustained_tflops <= r.flops / (r.timing.minimum / 1e3) / 1e12
+    assert r.sensors.sm_mhz and r.sensors.celsius
+    assert r.sensors.watts is None and "less than the 1 s" in r.sensors.absent
+
+
+def test_energy_is_what_the_card_drew_meanwhile(capsys):
+    r = run("attention", ["--seq=8192", "--seconds=3"], capsys)
+    (cell,) = r.cells
+    assert 50 < cell.sensors.watts < 2000
+    assert cell.sensors.joules_per_tflop == pytest.approx(cell.sensors.watts / r.sustained_tflops)
+
+
+def test_a_comparison_of_all_backends(capsys):
+    argv = ["--seq=128,1024", "--head-dim=64,128", "--direction=both", "--seconds=0.2", "--power=yes"]
+    r = run("compare", argv, capsys)
+    assert len(r.cells) == 2 * 2 * 2 * 2 * 7
+    for cell in r.cells:
+        assert cell.tflops > 0 if cell.backend else cell.note
+        assert not cell.backend or (cell.sensors.sm_mhz and cell.sensors.watts)
+    assert all(cell.tflops for cell in r.cells if cell.contender in ("auto", "flash", "cudnn", "triton"))
+
+
+@pytest.mark.parametrize("inputs", ["normal", "outliers"])
+def test_validation_of_what_auto_chooses(inputs, capsys):
+    r = run("validate", ["--trials=50", f"--inputs={inputs}"], capsys)
+    assert [cell.trials.count for cell in r.cells] == [50] * 8

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from accel.result import Check, Result, Timing
+from accel.result import Cell, Check, Result, Sensors, Timing
 from scheduler.devices.fields import HEADLINE
 from scheduler.devices.model import Device, Reading
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
@@ -70,6 +70,63 @@ def result(job: int = 1, tflops: float = 0.0852, verdict: str = "pass", workload
         versions={"python": "3.11.7", "torch": "2.13.0+cpu"},
         started=at - 8,
         ended=at,
+    )
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+CONTENDERS = {"auto": 1.0, "flash": 0.52, "cudnn": 0.93, "hopper": 1.01, "triton": 0.8, "fa4": 0.97}
+
+
+def grid(workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDERS), at: float = NOW) -> Result:
+    """A grid as an H100 might leave it, with made-up figures; flash refuses the longest sequences of head size 256."""
+    cells = tuple(
+        cell(dim, causal, seq, direction, contender)
+        for direction in ("forward", "backward")
+        for dim in (64, 128, 256)
+        for causal in (False, True)
+        for seq in (512, 1024, 2048, 4096, 8192, 16384)
+        for contender in contenders
+    )
+    best = max(cells, key=lambda c: c.tflops)
+    return msgspec.structs.replace(
+        result(1, best.tflops, workload=workload, at=at),
+        device=H100,
+        backend=best.backend,
+        reason=f"the fastest of {len(cells)} cells",
+        params={"seq": "512,1024,2048,4096,8192,16384", "head_dim": "64,128,256", "causal": "both", "dtype": "bfloat16"},
+        timing=best.timing,
+        flops=best.flops,
+        cells=cells,
+    )
+
+
+def cell(dim: int, causal: bool, seq: int, direction: str, contender: str) -> Cell:
+    made = Cell(16384 // seq, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16", direction, contender)  # type: ignore[arg-type]
+    if contender == "flash" and dim == 256 and seq > 8192:
+        return msgspec.structs.replace(made, note="cannot do this: it is a made-up refusal")
+    wave = 1 + 0.03 * math.sin(dim + seq + len(contender))
+    peak = {64: 560, 128: 680, 256: 730}[dim] * (0.72 if direction == "backward" else 1) * (seq / (seq + (700 if causal else 300)))
+    tflops = peak * CONTENDERS[contender] * wave
+    flops = 4.0 * 16384 * seq * 2048 * (0.5 if causal else 1) * (2.5 if direction == "backward" else 1)
+    ms = flops / tflops / 1e9
+    return msgspec.structs.replace(
+        made,
+        backend="hopper" if contender == "auto" else contender,
+        timing=Timing(ms, ms, ms * 1.02, ms * 1.04, ms * 0.98, ms * 1.1, 400, ms * 0.985),
+        flops=flops,
+        moved=8.0 * 16384 * 2048 * (2 if direction == "backward" else 1),
+        tflops=tflops,
+        checks=(Check("out", 1.1e-3, 2.4e-3),),
+        sensors=Sensors(1755.0, 640.0, 61.0, 640 / tflops),
+    )
+
+
+def ceilings(number: int = 20, dtype: str = "bfloat16") -> tuple[Job, ...]:
+    """What the roofline lies below: a matrix product and a copy."""
+    gemm = msgspec.structs.replace(result(number, 712.0, workload="gemm"), device=H100, params={"size": 8192, "dtype": dtype})
+    copy = msgspec.structs.replace(result(number + 1, 0.0, workload="copy"), device=H100, params={"mib": 2048}, bandwidth=2.9e12)
+    return tuple(
+        job(number + i, Done(NOW - 60, NOW - 50, (gpu(0).id,), raw(r)), r.workload, r.workload) for i, r in enumerate((gemm, copy))
     )
 
 

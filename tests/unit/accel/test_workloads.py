@@ -13,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel import result as results
-from accel.attention.problem import describe
 from accel.attention.reference import reference
 from accel.result import Check
 from accel.workloads import attention as attention_workload
 from accel.workloads import catalog, gemm
 from accel.workloads import copy as copy_workload
-from accel.workloads.harness import Task, main
+from accel.workloads.check import hold
+from accel.workloads.grid import Shape
+from accel.workloads.harness import Task, main, serve
+from accel.workloads.inputs import fresh
 from accel.workloads.options import parse
 from scheduler.queue import progress as protocol
 
@@ -36,6 +38,13 @@ SMALL = {
     },
     "gemm": {"size": "64", "dtype": "float32", "seconds": "0.4"},
     "copy": {"mib": "1", "seconds": "0.4"},
+}
+
+
+RUN = {
+    "attention": lambda argv: serve("attention", attention_workload.work, argv),
+    "gemm": lambda argv: main("gemm", gemm.prepare, argv),
+    "copy": lambda argv: main("copy", copy_workload.prepare, argv),
 }
 
 
@@ -102,14 +111,23 @@ def test_terminated_it_ends_at_once():
         ("attention", ["--seq=0"], 2, "seq is a whole number from 1 to"),
         ("attention", ["--sequence=5"], 2, "unrecognized arguments: --sequence=5. See --help"),
         ("attention", ["stray"], 2, "unrecognized arguments: stray. See --help"),
-        ("attention", ["--causal=maybe"], 2, "causal is yes or no; got 'maybe'"),
+        ("attention", ["--causal=maybe"], 2, "causal is one of no, yes, both; got 'maybe'"),
+        ("attention", ["--seq=64,,128"], 2, "seq is a whole number; got ''"),
+        ("attention", ["--seq=64,128,64"], 2, "seq names 64 twice"),
+        ("attention", ["--seq=" + ",".join(map(str, range(1, 34)))], 2, "seq takes up to 32 values; got 33"),
+        (
+            "attention",
+            ["--seq=" + ",".join(map(str, range(1, 31))), "--head-dim=" + ",".join(map(str, range(1, 31)))],
+            2,
+            "these parameters span 900 cells, and one job measures up to 800",
+        ),
         ("attention", ["--dtype=float8"], 2, "dtype is one of bfloat16, float16, float32; got 'float8'"),
         ("attention", ["--seconds=nan"], 2, "seconds is a number from 0.1 to"),
         (
             "attention",
             ["--heads=4", "--kv-heads=3"],
             2,
-            "the key/value heads must divide the query heads, at least 1 each; got 3 for 4 query heads",
+            "4 heads cannot share 3 key/value heads: these must divide them",
         ),
         (
             "attention",
@@ -119,7 +137,7 @@ def test_terminated_it_ends_at_once():
         ),
         (
             "attention",
-            ["--seq=1048576", "--heads=16", "--head-dim=8", "--backend=math"],
+            ["--seq=1048576", "--heads=16", "--head-dim=1", "--backend=math"],
             1,
             "Reduce batch or heads or kv_heads or seq or head_dim",
         ),
@@ -128,9 +146,8 @@ def test_terminated_it_ends_at_once():
     ],
 )
 def test_bad_requests_end_in_one_line(name, argv, status, message, capsys):
-    prepare = {"attention": attention_workload, "gemm": gemm, "copy": copy_workload}[name].prepare
     dtype = [] if name == "copy" or any(a.startswith("--dtype") for a in argv) else ["--dtype=float32"]
-    assert main(name, prepare, [*argv, *dtype]) == status
+    assert RUN[name]([*argv, *dtype]) == status
     out, err = capsys.readouterr()
     assert message in err and err.count("\n") == 1
     assert all(json.loads(line)["gpudeck"] == "progress" for line in out.splitlines())
@@ -138,7 +155,7 @@ def test_bad_requests_end_in_one_line(name, argv, status, message, capsys):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU it can")
 def test_a_backend_that_cannot_do_it_is_a_usage_error(capsys):
-    assert main("attention", attention_workload.prepare, ["--backend=cudnn"]) == 2
+    assert RUN["attention"](["--backend=cudnn"]) == 2
     assert "backend cudnn cannot do this: it needs a CUDA GPU" in capsys.readouterr().err
 
 
@@ -170,20 +187,51 @@ def test_a_wrong_answer_fails_and_is_not_timed(capsys):
     assert (r.timing.count, r.tflops, r.sustained_tflops, called) == (0, 0.0, 0.0, [])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("seq", [48, 4200])  # checked whole, and in samples
 def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
-    q, k, v = (torch.randn(1, 1, seq, 8, dtype=dtype) for _ in range(3))
-    p = describe(q, k, v, causal=True)
-    right = reference(q, k, v, causal=True).to(dtype)
-    assert all(c.passed for c in attention_workload.compare(right, q, k, v, p))
+    shape = Shape(1, 1, 1, seq, 8, True, dtype)
+    x = fresh(shape, torch.device("cpu"), 1)
+    right, lse = (t.to(t.dtype) for t in reference(x.q, x.k, x.v, causal=True, return_lse=True))
+    right, lse = right.to(x.q.dtype), lse.float()
+
+    def passes(out, lse=lse):
+        return all(c.passed for c in hold({"out": out, "lse": lse}, x, shape))
+
+    assert passes(right)
     last = right.clone()
     last[0, 0, -1] = right[0, 0, 0]
-    for wrong in (right * 1.05, reference(q, k, v).to(dtype), right.roll(1, 2), right * float("nan"), last):
-        assert not all(c.passed for c in attention_workload.compare(wrong, q, k, v, p))
+    unmasked = reference(x.q, x.k, x.v).to(x.q.dtype)
+    for wrong in (right * 1.05, unmasked, right.roll(1, 2), right * float("nan"), last):
+        assert not passes(wrong)
+    assert not passes(right, lse * 1.1)
+    assert not passes(right, lse / 0.6931)  # of base 2
     hole = right.clone()
     hole[0, 0, seq // 3] = float("inf")  # perhaps in no sample; found all the same
-    assert not attention_workload.compare(hole, q, k, v, p)[0].passed
+    (said,) = hold({"out": hole, "lse": lse}, x, shape)
+    assert said.name == "share of elements that are not finite" and not said.passed
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_check_of_gradients_catches_what_is_wrong(kv_heads, causal):
+    shape = Shape(2, 2, kv_heads, 40, 8, causal, "bfloat16")
+    x = fresh(shape, torch.device("cpu"), 1)
+    leaves = [t.double().requires_grad_() for t in x[:3]]
+    right = [g.bfloat16() for g in torch.autograd.grad(reference(*leaves, causal=causal), leaves, x.dout.double())]
+
+    def passes(dq, dk, dv):
+        return all(c.passed for c in hold({"dq": dq, "dk": dk, "dv": dv}, x, shape))
+
+    assert passes(*right)
+    for i in range(3):
+        for wrong in (right[i] * 1.1, right[i].roll(1, 2), torch.zeros_like(right[i]), right[i] * float("nan")):
+            assert not passes(*right[:i], wrong, *right[i + 1 :])
+
+
+@pytest.mark.parametrize("way", ["forward", "both"])
+def test_one_token_has_no_gradient_to_divide_by(way, capsys):
+    assert RUN["attention"](["--seq=1", "--seconds=0.1", f"--direction={way}", "--dtype=float32"]) == 0
 
 
 def test_the_check_of_the_product_catches_less_precision_than_asked_for():
@@ -217,6 +265,11 @@ def test_the_command_line_of_the_catalog_is_understood(data, workload):
             return st.sampled_from(p.choices)
         if p.kind == "flag":
             return st.sampled_from(["yes", "no"])
+        if p.kind == "choices":
+            return st.lists(st.sampled_from(p.choices), min_size=1, unique=True).map(",".join)
+        if p.kind == "ints":
+            several = st.lists(st.integers(int(p.minimum), int(p.maximum)), min_size=1, max_size=catalog.MOST_LISTED, unique=True)
+            return several.map(lambda found: ",".join(map(str, found)))
         return (st.integers(int(p.minimum), int(p.maximum)) if p.kind == "int" else st.floats(p.minimum, p.maximum)).map(str)
 
     values = {p.name: data.draw(value(p)) for p in workload.params}

@@ -215,3 +215,21 @@ def test_a_list_leaves_out_large_results_and_says_so(store: Store, size: int, la
         assert isinstance(shown.state, Done | Failed)
         assert (shown.result is None, shown.state.large) == (large, large)
         assert store.get(job.id).result == bytes(result)
+
+
+def test_of_a_large_result_a_list_keeps_what_is_small(store: Store) -> None:
+    result = {
+        "verdict": "pass",
+        "tflops": 1.5,
+        "cells": ["x" * 100] * 200,
+        "versions": {"torch": "2"},
+        "more": "y" * 9000,
+        "most": "z" * 9001,
+    }
+    job = store.insert(SPEC, 1.0, Queued())
+    store.update(msgspec.structs.replace(job, state=Done(1.0, 2.0, (), msgspec.Raw(msgspec.json.encode(result)))))
+    shown = store.recent(1)[0]
+    assert isinstance(shown.state, Done) and shown.state.large and shown.result is not None
+    assert msgspec.json.decode(shown.result) == {name: result[name] for name in ("verdict", "tflops", "versions", "more")}
+    assert len(shown.result) <= LISTED_RESULT
+    assert store.get(job.id).result == msgspec.json.encode(result)

@@ -1,0 +1,154 @@
+"""Answers of attention against the float64 oracle.
+
+The rule of flash-attention's own tests: at most twice the error of the plain computation in the inputs' dtype, plus ATOL; here for the
+relative errors in the Euclidean and in the maximum norm. Of large problems some heads are checked, forward some of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from accel.attention.reference import reference
+from accel.result import Check
+from accel.workloads.grid import Shape
+from accel.workloads.inputs import Tensors
+
+WHOLE_UP_TO = 1 << 24
+"""(query, key) pairs over all heads; up to here everything is checked."""
+SAMPLED_HEADS = 8
+SAMPLED_ROWS = 64
+SAMPLED_GROUPS = 2
+"""Key/value heads whose gradients are checked: all rows of them."""
+PAIRS_AT_ONCE = 1 << 24
+ATOL = 4e-6
+"""Relative error allowed beside the rule's factor 2: fused float32 kernels may use an exponential good to 20 units in the last place."""
+_NORMS = {"relative error": 2.0, "largest error": float("inf")}
+_VANISHING = 1e-6
+"""Of dout: a gradient smaller than this is 0 but for rounding, and its error is taken relative to dout."""
+
+Answers = Mapping[str, Tensor]
+"""`out` [B,H,S,D] and `lse` [B,H,S], or `dq`, `dk` and `dv`."""
+
+
+def hold(answers: Answers, x: Tensors, shape: Shape) -> tuple[Check, ...]:
+    """Two Checks for each answer; where an element is not finite, one that says so for all."""
+    broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(a.numel() for a in answers.values())
+    if broken:
+        return (Check("share of elements that are not finite", broken, 0.0),)
+    compare = _forward if "out" in answers else _backward
+    return tuple(check for name, triple in compare(answers, x, shape).items() for check in _checks(name, *triple, x.dout))
+
+
+def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Of the Checks of each answer the one nearest to its bound, or farthest beyond it."""
+    worst: dict[str, Check] = {}
+    for check in checks:
+        answer = check.name.partition(":")[0]
+        if answer not in worst or share(check) > share(worst[answer]):
+            worst[answer] = check
+    return tuple(worst.values())
+
+
+def share(check: Check) -> float:
+    """The error as a share of what is allowed."""
+    return check.error / check.bound if check.bound else float("inf") if check.error else 0.0
+
+
+Triple = tuple[Tensor, Tensor, Tensor]
+"""What was answered, the truth, and the plain computation's answer: float64, of one shape."""
+
+
+def _checks(name: str, got: Tensor, truth: Tensor, plain: Tensor, dout: Tensor) -> Iterator[Check]:
+    for norm, order in _NORMS.items():
+        size, error, allowed = (float(torch.linalg.vector_norm(t, ord=order)) for t in (truth, got - truth, plain - truth))
+        if name[0] == "d":
+            usual = float(torch.linalg.vector_norm(dout, ord=order, dtype=torch.float64))
+            size = size if size > _VANISHING * usual else usual
+        size = size or 1.0
+        yield Check(f"{name}: {norm}", error / size, 2 * allowed / size + ATOL)
+
+
+def _forward(answers: Answers, x: Tensors, shape: Shape) -> dict[str, Triple]:
+    heads, rows = _sample(shape)
+    found: dict[str, list[list[Tensor]]] = {"out": [], "lse": []}
+    rows = rows.to(x.q.device)
+    hidden = _seen(shape, rows)
+    for head in heads:
+        b, h = divmod(head, shape.heads)
+        solved = [_solve(x, b, h, rows, hidden, dtype) for dtype in (torch.float64, x.q.dtype)]
+        for name, at in (("out", 0), ("lse", 1)):
+            if name in answers:
+                found[name].append([answers[name][b, h, rows].double(), *(s[at].double() for s in solved)])
+    return {name: _stacked(triples) for name, triples in found.items() if triples}
+
+
+def _backward(answers: Answers, x: Tensors, shape: Shape) -> dict[str, Triple]:
+    found: dict[str, list[list[Tensor]]] = {"dq": [], "dk": [], "dv": []}
+    group = shape.heads // shape.kv_heads
+    for b, g in _groups(shape):
+        heads = slice(g * group, (g + 1) * group)
+        got = answers["dq"][b, heads], answers["dk"][b, g], answers["dv"][b, g]
+        truth, plain = (_gradients(x, b, g, heads, shape, dtype) for dtype in (torch.float64, x.q.dtype))
+        for name, *triple in zip(found, got, truth, plain, strict=True):
+            found[name].append([t.double() for t in triple])
+    return {name: _stacked(triples) for name, triples in found.items()}
+
+
+def _gradients(x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """dq of a group's heads, dk and dv of its key/value head, by automatic differentiation, some rows at a time."""
+    k, v = (t[b, g].to(dtype).requires_grad_() for t in (x.k, x.v))
+    dq, dk, dv = [], torch.zeros_like(k, dtype=torch.float64), torch.zeros_like(v, dtype=torch.float64)
+    block = max(1, PAIRS_AT_ONCE // shape.seq)
+    for h in range(heads.start, heads.stop):
+        for start in range(0, shape.seq, block):
+            rows = torch.arange(start, min(start + block, shape.seq), device=k.device)
+            q, dout = x.q[b, h, rows].to(dtype).requires_grad_(), x.dout[b, h, rows].to(dtype)
+            seen = _seen(shape, rows)
+            with torch.enable_grad():
+                out = reference(q[None, None], k[None, None], v[None, None], bias=seen, dtype=dtype)
+            grads = torch.autograd.grad(out, (q, k, v), dout[None, None])
+            dq.append(grads[0])
+            dk += grads[1]
+            dv += grads[2]
+    return torch.cat(dq).view(-1, shape.seq, shape.head_dim), dk.to(dtype), dv.to(dtype)
+
+
+def _solve(x: Tensors, b: int, h: int, rows: Tensor, seen: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """out [n,D] and lse [n] of some rows of one head."""
+    g = h // (x.q.shape[1] // x.k.shape[1])
+    out, lse = reference(x.q[b, h, rows][None, None], x.k[b, g][None, None], x.v[b, g][None, None], bias=seen, dtype=dtype, return_lse=True)
+    return out[0, 0], lse[0, 0]
+
+
+def _seen(shape: Shape, rows: Tensor) -> Tensor | None:
+    """Bool [1,1,n,S]: which keys each of the rows sees; None: all."""
+    return (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None] if shape.causal else None
+
+
+def _stacked(triples: list[list[Tensor]]) -> Triple:
+    got, truth, plain = (torch.stack(column) for column in zip(*triples, strict=True))
+    return got, truth, plain
+
+
+def _sample(shape: Shape) -> tuple[list[int], Tensor]:
+    """Which heads (counted over the batch) and which rows to check: ends, block borders, and a random rest."""
+    every = shape.batch * shape.heads
+    if every * shape.seq * shape.seq <= WHOLE_UP_TO:
+        return list(range(every)), torch.arange(shape.seq)
+    heads = {0, every - 1, *torch.randint(every, (SAMPLED_HEADS - 2,)).tolist()}
+    borders = torch.tensor([0, 1, 63, 64, 127, 128, shape.seq // 2, shape.seq - 1])
+    rows = torch.cat([borders, torch.randint(shape.seq, (SAMPLED_ROWS - len(borders),))])
+    return sorted(heads), torch.tensor(sorted({row for row in rows.tolist() if row < shape.seq}))
+
+
+def _groups(shape: Shape) -> list[tuple[int, int]]:
+    """Which sequences' key/value heads to check: all, or the last and a random one."""
+    every = shape.batch * shape.kv_heads
+    if shape.batch * shape.heads * shape.seq * shape.seq <= WHOLE_UP_TO:
+        chosen = list(range(every))
+    else:
+        chosen = sorted({every - 1, *torch.randint(every, (SAMPLED_GROUPS - 1,)).tolist()})
+    return [divmod(i, shape.kv_heads) for i in chosen]

@@ -1,0 +1,47 @@
+"""All attention backends side by side: `python -P -m accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from accel.result import Cell, Direction
+from accel.workloads.grid import directions, shapes
+from accel.workloads.harness import Outcome, serve
+from accel.workloads.options import Values
+from accel.workloads.progress import Progress
+
+if TYPE_CHECKING:
+    from accel.runtime.capability import Device
+
+
+def work(values: Values, device: Device, progress: Progress) -> Outcome:
+    """One problem after the other, on each all backends in turn."""
+    return survey(values, device, progress, directions(values.text("direction")), with_power=values.flag("power"))
+
+
+def survey(values: Values, device: Device, progress: Progress, ways: tuple[Direction, ...], *, with_power: bool) -> Outcome:
+    """Every shape of the parameters, in these directions, by all backends named."""
+    from accel.workloads.contest import POWER_S, contest
+    from accel.workloads.headline import Stretch, headline, limit
+
+    names, seconds = values.several("backends"), values.number("seconds")
+    posed = [(shape, direction) for direction in ways for shape in shapes(values.given)]
+    limit(len(posed) * len(names))
+    each = len(names) * (seconds + (POWER_S if with_power else 0.0))
+    progress.plan(each * len(posed))
+    cells: list[Cell] = []
+    stretches: list[Stretch] = []
+    for i, (shape, direction) in enumerate(posed):
+        mask = ", causal" if shape.causal else ""
+        progress.stage(f"{i + 1} of {len(posed)}: {direction}, head size {shape.head_dim}, sequence {shape.seq}{mask}", begins=i * each)
+        new, loop = contest(
+            shape, direction, names, device, seconds=seconds, with_power=with_power, seed=i, report=progress.advance
+        )  # fmt: skip
+        cells += new
+        stretches += loop
+    return headline(tuple(cells), stretches)
+
+
+if __name__ == "__main__":
+    sys.exit(serve("compare", work))

@@ -1,0 +1,115 @@
+"""A backend of `accel.attention` on one problem: whether it can, what one call of it is, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle
+
+import torch
+from torch import Tensor
+
+from accel.attention import Choice, Problem, attention, choose
+from accel.attention.inputs import Inputs
+from accel.attention.passes import backward
+from accel.attention.problem import default_scale
+from accel.result import Direction
+from accel.runtime.capability import Device
+from accel.runtime.timing import copies_beyond_cache
+from accel.workloads.grid import Shape
+from accel.workloads.harness import require
+from accel.workloads.inputs import Tensors, fresh
+
+NAMED = "named by the user"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem in one direction, with inputs enough to be read from memory each time."""
+
+    shape: Shape
+    direction: Direction
+    problem: Problem
+    sets: tuple[Tensors, ...]
+    solved: tuple[tuple[Tensor, Tensor], ...]
+    """out and lse of each set, where the backward pass needs them."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A backend that can do a Case."""
+
+    name: str
+    """As asked for: `auto` or a backend's."""
+    choice: Choice
+    case: Case
+
+    @property
+    def backend(self) -> str:
+        """What runs."""
+        return self.choice.backend
+
+    @property
+    def reason(self) -> str:
+        """Why it runs."""
+        return self.choice.reason if self.name == "auto" else NAMED
+
+    def call(self) -> Callable[[], object]:
+        """One pass as a program would ask for it, over the inputs in turn."""
+        if self.case.direction == "forward":
+            turns = cycle(self.case.sets)
+            return lambda: self._forward(next(turns))
+        both = cycle(zip(self.case.sets, self.case.solved, strict=True))
+        return lambda: self._backward(*next(both))
+
+    def answers(self) -> dict[str, Tensor]:
+        """One pass over the first inputs, by the names of what is answered."""
+        x = self.case.sets[0]
+        if self.case.direction == "forward":
+            out, lse = attention(x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.backend, return_lse=True)
+            return {"out": out, "lse": lse}
+        return dict(zip(("dq", "dk", "dv"), self._backward(x, self.case.solved[0]), strict=True))
+
+    def _forward(self, x: Tensors) -> Tensor:
+        return attention(x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.name)
+
+    def _backward(self, x: Tensors, solved: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        return backward(x.dout, Inputs(x.q, x.k, x.v), *solved, self.case.problem, self.backend)[:3]
+
+
+def problem_of(shape: Shape, direction: Direction, device: Device) -> Problem:
+    """What dispatch sees of it. Raises ValueError."""
+    return Problem(
+        shape.batch,
+        shape.heads,
+        shape.kv_heads,
+        shape.seq,
+        shape.seq,
+        shape.head_dim,
+        getattr(torch, shape.dtype),
+        device.torch_device,
+        device.capability,
+        default_scale(shape.head_dim),
+        grad=direction == "backward",
+        right=0 if shape.causal else None,
+    )
+
+
+def pose(shape: Shape, direction: Direction, device: Device, seed: int) -> Case:
+    """Make the inputs. Raises OutOfMemory before anything is allocated."""
+    size = shape.moved(direction)
+    count = copies_beyond_cache(size, device.torch_device)
+    require(device, size * count)
+    sets = tuple(fresh(shape, device.torch_device, seed + i) for i in range(count))
+    solved: tuple[tuple[Tensor, Tensor], ...] = ()
+    if direction == "backward":
+        solved = tuple(attention(x.q, x.k, x.v, causal=shape.causal, return_lse=True) for x in sets)
+    return Case(shape, direction, problem_of(shape, direction, device), sets, solved)
+
+
+def enter(name: str, case: Case, device: Device) -> Contender:
+    """Raises ValueError where the backend cannot do it, OutOfMemory where its scores would not fit."""
+    choice = choose(case.problem, name, case.direction)
+    if choice.backend == "math":
+        require(device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize)  # the scores and their softmax, in float32
+    return Contender(name, choice, case)

@@ -1,0 +1,101 @@
+"""Backends against each other on one problem: each checked, then all timed in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import torch
+
+from accel.attention import BACKENDS
+from accel.result import Cell, Check, Direction, Sensors
+from accel.runtime import power
+from accel.runtime.capability import Device
+from accel.runtime.timing import Measurement, measure, measure_in_turn
+from accel.workloads.check import hold, nearest
+from accel.workloads.contender import Case, enter, pose
+from accel.workloads.grid import Shape
+from accel.workloads.harness import OutOfMemory, rate
+from accel.workloads.headline import Stretch
+
+POWER_S = power.POWER_AVERAGE_S + 1.0
+"""How long a contender runs alone for its power to be read."""
+_WARM_UP_CALLS = 3
+
+Report = Callable[[float, float], None]
+"""Told seconds since the problem's timing began, and FLOPs since then."""
+
+
+def contest(
+    shape: Shape,
+    direction: Direction,
+    names: Sequence[str],
+    device: Device,
+    *,
+    seconds: float,
+    with_power: bool,
+    seed: int,
+    report: Report,
+) -> tuple[list[Cell], list[Stretch]]:
+    """A cell for each name, measured or saying why not, and the timed loop where there was one."""
+    empty = {name: shape.cell(direction, name) for name in names}
+    try:
+        case = pose(shape, direction, device, seed)
+    except OutOfMemory as e:
+        return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
+    cells = {name: _tried(cell, case, device) for name, cell in empty.items()}
+    ready = {name: enter(name, case, device).call() for name, cell in cells.items() if cell.backend and cell.passed}
+    if not ready:
+        return list(cells.values()), []
+    flops = shape.flops(direction)
+    loops, sensors = _timed(list(ready.values()), device, seconds, lambda elapsed, calls: report(elapsed, calls * flops))
+    for name, loop, seen in zip(ready, loops, sensors, strict=True):
+        told = _alone(ready[name], device, flops, seen) if with_power else seen
+        tflops = rate(flops, loop.timing.median / 1e3) / 1e12
+        cells[name] = msgspec.structs.replace(cells[name], timing=loop.timing, tflops=tflops, sensors=told)
+    done = sum(loop.timing.count for loop in loops) * flops
+    return list(cells.values()), [Stretch(loops[0].started, loops[0].ended, loops[0].ended - loops[0].started, done)]
+
+
+def _tried(cell: Cell, case: Case, device: Device) -> Cell:
+    """Warmed up and checked, or why not. What it refuses it was not asked to do; where it fails at what it said it can, the cell fails."""
+    refusal = None if cell.contender == "auto" else BACKENDS[cell.contender].refusal(case.problem, case.direction)
+    if refusal is not None:
+        return msgspec.structs.replace(cell, note=f"cannot do this: it {refusal}")
+    try:
+        contender = enter(cell.contender, case, device)
+    except OutOfMemory as e:
+        return msgspec.structs.replace(cell, note=str(e))
+    ran = msgspec.structs.replace(cell, backend=contender.backend, note=contender.reason)
+    try:
+        call = contender.call()
+        for _ in range(_WARM_UP_CALLS):
+            call()
+        return msgspec.structs.replace(ran, checks=nearest(hold(contender.answers(), case.sets[0], case.shape)))
+    except torch.OutOfMemoryError:
+        return msgspec.structs.replace(cell, note="ran out of memory")
+    except Exception as e:  # noqa: BLE001 - whatever one backend's compiler raises must not end the measurement of the others
+        said = str(e).partition("\n")[0] or type(e).__name__
+        return msgspec.structs.replace(ran, note=f"failed: {said}", checks=(Check("raised an error", 1.0, 0.0),))
+
+
+def _timed(
+    calls: list[Callable[[], object]], device: Device, seconds: float, report: Callable[[float, int], None]
+) -> tuple[tuple[Measurement, ...], list[Sensors]]:
+    """In turn; clock and temperature as read while each one's calls were under way."""
+    seen: list[list[power.Reading]] = [[] for _ in calls]
+
+    def during(i: int) -> None:
+        if device.kind == "cuda":
+            seen[i].append(power.read(device.torch_device))
+
+    loops = measure_in_turn(calls, seconds, device.torch_device, report, during)
+    return loops, [power.in_turn(readings, device.torch_device) for readings in seen]
+
+
+def _alone(call: Callable[[], object], device: Device, flops: float, seen: Sensors) -> Sensors:
+    """With the power it draws when nothing else runs in turn with it, for longer than the card averages over."""
+    with power.Watch(device.torch_device) as watch:
+        loop = measure(call, POWER_S, device.torch_device, lambda *_: None)
+    alone = watch.sensors(rate(flops * loop.timing.count, loop.wall_s) / 1e12)
+    return msgspec.structs.replace(seen, watts=alone.watts, joules_per_tflop=alone.joules_per_tflop, absent=alone.absent)

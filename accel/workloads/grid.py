@@ -1,0 +1,104 @@
+"""The attention problems that a workload's parameters span. Torch-free: forms say from it what will be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from accel.result import Cell, Direction
+from accel.workloads.catalog import TOKENS, WIDTH, split
+
+MOST_CELLS = 800
+"""Of one Result: more would not fit into the file that the daemon reads."""
+BACKWARD = 2.5
+"""Operations of the backward pass for each of the forward pass: five matrix products where that has two."""
+
+_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Self-attention of `batch` sequences of one length."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seq: int
+    head_dim: int
+    causal: bool
+    dtype: str
+
+    @property
+    def pairs(self) -> int:
+        """(query, key) pairs of one head that are not masked."""
+        return self.seq * (self.seq + 1) // 2 if self.causal else self.seq * self.seq
+
+    def flops(self, direction: Direction) -> float:
+        """Floating-point operations of one call, of unmasked elements only."""
+        forward = 4.0 * self.batch * self.heads * self.pairs * self.head_dim
+        return forward if direction == "forward" else BACKWARD * forward
+
+    def moved(self, direction: Direction) -> float:
+        """Bytes one call must read and write at least: forward q, k, v and out, backward also out, dout and lse, and the gradients."""
+        rows = 2.0 * self.batch * self.seq * (self.heads + self.kv_heads) * self.head_dim * _BYTES[self.dtype]
+        return rows if direction == "forward" else 2 * rows + 4.0 * self.batch * self.heads * self.seq
+
+    @property
+    def held(self) -> float:
+        """Bytes of q, k, v and the output."""
+        return self.moved("forward")
+
+    @property
+    def scores(self) -> float:
+        """Bytes of all scores in the inputs' type, which `math` and `reference` hold."""
+        return float(self.batch * self.heads * self.seq * self.seq * _BYTES[self.dtype])
+
+    def cell(self, direction: Direction, contender: str) -> Cell:
+        """An empty cell of a Result, of this problem."""
+        return Cell(
+            self.batch,
+            self.heads,
+            self.kv_heads,
+            self.seq,
+            self.head_dim,
+            self.causal,
+            self.dtype,
+            direction,
+            contender,
+            flops=self.flops(direction),
+            moved=self.moved(direction),
+        )
+
+    def __str__(self) -> str:
+        heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
+        mask = ", causal" if self.causal else ""
+        return f"batch {self.batch}, heads {heads}, sequence {self.seq}, head size {self.head_dim}, {self.dtype}{mask}"
+
+
+def shapes(values: Mapping[str, str]) -> tuple[Shape, ...]:
+    """All combinations of what the checked parameters list: head size by head size, not causal before causal, short before long.
+
+    Raises ValueError where the key/value heads do not divide the heads.
+    """
+    batch, heads, kv_heads = (int(values[name]) for name in ("batch", "heads", "kv_heads"))
+    masks = {"no": (False,), "yes": (True,), "both": (False, True)}[values["causal"]]
+    return tuple(
+        _shape(batch or max(1, TOKENS // seq), heads or max(1, WIDTH // dim), kv_heads, seq, dim, causal, values["dtype"])
+        for dim in map(int, split(values["head_dim"]))
+        for causal in masks
+        for seq in map(int, split(values["seq"]))
+    )
+
+
+def directions(name: str) -> tuple[Direction, ...]:
+    """Those that `forward`, `backward` or `both` names."""
+    if name == "both":
+        return ("forward", "backward")
+    return ("backward",) if name == "backward" else ("forward",)
+
+
+def _shape(batch: int, heads: int, kv_heads: int, seq: int, dim: int, causal: bool, dtype: str) -> Shape:
+    kv_heads = kv_heads or heads
+    if heads % kv_heads:
+        raise ValueError(f"{heads} heads cannot share {kv_heads} key/value heads: these must divide them")
+    return Shape(batch, heads, kv_heads, seq, dim, causal, dtype)

@@ -1,0 +1,55 @@
+"""What of a grid stands at the head of its Result: the fastest cell, the checks nearest to their bounds, and what was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accel.result import Cell
+from accel.workloads.check import nearest
+from accel.workloads.grid import MOST_CELLS
+from accel.workloads.harness import Outcome, rate
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A timed loop: when (seconds since the epoch), how long, and how many FLOPs were computed in it."""
+
+    started: float
+    ended: float
+    wall_s: float
+    flops: float
+
+
+def limit(count: int) -> None:
+    """Raises ValueError where so many cells would not fit into a Result."""
+    if count > MOST_CELLS:
+        raise ValueError(f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}: list fewer values")
+
+
+def headline(cells: tuple[Cell, ...], stretches: Sequence[Stretch], failures: tuple[str, ...] = ()) -> Outcome:
+    """Raises ValueError, with the first reason, where no backend could do any of it."""
+    ran = [cell for cell in cells if cell.backend]
+    if not ran:
+        raise ValueError(cells[0].note)
+    best = max(ran, key=lambda cell: (cell.passed, cell.tflops))
+    wrong = [cell for cell in ran if not cell.passed]
+    if wrong and len(cells) > 1:
+        failures = (*failures, f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at {_named(wrong[0])}")
+    return Outcome(
+        backend=best.backend,
+        reason=best.note if len(cells) == 1 else f"the fastest of {len(cells)} cells: {_named(best)}",
+        checks=nearest(tuple(check for cell in ran for check in cell.checks)),
+        timing=best.timing,
+        flops=best.flops,
+        sustained_tflops=rate(sum(s.flops for s in stretches), sum(s.wall_s for s in stretches)) / 1e12,
+        sustained_from=min((s.started for s in stretches), default=0.0),
+        sustained_to=max((s.ended for s in stretches), default=0.0),
+        sensors=best.sensors,
+        cells=cells,
+        failures=failures,
+    )
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{', causal' if cell.causal else ''}"

@@ -1,0 +1,62 @@
+"""A Result in a few lines, for people."""
+
+from __future__ import annotations
+
+from accel.result import Cell, Result
+
+
+def lines(result: Result) -> list[str]:
+    """What ran, how fast and how right; of a grid also a table of TFLOP/s."""
+    t = result.timing
+    found = [f"{result.workload} on {result.device}, by {result.backend} ({result.reason})"]
+    if any(cell.trials for cell in result.cells):
+        found += trials(result.cells)
+    elif len(result.cells) > 1:
+        found += table(result.cells)
+    if t.count:
+        rate = f"{result.bandwidth / 1e9:.4g} GB/s" if result.bandwidth else f"{result.tflops:.4g} TFLOP/s"
+        sustained = f", sustained {result.sustained_tflops:.4g} TFLOP/s" if result.sustained_tflops else ""
+        found.append(f"{rate} at the median of {t.median:.4g} ms (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}")
+    compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
+    return [*found, f"{result.verdict.partition(':')[0]}: {compared}"]
+
+
+def table(cells: tuple[Cell, ...]) -> list[str]:
+    """TFLOP/s, a line a problem and a column a contender; then why there are gaps, once for each reason."""
+    contenders = list(dict.fromkeys(c.contender for c in cells))
+    problems: dict[tuple[str, int, int, bool], dict[str, Cell]] = {}
+    for c in cells:
+        problems.setdefault((c.direction, c.head_dim, c.seq, c.causal), {})[c.contender] = c
+    widths = [max(len(name), 9) for name in contenders]
+    found = [" ".join([f"{'TFLOP/s':<34}", *(f"{name:>{w}}" for name, w in zip(contenders, widths, strict=True))])]
+    for problem, row in problems.items():
+        label = _label(*problem)
+        figures = (_figure(row.get(name)).rjust(w) for name, w in zip(contenders, widths, strict=True))
+        found.append(" ".join([f"{label:<34}", *figures]))
+    notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
+    return [*found, *notes]
+
+
+def trials(cells: tuple[Cell, ...]) -> list[str]:
+    """Errors as shares of what is allowed, and latencies, a line a cell."""
+    found = [f"{'errors (share of what is allowed)':<34}   trials failed    P50    P95    P99  worst (seed)    ms P50    P95    P99"]
+    for c in cells:
+        label, r, t = _label(c.direction, c.head_dim, c.seq, c.causal), c.trials, c.timing
+        if r is None:
+            found.append(f"{label:<34} {c.note}")
+            continue
+        errors = f"{r.count:>8} {r.failed:>6} {r.p50:>6.2f} {r.p95:>6.2f} {r.p99:>6.2f} {r.worst:>6.2f} ({r.worst_seed})"
+        found.append(f"{label:<34} {errors:<56} {t.p50:>6.3f} {t.p95:>6.3f} {t.p99:>6.3f}")
+    return found
+
+
+def _label(direction: str, head_dim: int, seq: int, causal: bool) -> str:
+    return f"{direction}, d {head_dim}, S {seq}{', causal' if causal else ''}"
+
+
+def _figure(cell: Cell | None) -> str:
+    if cell is None or not cell.backend:
+        return "-"
+    if not cell.passed:
+        return "WRONG"
+    return f"{cell.tflops:.4g}" if cell.tflops else "-"

@@ -1,0 +1,49 @@
+"""Measures attention on this machine, so that `auto` chooses by it from then on: `python -P -m accel.workloads.tune`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from accel.result import Cell
+from accel.workloads.compare import survey
+from accel.workloads.harness import Outcome, serve
+from accel.workloads.options import Values
+from accel.workloads.progress import Progress
+
+if TYPE_CHECKING:
+    from accel.attention.table import Row
+    from accel.runtime.capability import Device
+
+_TOLD = ("torch", "cudnn", "triton", "driver")
+
+
+def work(values: Values, device: Device, progress: Progress) -> Outcome:
+    """Compare forward and backward, then write the table that dispatch reads."""
+    from accel.attention import table
+    from accel.runtime.capability import versions
+
+    outcome = survey(values, device, progress, ("forward", "backward"), with_power=False)
+    told = ", ".join(f"{name} {version}" for name, version in versions().items() if name in _TOLD)
+    found = tuple(rows(outcome.cells, device.name, told, time.strftime("%Y-%m-%d")))
+    file = table.record(found)
+    return dataclasses.replace(outcome, reason=f"{outcome.reason}; {len(found)} measurements written to {file}")
+
+
+def rows(cells: tuple[Cell, ...], gpu: str, versions: str, date: str) -> Iterator[Row]:
+    """Rows of the table: of what was measured and right."""
+    from accel.attention.table import Row
+
+    for c in cells:
+        if not (c.passed and c.tflops):
+            continue
+        median, low, high = (1e3 * ms for ms in (c.timing.median, c.timing.p5, c.timing.p95))
+        shape = (c.dtype, c.head_dim, c.causal, c.batch, c.heads, c.kv_heads, c.seq, c.seq)
+        yield Row(gpu, c.direction, *shape, c.backend, median, low, high, c.tflops, versions, date)
+
+
+if __name__ == "__main__":
+    sys.exit(serve("tune", work))

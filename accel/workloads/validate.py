@@ -1,0 +1,162 @@
+"""Many trials with fresh inputs: `python -P -m accel.workloads.validate --backend=hopper --trials=1000 ...`.
+
+A trial draws new inputs from a seed of its own, leaves NaN where the outputs are likely to lie, calls once, and holds the answers against
+the float64 oracle. What one trial answers cannot be what another was asked.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from accel.result import BROKEN, Cell, Check, Direction, Trials
+from accel.workloads.grid import Shape, directions, shapes
+from accel.workloads.harness import Outcome, OutOfMemory, rate, require, serve
+from accel.workloads.options import Values
+from accel.workloads.progress import Progress
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from accel.runtime.capability import Device
+    from accel.workloads.inputs import Distribution, Tensors
+
+REPORT_EVERY_S = 0.25
+
+
+@dataclass
+class _Tally:
+    """What the trials of one cell came to."""
+
+    backend: str
+    reason: str
+    shares: list[float] = field(default_factory=list)
+    """Of each trial, the error nearest to its bound as a share of it."""
+    milliseconds: list[float] = field(default_factory=list)
+    worst: Check | None = None
+    worst_seed: int = 0
+
+    def add(self, checks: tuple[Check, ...], milliseconds: float, seed: int) -> None:
+        from accel.workloads.check import share
+
+        check = max(checks, key=share)
+        found = min(share(check), BROKEN)
+        if not self.shares or found > max(self.shares):
+            self.worst, self.worst_seed = check, seed
+        self.shares.append(found)
+        self.milliseconds.append(milliseconds)
+
+    def cell(self, empty: Cell) -> Cell:
+        from accel.runtime.timing import percentiles, timing_of
+
+        timing = timing_of(self.milliseconds)
+        failed = sum(share > 1 for share in self.shares)
+        p50, p95, p99 = percentiles(self.shares, 50, 95, 99)
+        trials = Trials(len(self.shares), failed, p50, p95, p99, max(self.shares), self.worst_seed)
+        return msgspec.structs.replace(
+            empty,
+            backend=self.backend,
+            note=self.reason,
+            timing=timing,
+            tflops=rate(empty.flops, timing.median / 1e3) / 1e12,
+            checks=() if self.worst is None else (self.worst,),
+            trials=trials,
+        )
+
+
+def work(values: Values, device: Device, progress: Progress) -> Outcome:
+    """The trials of one shape after the other."""
+    from accel.workloads.headline import headline, limit
+
+    ways, count, backend = directions(values.text("direction")), values.integer("trials"), values.text("backend")
+    grid = shapes(values.given)
+    limit(len(grid) * len(ways))
+    progress.plan(float(count * len(grid)))
+    cells: list[Cell] = []
+    for i, shape in enumerate(grid):
+        progress.stage(f"{i + 1} of {len(grid)}: {shape}", begins=i * count)
+        try:
+            tallies = _trials(shape, ways, values, device, progress)
+        except (ValueError, OutOfMemory) as e:
+            if len(grid) == 1:
+                raise
+            cells += [msgspec.structs.replace(shape.cell(way, backend), note=str(e)) for way in ways]
+        else:
+            cells += [tally.cell(shape.cell(way, backend)) for way, tally in tallies.items()]
+    return headline(tuple(cells), [], tuple(_failures(cells)))
+
+
+def _trials(shape: Shape, ways: tuple[Direction, ...], values: Values, device: Device, progress: Progress) -> dict[Direction, _Tally]:
+    """Raises ValueError where the backend cannot do one of the directions."""
+    from accel.workloads.check import hold
+    from accel.workloads.inputs import fresh, poison
+
+    require(device, 8 * shape.moved(ways[-1]))  # inputs, answers, and those of the oracle in float64
+    solvers = {way: _solver(values.text("backend"), shape, way, device) for way in ways}
+    tallies = {way: _Tally(solver.backend, solver.reason) for way, solver in solvers.items()}
+    distribution = cast("Distribution", values.text("inputs"))
+    first, count, told = values.integer("seed"), values.integer("trials"), time.monotonic()
+    flops = sum(shape.flops(way) for way in ways)
+    for trial in range(-1, count):  # the first compiles, and does not count
+        seed = first + max(trial, 0)
+        x = fresh(shape, device.torch_device, seed, distribution)
+        solved: dict[str, Tensor] = {}
+        for way, solver in solvers.items():
+            poison(shape, device.torch_device)
+            answers, milliseconds = solver.solve(x, solved)
+            solved = {**solved, **answers}
+            if trial >= 0:
+                tallies[way].add(hold(answers, x, shape), milliseconds, seed)
+        if time.monotonic() - told > REPORT_EVERY_S or trial == count - 1:
+            told = time.monotonic()
+            progress.advance(trial + 1, (trial + 2) * flops)
+    return tallies
+
+
+@dataclass(frozen=True)
+class _Solver:
+    """A backend that does one direction; `solve` gives the answers by name, and milliseconds."""
+
+    backend: str
+    reason: str
+    solve: Callable[[Tensors, dict[str, Tensor]], tuple[dict[str, Tensor], float]]
+
+
+def _solver(name: str, shape: Shape, way: Direction, device: Device) -> _Solver:
+    from accel.attention import attention, choose
+    from accel.attention.inputs import Inputs
+    from accel.attention.passes import backward
+    from accel.runtime.timing import timed
+    from accel.workloads.contender import NAMED, problem_of
+
+    problem = problem_of(shape, way, device)
+    choice = choose(problem, name, way)
+
+    def forwards(x: Tensors, _: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
+        (out, lse), ms = timed(lambda: attention(x.q, x.k, x.v, causal=shape.causal, backend=name, return_lse=True), device.torch_device)
+        return {"out": out, "lse": lse}, ms
+
+    def backwards(x: Tensors, solved: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
+        given = x.dout, Inputs(x.q, x.k, x.v), solved["out"], solved["lse"]
+        grads, ms = timed(lambda: backward(*given, problem, choice.backend), device.torch_device)
+        return {"dq": grads.q, "dk": grads.k, "dv": grads.v}, ms
+
+    return _Solver(choice.backend, choice.reason if name == "auto" else NAMED, forwards if way == "forward" else backwards)
+
+
+def _failures(cells: list[Cell]) -> Iterator[str]:
+    """The worst of the trials that failed, and how to repeat it."""
+    tried = [cell.trials for cell in cells if cell.trials is not None]
+    failed = sum(t.failed for t in tried)
+    if failed:
+        worst = max(tried, key=lambda t: t.worst)
+        yield f"{failed} of {sum(t.count for t in tried)} trials failed; the worst again: seed={worst.worst_seed} trials=1"
+
+
+if __name__ == "__main__":
+    sys.exit(serve("validate", work))
