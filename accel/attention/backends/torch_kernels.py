@@ -177,7 +177,6 @@ class Cudnn:
         """Adds into dq in an order that varies."""
         wide, blind = _loadable(x), problem.blind
         d, o = _loadable(Inputs(dout, out, out))[:2]
-        none = torch.empty(0, dtype=torch.int64, device=x.q.device)
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
         dq, dk, dv = _ATEN._scaled_dot_product_cudnn_attention_backward(
             d[:, :, blind:],
@@ -188,9 +187,9 @@ class Cudnn:
             lse[:, :, blind:].unsqueeze(-1).contiguous(),
             seed,
             seed,
-            none,
-            none,
-            none,
+            None,
+            None,
+            None,
             problem.seq_q - blind,
             problem.seq_k,
             0.0,
@@ -236,14 +235,15 @@ class Efficient:
         out, lse, *_ = _ATEN._efficient_attention_forward(
             q, k, v, None, None, None, None, None, 0.0, self._mask(problem), True, scale=problem.scale
         )
-        seeing = problem.seq_q - blind
+        out, lse = out.transpose(1, 2)[..., : problem.head_dim], lse[:, :, : problem.seq_q - blind]
+        if not blind:
+            return out, lse
         whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
-        whole[:, :, blind:] = out.transpose(1, 2)[..., : problem.head_dim]
-        whole_lse[:, :, blind:] = lse[:, :, :seeing]
+        whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
         return whole, whole_lse
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
-        """See `forward`. The kernel reads lse in rows of a multiple of 32."""
+        """See `forward`. The kernel reads lse in rows of a multiple of 32, and takes out to lie side by side in memory, rows first."""
         wide, blind = _loadable(x), problem.blind
         seeing = problem.seq_q - blind
         padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
@@ -254,7 +254,7 @@ class Efficient:
         dq, dk, dv, _ = _ATEN._efficient_attention_backward(
             *rows,
             None,
-            o[:, :, blind:].transpose(1, 2),
+            o[:, :, blind:].transpose(1, 2).contiguous(),
             None,
             None,
             seeing,
