@@ -15,6 +15,9 @@ from app.models.format import clock, duration, plural, significant
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
 
+MOST_SHOWN = 100.0
+"""Times the allowed error, from which on a figure says no more."""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -25,8 +28,8 @@ class Card:
     passed: bool
     verdict: str
     tflops: str
-    unit: str
-    """What of: TFLOP/s, of a grid those of its fastest cell."""
+    headline: tuple[str, str]
+    """The figure that counts most, and what it is: TFLOP/s, of a grid those of its fastest cell; of trials the largest error."""
     timing: tuple[tuple[str, str], ...]
     """Caption and value: median, P95, P99."""
     facts: tuple[tuple[str, str], ...]
@@ -66,8 +69,17 @@ def card(job: Job) -> Card | None:
         *(("Not measured", text) for text in _misses(result)),
         ("Versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     )
-    unit = "TFLOP/s, the fastest cell" if len(result.cells) > 1 else "TFLOP/s"
-    return Card(job.id, result.workload, _passed(result), result.verdict, significant(result.tflops), unit, timing, facts, _params(result))
+    return Card(
+        job.id,
+        result.workload,
+        _passed(result),
+        result.verdict,
+        significant(result.tflops),
+        _headline(result),
+        timing,
+        facts,
+        _params(result),
+    )
 
 
 def bars(snapshot: Snapshot, workload: str, most: int = 24) -> tuple[Bar, ...]:
@@ -84,6 +96,13 @@ def _bar(job: Job, result: Result, now: float) -> Bar:
 
 def _passed(result: Result) -> bool:
     return result.verdict.partition(":")[0].strip() == "pass"
+
+
+def _headline(result: Result) -> tuple[str, str]:
+    worst = max((cell.trials.worst for cell in result.cells if cell.trials), default=None)
+    if worst is not None:
+        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the error allowed, at worst"
+    return significant(result.tflops), "TFLOP/s, the fastest cell" if len(result.cells) > 1 else "TFLOP/s"
 
 
 def _grid(result: Result) -> str:

@@ -74,12 +74,13 @@ class CellsView(QWidget):
         """A Result with cells; `others`: results of the same machine, the newest first, for the ceilings of the roofline."""
         others = tuple(others)
         if result is not self._result:
+            keep = self._result is not None and self._result.workload == result.workload
             self._result, self._others = result, others
             cells = result.cells
-            _fill(self.direction, c.directions(cells))
-            _fill(self.contender, c.contenders(cells))
-            _fill(self.quantity, [q.name for q in quantities(cells)])
-            _fill(self.rows, [c.row_label(r) for r in c.rows(cells)])
+            _fill(self.direction, c.directions(cells), keep)
+            _fill(self.contender, c.contenders(cells), keep)
+            _fill(self.quantity, [q.name for q in quantities(cells)], keep)
+            _fill(self.rows, [c.row_label(r) for r in c.rows(cells)], keep)
             self._draw()
         elif others != self._others:
             self._others = others
@@ -140,11 +141,11 @@ class CellsView(QWidget):
         layout.addWidget(self.told)
 
 
-def _fill(box: QComboBox, names: Sequence[str]) -> None:
-    """Other choices; what was chosen stays where it still is one."""
+def _fill(box: QComboBox, names: Sequence[str], keep: bool) -> None:
+    """Other choices; with `keep` what was chosen stays where it still is one."""
     before = box.currentText()
     box.blockSignals(True)
     box.clear()
     box.addItems(list(names))
-    box.setCurrentIndex(max(box.findText(before), 0))
+    box.setCurrentIndex(max(box.findText(before), 0) if keep else 0)
     box.blockSignals(False)

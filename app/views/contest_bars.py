@@ -20,7 +20,7 @@ class ContestBars(Marked):
         super().__init__("Comparison of backends")
         self.contest = Contest((), (), 0.0, "")
         self._top = 0.0
-        self.setMinimumHeight(180)
+        self.setMinimumHeight(140)
 
     def show_contest(self, contest: Contest) -> None:
         if contest != self.contest:

@@ -10,7 +10,7 @@ from app.models.heat import Heat, Tile
 from app.views.marked import Mark, Marked
 
 _GAP, _HEADING, _SCALE, _HIGHEST_CELL, _WIDEST_CELL = 2.0, 20.0, 24.0, 48.0, 160.0
-_LOWEST_CELL = 30
+_LOWEST_CELL = 22
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from accel.result import Result
 from app import theme
@@ -28,7 +28,7 @@ class ResultCard(QWidget):
         self.title = label(strong=True)
         self.verdict = label(wrap=True)
         self.params = label(size="small", meaning="muted", wrap=True)
-        self.tflops, self.unit = label(size="huge"), label(meaning="muted")
+        self.figure, self.unit = label(size="huge"), label(meaning="muted")
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
         self.cells = CellsView()
         self.cells.viewed.connect(self._show_view)
@@ -88,6 +88,8 @@ class ResultCard(QWidget):
 
     def _show_view(self) -> None:
         self.cells.setVisible(self._gridded)
+        vertical = QSizePolicy.Policy.Expanding if self.charted else QSizePolicy.Policy.Maximum
+        self.cells.setSizePolicy(QSizePolicy.Policy.Preferred, vertical)
         self.facts.setVisible(self._card is not None and not self.charted)
 
     def _save(self) -> None:
@@ -106,8 +108,8 @@ class ResultCard(QWidget):
         super().changeEvent(event)
 
     def _show_result(self, result: Card) -> None:
-        set_text(self.tflops, result.tflops)
-        set_text(self.unit, result.unit)
+        for part, text in zip((self.figure, self.unit), result.headline, strict=True):
+            set_text(part, text)
         set_text(self.params, result.params)
         for (caption, value), (name, text) in zip(self.timing, result.timing, strict=True):
             set_text(caption, name)
@@ -115,7 +117,7 @@ class ResultCard(QWidget):
         self.facts.show_table(result.facts)
 
     def _number_row(self) -> QHBoxLayout:
-        numbers = row(self.tflops, self.unit)
+        numbers = row(self.figure, self.unit)
         numbers.setContentsMargins(0, theme.S, 0, theme.S)
         numbers.addSpacing(theme.XL)
         for caption, value in self.timing:

@@ -22,7 +22,7 @@ class RooflineView(Marked):
         self.order: tuple[str, ...] = ()
         """All contenders, whose places give their colours."""
         self._top = 0.0
-        self.setMinimumHeight(200)
+        self.setMinimumHeight(150)
 
     def show_roofline(self, roofline: Roofline, order: tuple[str, ...]) -> None:
         if (roofline, order) != (self.roofline, self.order):

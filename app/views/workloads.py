@@ -27,6 +27,8 @@ CEILINGS = ("gemm", "copy")
 """The workloads that measure what a roofline lies below."""
 _MOST_WHOLE = 4
 _CHOICES_A_LINE = 3
+_ROOMY = 900
+"""Pixels of height from which on a chart and the earlier results have room enough."""
 _FORM_WIDTH, _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 500, 1100, 420, 96
 
 
@@ -52,6 +54,7 @@ class Workloads(QWidget):
         self.run.clicked.connect(self._submit)
         self.run_line, self.result = RunLine(), ResultCard()
         self.result.saved.connect(lambda job, file: self.requested.emit(Save(job, file)))
+        self.result.cells.viewed.connect(self._show_past)
         self._whole: dict[int, Job] = {}
         """Jobs whose results are too large for a snapshot, as far as they were shown."""
         self._fetching: set[int] = set()
@@ -99,7 +102,7 @@ class Workloads(QWidget):
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
         self.empty.setVisible(not mine)
-        self._past.setVisible(len(self.bars.bars) > 1)
+        self._show_past()
 
     def deliver(self, reply: Reply) -> None:
         match reply:
@@ -111,6 +114,11 @@ class Workloads(QWidget):
                 self.result.say(message)
             case Accepted(request=Save(file=file)):
                 self.result.say(f"Saved to {file}")
+
+    def _show_past(self) -> None:
+        """Where a chart leaves no room for the earlier results, they give way."""
+        charted = self.result.isVisibleTo(self) and self.result.charted
+        self._past.setVisible(len(self.bars.bars) > 1 and (not charted or self.height() > _ROOMY))
 
     def _show_result(self, job: Job, snapshot: Snapshot) -> None:
         """A large one is asked for; until it is here, its headline is shown."""
@@ -190,4 +198,6 @@ class _Scroll(QScrollArea):
         self.setWidget(content)
 
     def sizeHint(self) -> QSize:
-        return self._content.sizeHint()
+        hint, width = self._content.sizeHint(), self.viewport().width()
+        wrapped = self._content.heightForWidth(width) if self._content.hasHeightForWidth() else 0
+        return QSize(hint.width(), max(hint.height(), wrapped))

@@ -504,7 +504,7 @@ def test_what_is_wrong_is_said_beside_the_field_as_it_is_typed(fed):
     assert page.form.notes["seq"].property("meaning") == "failed"
     assert not page.run.isEnabled()
     page.form.editors["seq"].setText("2048")
-    assert page.form.notes["seq"].text() == "tokens a sequence"
+    assert page.form.notes["seq"].text().startswith("tokens a sequence")
     assert page.run.isEnabled()
 
 
@@ -513,7 +513,7 @@ def test_run_submits_the_form(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     page = fed.window.workloads
     page.form.editors["seq"].setText("512")
-    page.form.editors["causal"].click()
+    page.form.editors["causal"].setCurrentText("yes")
     page.form.editors["backend"].setCurrentText("math")
     QTest.keyClick(fed.window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
@@ -529,7 +529,7 @@ def test_progress_then_the_result_then_the_earlier_ones(fed):
     assert page.run_line.title.text() == "Job 9 · attention"
     assert "held by job 8" in page.run_line.doing.text()
     assert page.result.title.text() == "Job 6 · attention"
-    assert (page.result.verdict.text(), page.result.tflops.text()) == ("pass", "0.085")
+    assert (page.result.verdict.text(), page.result.figure.text()) == ("pass", "0.085")
     assert "CPU: AMD EPYC" in page.result.facts.toPlainText()
     assert len(page.bars.boxes()) == 3
     page.choices["gemm"].click()

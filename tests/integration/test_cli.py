@@ -142,13 +142,13 @@ def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["run", "nope"], "There are: attention, gemm, copy"),
+        (["run", "nope"], "There are: attention, compare, validate, tune, gemm, copy"),
         (["run", "attention", "nope=1"], "nope"),
         (["run", "attention", "seq"], "NAME=VALUE"),
         (["run", "attention", "seq=many"], "seq is a whole number"),
         (["run", "attention", "seq=0"], "seq"),
         (["run", "attention", "dtype=int3"], "dtype is one of"),
-        (["run", "attention", "causal=maybe"], "causal is yes or no"),
+        (["run", "attention", "causal=maybe"], "causal is one of no, yes, both"),
         (["run", "attention", "seconds=nan"], "seconds"),
         (["submit"], "no command was given"),
     ],
