@@ -154,6 +154,8 @@ class Cudnn:
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
+        if p.seq_q == p.seq_k == 1:
+            yield "takes no single query over a single key"
         if p.mask in ("lower right", "window"):
             yield f"masks causal sequences of one length only, not {p.mask}"
         if p.ragged:
