@@ -1,0 +1,130 @@
+"""Attention by every backend side by side over a grid of shapes, against the targets that were set for an H100.
+
+    python -m tests.benchmarks.attention_grid [--seconds 0.4] [--tune] [--out DIR]
+
+16384 tokens, heads x head size = 2048, bfloat16: lengths 512 to 16384, head sizes 64, 128, 256, causal or not, forward and backward, by the
+workload `compare`, which checks every backend against float64 and then times all in turn. A matrix product is measured before and after.
+With --tune the workload `tune` measures the same grid, and shorter and fewer sequences, first, and writes the table that `auto` goes by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from accel.attention import table
+from accel.result import Cell, Result, read
+from app.models.export import as_csv
+from tests.benchmarks.rows import RESULTS
+
+OURS = "hopper"
+PEERS = ("flash", "cudnn", "fa4")
+ALL = ("auto", OURS, "triton", *PEERS)
+GRID = {"seq": "512,2048,8192,16384", "head-dim": "64,128,256", "causal": "both"}
+TUNED = (
+    {**GRID, "seq": "512,1024,2048,4096,8192,16384"},
+    {"batch": "1", "heads": "16", "seq": "512,1024,2048,4096,8192", "head-dim": "64,128,256", "causal": "both"},
+    {"batch": "8", "heads": "8", "seq": "128,256,512", "head-dim": "64,128", "causal": "both"},
+    {"batch": "32", "heads": "8", "seq": "128,256,512", "head-dim": "64,128", "causal": "both"},
+)
+
+
+def run(workload: str, **options: str) -> Result:
+    """A workload as a job would run it; its progress stays on standard error."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.json"
+        argv = [f"--{name}={value}" for name, value in options.items()]
+        subprocess.run(
+            [sys.executable, "-P", "-m", f"accel.workloads.{workload}", *argv],
+            env={**os.environ, "GPUDECK_RESULT": str(file)},
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        return read(file.read_bytes())
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else 0.0
+
+
+class Grid:
+    """The measured cells, by shape and contender."""
+
+    def __init__(self, result: Result) -> None:
+        self._cells: dict[tuple[object, ...], dict[str, Cell]] = {}
+        for cell in result.cells:
+            shape = (cell.direction, cell.head_dim, cell.causal, cell.seq)
+            self._cells.setdefault(shape, {})[cell.contender] = cell
+
+    def rate(self, shape: tuple[object, ...], name: str) -> float:
+        """TFLOP/s, 0 where it was not measured or wrong."""
+        cell = self._cells[shape].get(name)
+        return cell.tflops if cell is not None and cell.passed else 0.0
+
+    def ratios(
+        self, direction: str, ours: Callable[[tuple[object, ...]], float], theirs: Callable[[tuple[object, ...]], float]
+    ) -> list[float]:
+        """Of every cell of one direction where both were measured."""
+        shapes = [shape for shape in self._cells if shape[0] == direction]
+        return [ours(shape) / theirs(shape) for shape in shapes if ours(shape) and theirs(shape)]
+
+    def lines(self) -> Iterator[str]:
+        """A line a shape."""
+        for shape in self._cells:
+            rates = ", ".join(f"{name} {self.rate(shape, name):.0f}" for name in ALL)
+            ran = self._cells[shape]["auto"].backend
+            yield f"{shape[0]:8} d{shape[1]:<3} {'causal' if shape[2] else 'full  '} S{shape[3]:<5} {rates} ({ran})"
+
+
+def targets(grid: Grid, gemm: float) -> Iterator[str]:
+    """Each target, required and aimed at, and what was measured."""
+
+    def of(name: str) -> Callable[[tuple[object, ...]], float]:
+        return lambda shape: grid.rate(shape, name)
+
+    def best(shape: tuple[object, ...]) -> float:
+        return max(grid.rate(shape, peer) for peer in PEERS)
+
+    fa4 = grid.ratios("forward", of(OURS), of("fa4"))
+    yield f"own forward / flash-attn-4, geometric mean of {len(fa4)} cells: {geometric_mean(fa4):.3f} (required 0.95, aim 1.05)"
+    for dim, required in ((128, 650), (256, 715)):
+        rate = grid.rate(("forward", dim, False, 16384), OURS)
+        yield f"own forward d={dim} S=16384: {rate:.0f} (required {required}, aim {0.92 * gemm:.0f})"
+    yield f"own forward causal d=128 S=16384: {grid.rate(('forward', 128, True, 16384), OURS):.0f} (required 600, aim 670)"
+    back = grid.ratios("backward", of(OURS), best)
+    yield f"own backward / best peer, geometric mean of {len(back)} cells: {geometric_mean(back):.3f} (required 0.85, aim 1.00)"
+    for direction in ("forward", "backward"):
+        auto = grid.ratios(direction, of("auto"), best)
+        low = [r for r in auto if r < 0.98]
+        yield f"auto / best peer, {direction}: least {min(auto, default=0):.3f}, {len(low)} of {len(auto)} cells below 0.98 (required none)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", default="0.4")
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.tune:
+        for shapes in TUNED:
+            tuned = run("tune", **shapes, seconds="0.2", backends=",".join(ALL[1:]))
+            print(f"tune {shapes}: {tuned.verdict}", flush=True)
+        print(f"the table is in {table.user_file()}", flush=True)
+    before = run("gemm", size="8192", seconds="2").tflops
+    compared = run("compare", **GRID, direction="both", seconds=options.seconds, backends=",".join(ALL))
+    after = run("gemm", size="8192", seconds="2").tflops
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "attention_grid_h100.csv").write_text(as_csv(compared))
+    grid = Grid(compared)
+    print(compared.verdict, *grid.lines(), f"gemm 8192: {before:.0f} before, {after:.0f} after", sep="\n")
+    print(*targets(grid, (before + after) / 2), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
