@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QComboBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QComboBox, QStackedWidget, QVBoxLayout, QWidget
 
 from accel.result import Result
 from app import theme
@@ -22,7 +23,7 @@ from app.views.widgets import button, label, row, set_text
 HINT = "Click on a mark, or reach it with Tab and the arrow keys: its figures appear here."
 VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
 HEAT, CONTEST, ROOF, DETAILS = range(4)
-_TOLD_LINES = 4
+_TOLD_LINES, _WIDE = 4, 600
 
 
 class CellsView(QWidget):
@@ -86,6 +87,11 @@ class CellsView(QWidget):
             self._others = others
             self._draw()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        way = QBoxLayout.Direction.LeftToRight if self.width() > _WIDE else QBoxLayout.Direction.TopToBottom
+        self._bar.setDirection(way)
+        super().resizeEvent(event)
+
     def _draw(self) -> None:
         if self._result is None:
             return
@@ -124,18 +130,21 @@ class CellsView(QWidget):
         return f"No ceiling: {'; '.join(made.missing)}." if made.missing else ""
 
     def _lay_out(self) -> None:
-        bar = row(*self.tabs.values(), spacing=theme.XS)
-        bar.addStretch()
-        for box in (self.rows, self.direction, self.contender, self.quantity):
-            bar.addWidget(box)
+        tabs, boxes = row(*self.tabs.values(), spacing=theme.XS), row(self.rows, self.direction, self.contender, self.quantity)
+        tabs.addStretch()
+        boxes.addStretch()
+        self._bar = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._bar.addLayout(tabs, 1)
+        self._bar.addLayout(boxes)
         self.stack = QStackedWidget()
         for chart in self.charts:
             self.stack.addWidget(chart)
+        self.setMinimumWidth(1)  # where there is less than both lines need side by side, they stand one below the other
         self.told.setMinimumHeight(_TOLD_LINES * self.told.fontMetrics().lineSpacing())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
-        layout.addLayout(bar)
+        layout.addLayout(self._bar)
         layout.addWidget(self.note)
         layout.addWidget(self.stack, 1)
         layout.addWidget(self.told)

@@ -111,11 +111,9 @@ def shade(share: float) -> QColor:
 
 
 def readable(ground: QColor) -> QColor:
-    """Black or white text, nearly: whichever of the palette's two is read better there."""
-    t = theme.tokens()
-    dark, light = sorted((QColor(t.text), QColor(t.on_accent)), key=luminance)
+    """Black or white, whichever is read better there."""
     here = luminance(ground) + 0.05
-    return light if (luminance(light) + 0.05) / here > here / (luminance(dark) + 0.05) else dark
+    return QColor("white") if 1.05 / here > here / 0.05 else QColor("black")
 
 
 def luminance(color: QColor) -> float:

@@ -28,7 +28,7 @@ class ResultCard(QWidget):
         self.title = label(strong=True)
         self.verdict = label(wrap=True)
         self.params = label(size="small", meaning="muted", wrap=True)
-        self.figure, self.unit = label(size="huge"), label(meaning="muted")
+        self.figure, self.unit = label(size="huge"), label(meaning="muted", wrap=True)
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
         self.cells = CellsView()
         self.cells.viewed.connect(self._show_view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from accel.workloads.catalog import WORKLOADS, find
@@ -199,5 +199,9 @@ class _Scroll(QScrollArea):
 
     def sizeHint(self) -> QSize:
         hint, width = self._content.sizeHint(), self.viewport().width()
-        wrapped = self._content.heightForWidth(width) if self._content.hasHeightForWidth() else 0
-        return QSize(hint.width(), max(hint.height(), wrapped))
+        return QSize(hint.width(), max(hint.height(), self._content.heightForWidth(width)))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()  # another form is shown
+        return super().eventFilter(watched, event)

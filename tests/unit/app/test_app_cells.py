@@ -1,0 +1,217 @@
+"""What of a grid is shown and written: heat map, comparison, roofline, files."""
+
+import csv
+import io
+import json
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.result import BROKEN, Check, Sensors, Trials
+from accel.workloads.catalog import find
+from app.models import cells as c
+from app.models.contest import contest, ratios
+from app.models.export import as_csv, as_json, save_result
+from app.models.form import Form
+from app.models.heat import QUANTITIES, heat, quantities
+from app.models.results import card
+from app.models.roofline import attainable, roofline, ticks
+from scheduler.errors import UserError
+from scheduler.jobs import Done, Failed
+from tests.gui import snapshots
+from tests.gui.snapshots import CONTENDERS, NOW, ceilings, grid, job, raw
+
+replace = msgspec.structs.replace
+GRID = grid()
+BY_NAME = {q.name: q for q in QUANTITIES}
+
+
+def ceiling_results():
+    from accel.result import read
+
+    return [read(j.result) for j in ceilings()]
+
+
+def done(result):
+    return job(5, Done(NOW - 9, NOW - 1, ("cpu",), raw(result)), result.workload, result.workload)
+
+
+def test_the_heat_map_has_a_place_for_every_cell():
+    made = heat(GRID.cells, "hopper", "backward", BY_NAME["TFLOP/s"])
+    assert made.rows == ("d 64", "d 64, causal", "d 128", "d 128, causal", "d 256", "d 256, causal")
+    assert made.columns == ("512", "1024", "2048", "4096", "8192", "16384")
+    shown = {(x.head_dim, x.causal, x.seq): x.tflops for x in GRID.cells if (x.contender, x.direction) == ("hopper", "backward")}
+    texts = [[tile.text for tile in row] for row in made.tiles]
+    assert texts[2][5] == f"{shown[128, False, 16384]:.0f}"
+    assert sum(len(row) for row in texts) == len(shown) == 36
+    assert all(0 < tile.share <= 1 for row in made.tiles for tile in row)
+
+
+def test_colours_mean_the_same_for_all_contenders():
+    shares = {}
+    for name in CONTENDERS:
+        made = heat(GRID.cells, name, "forward", BY_NAME["TFLOP/s"])
+        shares[name] = [(float(t.text), t.share) for row in made.tiles for t in row if t.text]
+        assert made.highest == heat(GRID.cells, c.FASTEST, "forward", BY_NAME["TFLOP/s"]).highest
+    slopes = [share / value for pairs in shares.values() for value, share in pairs]
+    assert max(slopes) == pytest.approx(min(slopes), rel=0.02)  # texts are rounded
+    assert max(share for pairs in shares.values() for _, share in pairs) == 1
+
+
+def test_the_fastest_of_each_shape_is_a_single_backend_whose_answers_were_right():
+    cells = [x for x in GRID.cells if (x.head_dim, x.causal, x.seq, x.direction) == (64, False, 512, "forward")]
+    (fastest,) = c.chosen(cells, c.FASTEST, "forward")
+    assert fastest.tflops == max(x.tflops for x in cells if x.contender != "auto")
+    wrong = [replace(x, checks=(Check("out", 1.0, 0.1),)) if x is fastest else x for x in cells]
+    (second,) = c.chosen(wrong, c.FASTEST, "forward")
+    assert second.contender != fastest.contender and second.passed
+    made = heat(wrong, fastest.contender, "forward", BY_NAME["TFLOP/s"])
+    assert made.tiles[0][0].failed and made.tiles[0][0].small == "failed"
+
+
+def test_what_was_refused_is_empty_and_says_why():
+    made = heat(GRID.cells, "flash", "forward", BY_NAME["TFLOP/s"])
+    (hole,) = [t for row in made.tiles for t in row if not t.text and "head size 256" in t.tooltip and "causal" not in t.tooltip]
+    assert (hole.share, hole.failed) == (None, False) and "made-up refusal" in hole.tooltip
+
+
+def test_quantities_are_those_there_are_and_power_says_what_to_do():
+    assert [q.name for q in quantities(GRID.cells)] == ["TFLOP/s", "J per TFLOP", "Median time", "Spread", "Clock", "Worst error"]
+    bare = [replace(x, sensors=Sensors(absent="no"), checks=()) for x in GRID.cells]
+    assert [q.name for q in quantities(bare)] == ["TFLOP/s", "J per TFLOP", "Median time", "Spread"]
+    empty = heat(bare, "auto", "forward", BY_NAME["J per TFLOP"])
+    assert empty.highest == "" and "Compare with Power" in BY_NAME["J per TFLOP"].absent
+    tried = [replace(x, trials=Trials(10, 0, 0.1, 0.2, 0.3, 0.4, 7)) for x in GRID.cells]
+    assert quantities(tried)[0].name == "Worst error"
+    assert heat(tried, "auto", "forward", quantities(tried)[0]).tiles[0][0].text == "40.0"
+
+
+def test_auto_is_held_against_the_best_single_backend():
+    made = contest(GRID.cells, (128, True), "forward")
+    assert made.contenders == tuple(CONTENDERS)
+    assert [g.label for g in made.groups] == ["512", "1024", "2048", "4096", "8192", "16384"]
+    for group in made.groups:
+        rates = {bar.contender: bar.tflops for bar in group.bars}
+        ratio = rates.pop("auto") / max(rates.values())
+        assert group.ratio == f"{ratio:.2f}" and group.behind == (ratio < 0.98)
+        assert all(bar.low <= bar.tflops <= bar.high <= made.highest for bar in group.bars)
+    found = [r for r, _ in ratios(GRID.cells)]
+    assert len(found) == 72
+    assert f"72 shapes: geometric mean {math.exp(sum(map(math.log, found)) / 72):.3f}" in made.summary
+    assert f"lowest {min(found):.3f}" in made.summary
+    without = contest([x for x in GRID.cells if x.contender != "auto"], (128, True), "forward")
+    assert without.summary == "" and {g.ratio for g in without.groups} == {""}
+
+
+def test_the_roofline_lies_on_measured_ceilings():
+    made = roofline(GRID, ceiling_results(), "hopper", "forward")
+    assert (made.peak, made.bandwidth, made.missing) == (712.0, 2.9e12, ())
+    assert len(made.points) == 36
+    for point in made.points:
+        assert made.x[0] < point.intensity < made.x[1] and made.y[0] < point.tflops < made.y[1]
+    knee = 712e12 / 2.9e12
+    assert attainable(knee / 2, made) == pytest.approx(356) and attainable(10 * knee, made) == 712
+    cell = next(x for x in GRID.cells if x.contender == "hopper")
+    assert made.points[0].intensity == pytest.approx(cell.flops / cell.moved)
+
+
+def test_a_ceiling_that_was_not_measured_here_is_named():
+    gemm, copy = ceiling_results()
+    others = [replace(gemm, params={"dtype": "float16"}), replace(gemm, device="another GPU"), replace(gemm, verdict="fail: wrong")]
+    made = roofline(GRID, others, "auto", "forward")
+    assert (made.peak, made.bandwidth) == (0.0, 0.0) and attainable(5.0, made) == math.inf
+    assert made.missing == (
+        "no matrix product in bfloat16 was measured on this device: run Matrix product",
+        "no copy was measured on this device: run Memory copy",
+    )
+    assert roofline(GRID, [copy], "auto", "forward").missing == made.missing[:1]
+    newest = roofline(GRID, [replace(gemm, tflops=650.0), gemm, copy], "auto", "forward")
+    assert newest.peak == 650.0
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1, 1e9))
+def test_an_axis_has_round_figures_within_it(low, factor):
+    found = ticks(low, low * factor)
+    assert all(low * 0.999 <= at <= low * factor * 1.001 for at in found)
+    assert len(found) <= 12
+
+
+def test_csv_has_a_row_a_cell_and_reads_back():
+    rows = list(csv.DictReader(io.StringIO(as_csv(GRID))))
+    assert len(rows) == len(GRID.cells)
+    for row, cell in zip(rows, GRID.cells, strict=True):
+        assert (row["contender"], row["direction"], int(row["seq"]), row["causal"]) == (
+            cell.contender,
+            cell.direction,
+            cell.seq,
+            "yes" if cell.causal else "no",
+        )
+        assert row["device"] == snapshots.H100 and row["torch_version"] == "2.13.0+cpu"
+        if cell.backend:
+            assert float(row["tflops"]) == pytest.approx(cell.tflops, rel=1e-4)
+            assert float(row["median_ms"]) == pytest.approx(cell.timing.median, rel=1e-4)
+            assert (float(row["sm_mhz"]), float(row["watts"]), row["passed"]) == (1755, 640, "yes")
+        else:
+            assert (row["tflops"], row["median_ms"], row["passed"]) == ("", "", "") and "refusal" in row["note"]
+
+
+def test_a_result_without_cells_is_one_row():
+    (row,) = csv.DictReader(io.StringIO(as_csv(snapshots.result(1))))
+    assert (row["workload"], row["verdict"], row["backend"], row["seq"]) == ("attention", "pass", "flash", "1024")
+    assert row["causal"] == "no" and float(row["tflops"]) == 0.0852 and row["sm_mhz"] == ""
+
+
+def test_a_spreadsheet_runs_nothing_of_ours():
+    spiked = replace(GRID, device='=HYPERLINK("http://x")', cells=(replace(GRID.cells[0], note="+1+1"),))
+    (row,) = csv.DictReader(io.StringIO(as_csv(spiked)))
+    assert row["device"].startswith("'=") and row["note"] == "'+1+1"
+
+
+def test_json_has_every_field():
+    found = json.loads(as_json(GRID))
+    assert len(found["cells"]) == len(GRID.cells) and found["cells"][0]["timing"]["p5"] > 0
+    assert {"sensors", "trials", "note", "timing"} <= set(found["cells"][0])
+    assert msgspec.json.decode(as_json(GRID), type=type(GRID)) == GRID
+
+
+def test_a_file_is_written_as_its_name_ends_or_the_error_says_what_to_do(tmp_path):
+    for name in ("a.csv", "a.JSON"):
+        save_result(done(GRID), tmp_path / name)
+    assert (tmp_path / "a.csv").read_text() == as_csv(GRID) and (tmp_path / "a.JSON").read_bytes() == as_json(GRID)
+    with pytest.raises(UserError, match=r"must end with .csv or .json"):
+        save_result(done(GRID), tmp_path / "a.txt")
+    with pytest.raises(UserError, match="cannot write"):
+        save_result(done(GRID), tmp_path / "missing" / "a.csv")
+    with pytest.raises(UserError, match="job 4 left no result"):
+        save_result(job(4, Failed(NOW, NOW, "exit", 1)), tmp_path / "b.csv")
+
+
+def test_the_card_of_a_grid_and_of_trials():
+    made = card(done(GRID))
+    assert made.headline == ("745", "TFLOP/s, the fastest cell")
+    facts = dict(made.facts)
+    assert facts["Grid"].startswith("428 of 432 measured, ")
+    assert facts["Not measured"] == "flash: cannot do this: it is a made-up refusal (4 cells)"
+    trials = replace(GRID, cells=tuple(replace(x, trials=Trials(9, 0, 0.1, 0.2, 0.3, 0.71, 7)) for x in GRID.cells[:2]))
+    assert card(done(trials)).headline == ("71 %", "of the error allowed, at worst")
+    broken = replace(trials, cells=(replace(GRID.cells[0], trials=Trials(9, 9, 1.0, 1.0, 1.0, BROKEN, 7)),))
+    assert card(done(broken)).headline[0] == "∞"
+
+
+def test_the_form_tells_of_the_whole_grid():
+    form = Form(find("compare"), "nvidia")
+    assert form.estimate() == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 2 min 48 s of timing"
+    form.set("direction", "both")
+    assert form.estimate().startswith("48 shapes and directions, up to 5.50 TFLOP a call")
+    form.set("kv_heads", "12")
+    assert form.errors() == {"kv_heads": "32 heads cannot share 12 key/value heads: these must divide them"}
+    form.set("kv_heads", "0")
+    form.set("backends", "flash,flsh")
+    assert "got 'flsh'" in form.errors()["backends"]
+    form.set("backends", "flash, math")
+    assert form.submission().params["backends"] == "flash, math"
+    form.set("seq", "512,1k")
+    assert "whole number" in form.errors()["seq"]
