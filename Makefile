@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint bench clean
+.PHONY: run test matrix lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
 
 test: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+matrix: $(STAMP)
+	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

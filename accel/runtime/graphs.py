@@ -39,7 +39,7 @@ class Replay(Generic[_Result]):
         """The buffers the graph reads."""
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self.inputs[0].device), torch.no_grad():
-            aside = torch.cuda.Stream()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(_WARM_UP):

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
-import triton  # type: ignore[import-untyped]
+import triton
 from torch import Tensor
-from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
-from triton.compiler import ASTSource  # type: ignore[import-untyped]
-from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.interpreter import InterpretedFunction
 
 ALIGNMENT = 16
 """Bytes. Kernels use wider loads where addresses and strides are known to be multiples of it."""
@@ -74,12 +74,11 @@ def source(call: Call) -> ASTSource:
     for parameter in call.kernel.params:
         name = parameter.name
         value = call.constants[name] if parameter.is_constexpr else call.arguments[name]
-        specialised = isinstance(value, int) and not parameter.do_not_specialize
-        if parameter.is_constexpr or value is None or (specialised and value == 1):
+        if parameter.is_constexpr or value is None or (value == 1 and _specialised(value, parameter)):
             signature[name], constants[name] = "constexpr", value
             continue
         signature[name] = _type_of(value)
-        if value.aligned if isinstance(value, Pointer) else specialised and value % ALIGNMENT == 0:
+        if value.aligned if isinstance(value, Pointer) else _specialised(value, parameter) and value % ALIGNMENT == 0:
             attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
     return ASTSource(call.kernel, signature, constants, attributes)
 
@@ -112,7 +111,7 @@ class Launch:
         for i, tensor in enumerate(tensors):
             addresses[i] = tensor.data_ptr()
         slot.config.stream = torch._C._cuda_getCurrentRawStream(self._device)
-        if torch.cuda.current_device() == self._device:
+        if torch._C._cuda_getDevice() == self._device:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         else:
             status = self._elsewhere(slot)
@@ -149,6 +148,10 @@ def _interpreted(call: Call) -> Callable[..., None]:
     return launch
 
 
+def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not parameter.do_not_specialize
+
+
 def _type_of(value: object) -> str:
     if isinstance(value, Pointer):
         return f"*{_TYPES[value.dtype]}"
@@ -179,13 +182,12 @@ class _Slot:
     """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
 
     def __init__(self, call: Call, function: _Function) -> None:
-        values = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
-        self.addresses = (ctypes.c_uint64 * sum(type_[0] == "*" for type_, _ in values))()
-        self._scalars = [_SCALARS[type_](value) for type_, value in values if type_[0] != "*"]
-        pointers, scalars = iter(range(len(self.addresses))), iter(self._scalars)
-        places = [
-            ctypes.addressof(self.addresses) + 8 * next(pointers) if type_[0] == "*" else ctypes.addressof(next(scalars)) for type_, _ in values
-        ]
+        arguments = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
+        self.addresses = (ctypes.c_uint64 * sum(type_[0] == "*" for type_, _ in arguments))()
+        self._scalars = [_SCALARS[type_](value) for type_, value in arguments if type_[0] != "*"]
+        pointers = iter(range(ctypes.addressof(self.addresses), 1 << 63, 8))
+        scalars = iter(self._scalars)
+        places = [next(pointers) if type_[0] == "*" else ctypes.addressof(next(scalars)) for type_, _ in arguments]
         self._none = ctypes.c_uint64(0)  # Triton adds two pointers, to scratch memory and to a profiler's; these kernels have neither
         places += [ctypes.addressof(self._none)] * 2
         self.parameters = (ctypes.c_void_p * len(places))(*places)
@@ -193,7 +195,7 @@ class _Slot:
         self.config_at = ctypes.byref(self.config)
 
 
-_SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
+_SCALARS: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,8 @@ def _load(asked: ASTSource, call: Call, device: int) -> _Function:
         _check(driver.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}")
         _check(driver.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()), f"finding {kernel.name}")
         if metadata.shared > _MOST_SHARED_UNASKED:
-            _check(driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared), f"{metadata.shared} bytes of shared memory for {kernel.name}")
+            status = driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
+            _check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
     return _Function(asked, handle, 32 * metadata.num_warps, metadata.shared)
 
 

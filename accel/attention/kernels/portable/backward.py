@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from triton import cdiv  # type: ignore[import-untyped]
+from triton import cdiv
 
 from accel.attention.kernels.portable.configs import dbias_config, dk_dv_config, dq_config, padded
 from accel.attention.kernels.portable.forward import extras
@@ -49,7 +49,7 @@ def backward(
     """(dq, dk, dv, dbias) of `forward`, whose arguments these are, with its out and lse (of any forward: they mean the same).
 
     dq, dk and dv are laid out as torch.empty_like of q, k and v. dbias is None unless `bias` is a floating-point one and `bias_grad` asks;
-    it has the size 1 where the bias has stride 0, summed over that dimension in float32, and the bias's dtype. `deterministic` is accepted for
+    it has the size 1 where the bias has stride 0, summed over that dimension in float32, and the bias's dtype. `deterministic` is there for
     the sake of a common signature: every sum, that of dbias included, is taken in one order, always. Takes O(Sq) memory beside its results.
     """
     if dout.stride(-1) != 1 or dout.data_ptr() % ALIGNMENT:
@@ -124,7 +124,9 @@ def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool)
 
 def _dk_dv_call(geometry: Geometry, shared: dict[str, Pointer | int | float | None], constants: dict[str, object], target: Target) -> Call:
     config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim))
-    tiles = cdiv(geometry.longest[1], config.block_n)
+    longest_q, longest_k = geometry.longest
+    tiles = cdiv(longest_k, config.block_n)
+    even = not geometry.ragged and longest_q % config.block_m == 0
     return Call(
         attention_dk_dv,
         tiles * geometry.k.shape[1] * geometry.sequences,
@@ -136,7 +138,7 @@ def _dk_dv_call(geometry: Geometry, shared: dict[str, Pointer | int | float | No
             "dv_ptr": Pointer(geometry.dtype),
             "tiles": tiles,
         },
-        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n},
+        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "EVEN_Q": even},
         config.options,
     )
 

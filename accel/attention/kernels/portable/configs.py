@@ -1,7 +1,8 @@
 """Tile sizes of the portable kernels by target, head size and lengths.
 
-What fits is decided by the shared memory of a block: 163 KiB on sm_80, 227 on sm_90 and sm_100, 99 on sm_86, sm_89 and sm_120. The last
-three share one set of tiles ("small"), the first three another, except where Hopper was measured to want its own.
+Targets fall into families by the tensor-core instruction that Triton emits: mma.sync on sm_80, 86, 89 and 120, wgmma on sm_90, tcgen05 on
+sm_100. Within a family one set of tiles serves all: it fits the 99 KiB of shared memory a block has on sm_86, 89 and 120. The tiles for
+sm_90 are the fastest of those measured on an H100; the others, for which no GPU was at hand, are the largest that need no register spills.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ from typing import NamedTuple
 
 import torch
 
-_SMALL = (86, 89, 120, 121)
 PACKED_ROWS = 64
 """Query heads that share a key head are computed in one tile where all their queries fit in as many rows: K and V are then read once."""
-SPLIT_KEYS = 512
-"""The fewest keys worth a program of their own."""
+_SPLIT_PACKED, _SPLIT = 256, 1024
 
 
 class Config(NamedTuple):
@@ -36,50 +35,57 @@ def padded(head_dim: int) -> int:
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
-# By padded head size, for 16-bit elements.
+# By family and padded head size, for 16-bit elements; smaller heads use the tiles of 64.
 _FORWARD = {
-    "large": {64: Config(128, 64, 4, 3), 128: Config(128, 64, 8, 3), 256: Config(128, 64, 8, 2)},
-    "small": {64: Config(128, 64, 4, 2), 128: Config(128, 32, 8, 2), 256: Config(64, 32, 4, 1)},
+    "mma": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 2), 256: Config(64, 64, 8, 1)},
+    "wgmma": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 3), 256: Config(128, 64, 8, 2)},
+    "tcgen05": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 2), 256: Config(64, 64, 8, 1)},
 }
 _DK_DV = {
-    "large": {64: Config(64, 128, 8, 2), 128: Config(64, 64, 4, 2), 256: Config(32, 64, 8, 1)},
-    "small": {64: Config(64, 64, 4, 2), 128: Config(32, 64, 4, 2), 256: Config(32, 32, 4, 1)},
+    "mma": {64: Config(64, 64, 8, 2), 128: Config(64, 64, 8, 2), 256: Config(32, 32, 8, 1)},
+    # These spill a few registers, and are still faster than any tile that does not: by half at 64, by a sixth at 128.
+    "wgmma": {64: Config(128, 64, 4, 2), 128: Config(64, 64, 4, 2), 256: Config(64, 64, 8, 2)},
+    "tcgen05": {64: Config(64, 64, 8, 2), 128: Config(32, 64, 8, 2), 256: Config(16, 64, 8, 1)},
 }
 _DQ = {
-    "large": {64: Config(128, 64, 8, 2), 128: Config(64, 64, 4, 2), 256: Config(64, 32, 8, 1)},
-    "small": {64: Config(64, 64, 4, 2), 128: Config(64, 32, 4, 2), 256: Config(32, 32, 4, 1)},
+    "mma": {64: Config(64, 64, 4, 2), 128: Config(64, 64, 8, 2), 256: Config(64, 32, 8, 1)},
+    "wgmma": {64: Config(64, 64, 4, 2), 128: Config(64, 64, 4, 2), 256: Config(128, 32, 8, 2)},
+    "tcgen05": {64: Config(64, 64, 4, 2), 128: Config(64, 64, 8, 2), 256: Config(64, 32, 8, 1)},
 }
+
+
+def family(capability: int) -> str:
+    """The tensor-core instruction that Triton emits for compute capability `capability` (90 for 9.0)."""
+    return {9: "wgmma", 10: "tcgen05"}.get(capability // 10, "mma")
 
 
 def forward_config(capability: int, dtype: torch.dtype, block_d: int, rows: int) -> Config:
     """For the forward of `rows` rows (queries, times the heads packed into one tile)."""
     if dtype == torch.float32:
         return _exact(block_d)
-    config = _of(_FORWARD, capability, block_d)
-    if rows <= PACKED_ROWS:
-        block_n = 64 if block_d > 128 or capability in _SMALL else 128
-        stages = 2 if block_d > 128 or capability in _SMALL else 3
-        return Config(max(16, 1 << (rows - 1).bit_length()), block_n, 4, stages)
-    return config
+    if rows > PACKED_ROWS:
+        return _FORWARD[family(capability)][max(64, block_d)]
+    return Config(max(16, 1 << (rows - 1).bit_length()), 64 if block_d <= 128 else 32, 4, 2 if family(capability) == "mma" else 3)
+
+
+def split_keys(rows: int) -> int:
+    """The fewest keys worth a program of their own, for a tile of `rows` rows: what splitting gains must pay for combining."""
+    return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
 
 
 def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int) -> Config:
     """For the gradients of keys and values; `block_m` is the step through the queries."""
-    return _exact(block_d) if dtype == torch.float32 else _of(_DK_DV, capability, block_d)
+    return _exact(block_d) if dtype == torch.float32 else _DK_DV[family(capability)][max(64, block_d)]
 
 
 def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> Config:
     """For the gradient of the queries; `block_n` is the step through the keys."""
-    return _exact(block_d) if dtype == torch.float32 else _of(_DQ, capability, block_d)
+    return _exact(block_d) if dtype == torch.float32 else _DQ[family(capability)][max(64, block_d)]
 
 
 def dbias_config(dtype: torch.dtype, block_d: int) -> Config:
     """For the gradient of an additive bias."""
     return _exact(block_d) if dtype == torch.float32 else Config(64, 32 if block_d > 128 else 64, 4, 1)
-
-
-def _of(table: dict[str, dict[int, Config]], capability: int, block_d: int) -> Config:
-    return table["small" if capability in _SMALL else "large"][max(64, block_d)]
 
 
 def _exact(block_d: int) -> Config:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from triton import cdiv  # type: ignore[import-untyped]
+from triton import cdiv
 
-from accel.attention.kernels.portable.configs import PACKED_ROWS, SPLIT_KEYS, forward_config, padded
+from accel.attention.kernels.portable.configs import PACKED_ROWS, forward_config, padded, split_keys
 from accel.attention.kernels.portable.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
 from accel.attention.ragged import Ragged
@@ -46,15 +46,15 @@ def forward(
     precision, without tensor cores), any strides. Query i sees the keys from i + Sk - Sq - left to i + Sk - Sq + right; None is unlimited.
     With `softcap` above 0 the scores become softcap * tanh(scores / softcap). `bias` is [B,H,Sq,Sk], expanded where broadcast: added to the
     scores, or with dtype bool, True where a query may see a key. With `ragged` the sequences lie end to end in q [1,H,Tq,D] and k, v.
-    Returns out, laid out as torch.empty_like(q) is, and the natural log-sum-exp, float32 [B,H,Sq]. A query that sees no key gets 0 and -inf.
-    Deterministic; takes O(Sq) memory. Raises ValueError for what it cannot do.
+    Returns out, laid out as torch.empty_like(q), and the natural log-sum-exp, float32 [B,H,Sq]. A query that sees no key gets 0 and -inf.
+    Deterministic; takes O(Sq) memory beside its
+    results. Raises ValueError for what it cannot do.
     """
     plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias))
-    out = torch.empty_like(q)
-    lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
+    out, lse = torch.empty_like(q), torch.empty_like(plan.lse)
     if plan.attend is None:
         return out, lse
-    more = extras(bias, ragged)
+    more = () if bias is None and ragged is None else extras(bias, ragged)
     if plan.combine is None:
         plan.attend(q, k, v, out, lse, *more)
         return out, lse
@@ -74,7 +74,7 @@ def forward_calls(geometry: Geometry, target: Target) -> Calls:
     config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack)
     tiles = cdiv(longest_q * pack, config.block_m)
     units = geometry.heads // pack * geometry.sequences
-    splits, chunk = _split(tiles * units, longest_k, config.block_n, target)
+    splits, chunk = _split(target.processors // max(1, tiles * units), longest_k, split_keys(longest_q * pack), config.block_n)
     rows = geometry.q.shape[0] * geometry.heads * geometry.q.shape[2]
     out = geometry.q.like()
     attend = Call(
@@ -104,9 +104,12 @@ def forward_calls(geometry: Geometry, target: Target) -> Calls:
     return Calls(attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits)
 
 
-def _split(programs: int, keys: int, block_n: int, target: Target) -> tuple[int, int]:
-    """Into how many parts to split the keys so that all processors have work, and the keys of a part: a multiple of block_n."""
-    wanted = min(2 * target.processors // max(1, programs), keys // SPLIT_KEYS, _MOST_SPLITS)
+def _split(idle: int, keys: int, fewest: int, block_n: int) -> tuple[int, int]:
+    """Into how many parts to split the keys, so that each processor has a program, and the keys of a part: a multiple of block_n.
+
+    `idle` is how many processors there are for each program of the unsplit kernel, `fewest` the keys that a part should at least have.
+    """
+    wanted = min(idle, keys // fewest, _MOST_SPLITS)
     if wanted <= 1:
         return 1, 0
     chunk = cdiv(cdiv(keys, wanted), block_n) * block_n
@@ -135,7 +138,8 @@ def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> Call:
 
 
 class _Plan(NamedTuple):
-    lse_shape: tuple[int, ...]
+    lse: Tensor
+    """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a shape, a dtype and a device."""
     attend: Callable[..., None] | None
     combine: Callable[..., None] | None
     splits: int
@@ -144,12 +148,12 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=4096)
 def _plan(key: tuple[object, ...]) -> _Plan:
     geometry = geometry_of(key)
-    shape = geometry.q.shape[:3]
-    if 0 in geometry.q.shape or 0 in geometry.longest[:1]:
-        return _Plan(shape, None, None, 1)
+    lse = torch.empty(1, dtype=torch.float32, device=geometry.device).expand(geometry.q.shape[:3])
+    if 0 in (*geometry.q.shape, geometry.sequences, geometry.longest[0]):
+        return _Plan(lse, None, None, 1)
     calls = forward_calls(geometry, target_of(geometry.device))
     combine = None if calls.combine is None else prepare(calls.combine, geometry.device)
-    return _Plan(shape, prepare(calls.attend, geometry.device), combine, calls.splits)
+    return _Plan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
 
 
 def extras(bias: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, ...]:

@@ -146,7 +146,15 @@ def geometry_of(key: tuple[object, ...]) -> Geometry:
 
 
 def geometry_key(
-    q: Tensor, k: Tensor, v: Tensor, left: int | None, right: int | None, scale: float, softcap: float, ragged: Ragged | None, bias: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    left: int | None,
+    right: int | None,
+    scale: float,
+    softcap: float,
+    ragged: Ragged | None,
+    bias: Tensor | None,
 ) -> tuple[object, ...]:
     """All of a call but its data, quick to make and to hash: what plans are kept by."""
     return (

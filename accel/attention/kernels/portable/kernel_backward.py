@@ -2,15 +2,15 @@
 one order, so that repeated runs give the same bits.
 
 With s the scores as the softmax sees them, p = exp(s - lse) the weights, dp = dout vᵀ and delta the row sums of out * dout:
-dv = pᵀ dout, ds = p (dp - delta), dq = scale * ds k, dk = scale * dsᵀ q, and dbias = ds. A softcap multiplies ds by 1 - tanh² for dq and dk.
+dv = pᵀ dout, ds = p (dp - delta), dbias = ds, dq = scale * ds k, dk = scale * dsᵀ q; a softcap multiplies ds by 1 - tanh² for dq, dk.
 """
 
 from __future__ import annotations
 
-import triton  # type: ignore[import-untyped]
-import triton.language as tl  # type: ignore[import-untyped]
+import triton
+import triton.language as tl
 
-from accel.attention.kernels.portable.kernel_forward import LOG2E, UNSPECIALISED, biased, extent, seen, tanh
+from accel.attention.kernels.portable.kernel_forward import LOG2E, UNSPECIALISED, biased, extent, hide, load_rows, tanh
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
@@ -32,7 +32,7 @@ def row_sums(
 @triton.jit
 def weights_and_slope(
     products, lse, bias, rows, cols, seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
     """From q.k: the weights p, and d(score)/d(scale * q.k). `lse` is in base 2, +inf where there is no row, and broadcasts like `rows`."""
     slope = 1.0
@@ -44,7 +44,7 @@ def weights_and_slope(
     if BIAS is not None:
         scores = biased(scores, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS)
     if MASKED:
-        scores = tl.where(seen(rows, cols, shift, left, right, seq_k, LEFT, RIGHT), scores, float("-inf"))
+        scores = hide(scores, rows, cols, shift, left, right, seq_k, LEFT, RIGHT, EVEN_K)
     return tl.exp2(scores - lse), slope
 
 
@@ -60,25 +60,24 @@ def gather_rows(
     dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
     stride_qm, stride_gm, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_Q: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Add what the queries `begin` to `end` - 1 give to dk (without the scale) and dv of one block of keys."""
-    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
     for start in range(begin, end, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
-        there = rows < seq_q
         block = tl.cast(start, tl.int64)
-        q = tl.load(q_at + block * stride_qm, mask=there[:, None] & inside[None, :], other=0.0)
-        lse = in_base_2(lse_at + rows, there)
+        q = load_rows(q_at + block * stride_qm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
+        lse = in_base_2(lse_at + rows, rows < seq_q)
         products = tl.dot(k, tl.trans(q), input_precision=PRECISION)
         p, slope = weights_and_slope(
             products, lse[None, :], bias, rows[None, :], cols[:, None], seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED,
+            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, True,  # keys beyond the last give only rows that are not stored
         )  # fmt: skip
-        dout = tl.load(dout_at + block * stride_gm, mask=there[:, None] & inside[None, :], other=0.0)
+        dout = load_rows(dout_at + block * stride_gm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
         dp = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
-        delta = tl.load(delta_at + rows, mask=there, other=0.0)
+        delta = tl.load(delta_at + rows, mask=rows < seq_q, other=0.0)
         ds = p * (dp - delta[None, :]) * slope
         dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
     return dk, dv
@@ -88,11 +87,12 @@ def gather_rows(
 def attention_dk_dv(
     q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr, dk_ptr, dv_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
-    stride_gb, stride_gh, stride_gm, stride_gd, stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
-    stride_bb, stride_bh, stride_bm, stride_bn,
+    stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
+    stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, EVEN_Q: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """dk and dv of one tile of BLOCK_N keys of one key head, over all query heads that share it. Grid: tiles * key heads * sequences."""
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
@@ -117,12 +117,7 @@ def attention_dk_dv(
 
     # The queries that see any of these keys, and among them those that see all: `extent` with the roles changed.
     final = tl.minimum((tile + 1) * BLOCK_N, seq_k) - 1
-    begin, full_begin, full_end, end = extent(tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M)
-    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
-    if LEFT:
-        full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
-    else:
-        full_end = end
+    begin, _, _, end = extent(tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M)
     dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     steps = tl.arange(0, BLOCK_M)
@@ -136,23 +131,11 @@ def attention_dk_dv(
         bias = bias_ptr
         if BIAS is not None:
             bias += place * stride_bb + head * stride_bh
-        if RIGHT:
-            dk, dv = gather_rows(
-                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, begin, full_begin,
-                seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
-            )  # fmt: skip
         dk, dv = gather_rows(
-            dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, full_begin, full_end,
+            dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, begin, end,
             seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+            HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, LEFT or RIGHT, EVEN_Q, PRECISION,
         )  # fmt: skip
-        if LEFT:
-            dk, dv = gather_rows(
-                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, cols, full_end, end,
-                seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_qm, stride_gm, stride_bm, stride_bn,
-                HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
-            )  # fmt: skip
     dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
     dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
     tl.store(dk_at[:, None] + dims[None, :] * stride_dkd, (dk * scale).to(dk_ptr.dtype.element_ty), mask=stored)
@@ -164,21 +147,20 @@ def gather_keys(
     dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Add what the keys `begin` to `end` - 1 give to dq (without the scale) of one block of queries."""
-    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
     for start in range(begin, end, BLOCK_N):
         cols = start + tl.arange(0, BLOCK_N)
         block = tl.cast(start, tl.int64)
-        there = (cols < seq_k)[:, None] & inside[None, :]
-        k = tl.load(k_at + block * stride_kn, mask=there, other=0.0)
+        k = load_rows(k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
         products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         p, slope = weights_and_slope(
             products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED,
+            stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K,
         )  # fmt: skip
-        v = tl.load(v_at + block * stride_vn, mask=there, other=0.0)
+        v = load_rows(v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
         dp = tl.dot(dout, tl.trans(v), input_precision=PRECISION)
         ds = p * (dp - delta[:, None]) * slope
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
@@ -237,16 +219,16 @@ def attention_dq(
     if LEFT:
         dq = gather_keys(
             dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     dq = gather_keys(
         dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
     if LEFT or RIGHT or not EVEN_K:
         dq = gather_keys(
             dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
     tl.store(dq_at[:, None] + dims[None, :] * stride_dqd, (dq * scale).to(dq_ptr.dtype.element_ty), mask=stored)
@@ -296,7 +278,7 @@ def attention_dbias(
         bias = bias_ptr + batch * stride_bb + head * stride_bh
         p, _ = weights_and_slope(
             tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None], cols[None, :],
-            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, "float", True,
+            seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, "float", True, False,
         )  # fmt: skip
         total += p * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
     at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh

@@ -1,13 +1,13 @@
 """The portable forward: an online softmax over blocks of keys (FlashAttention-2, arXiv 2307.08691, algorithm 1), and its split over keys.
 
-Everything is in base 2: scores are multiplied by scale * log2(e) once, so that exp2 serves. `m` is a row's largest score so far, `l` the sum
-of its weights, `acc` the weighted sum of values.
+Scores are in base 2, multiplied by scale * log2(e) once, so that exp2 serves. `m` is a row's largest score so far, `l` the sum of its
+weights, `acc` the weighted sum of values.
 """
 
 from __future__ import annotations
 
-import triton  # type: ignore[import-untyped]
-import triton.language as tl  # type: ignore[import-untyped]
+import triton
+import triton.language as tl
 
 LN2 = tl.constexpr(0.6931471805599453)
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -19,7 +19,6 @@ UNSPECIALISED = (
 """Sizes and counts: knowing that one is 1 or a multiple of 16 gains nothing, and would compile the kernels anew for each."""
 
 
-
 @triton.jit
 def tanh(x):
     """Exact to a few 1e-8, which the hardware's tanh.approx is not; no overflow on either side."""
@@ -27,14 +26,26 @@ def tanh(x):
 
 
 @triton.jit
-def seen(rows, cols, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr):
-    """Whether the queries `rows` see the keys `cols`; the two broadcast against each other."""
-    visible = cols < seq_k
+def hide(scores, rows, cols, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr, EVEN_K: tl.constexpr):
+    """Scores, -inf where the queries `rows` do not see the keys `cols`; the two broadcast against each other."""
     if LEFT:
-        visible &= cols >= rows + shift - left
+        scores = tl.where(cols >= rows + (shift - left), scores, float("-inf"))
     if RIGHT:
-        visible &= cols <= rows + shift + right
-    return visible
+        scores = tl.where(cols <= rows + (shift + right), scores, float("-inf"))
+    if not EVEN_K:
+        scores = tl.where(cols < seq_k, scores, float("-inf"))
+    return scores
+
+
+@triton.jit
+def load_rows(at, indices, limit, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr):
+    """A tile [rows, BLOCK_D] of vectors of HEAD_DIM elements; 0 beyond them, and from index `limit` on, which EVEN says no row reaches."""
+    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
+    if not EVEN:
+        return tl.load(at, mask=(indices < limit)[:, None] & inside[None, :], other=0.0)
+    if BLOCK_D != HEAD_DIM:
+        return tl.load(at, mask=inside[None, :], other=0.0)
+    return tl.load(at)
 
 
 @triton.jit
@@ -52,21 +63,16 @@ def attend(
     acc, l, m, q, k_at, v_at, bias, rows, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
     stride_kn, stride_vn, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Add keys `begin` to `end` - 1, of which MASKED says whether any may be hidden or lie beyond the sequence."""
     steps = tl.arange(0, BLOCK_N)
-    inside = tl.arange(0, BLOCK_D) < HEAD_DIM
-    for start in tl.range(begin, end, BLOCK_N):
+    for start in range(begin, end, BLOCK_N):
         cols = start + steps
-        k_block, v_block = k_at + tl.cast(start, tl.int64) * stride_kn, v_at + tl.cast(start, tl.int64) * stride_vn
-        if MASKED:
-            k = tl.load(k_block, mask=(cols < seq_k)[None, :] & inside[:, None], other=0.0)
-        elif BLOCK_D != HEAD_DIM:
-            k = tl.load(k_block, mask=inside[:, None], other=0.0)
-        else:
-            k = tl.load(k_block)
-        scores = tl.dot(q, k, input_precision=PRECISION)
+        block = tl.cast(start, tl.int64)
+        k = load_rows(k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if SOFTCAP:
             scores = (softcap * LOG2E) * tanh(scores * qk_scale)
         elif BIAS is not None or MASKED:
@@ -74,7 +80,7 @@ def attend(
         if BIAS is not None:
             scores = biased(scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS)
         if MASKED:
-            scores = tl.where(seen(rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT), scores, float("-inf"))
+            scores = hide(scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K)
         if SOFTCAP or BIAS is not None or MASKED:
             new = tl.maximum(m, tl.max(scores, 1))
             anchor = tl.where(new == float("-inf"), 0.0, new)
@@ -86,12 +92,7 @@ def attend(
         shrink = tl.exp2(m - anchor)
         l = l * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
-        if MASKED:
-            v = tl.load(v_block, mask=(cols < seq_k)[:, None] & inside[None, :], other=0.0)
-        elif BLOCK_D != HEAD_DIM:
-            v = tl.load(v_block, mask=inside[None, :], other=0.0)
-        else:
-            v = tl.load(v_block)
+        v = load_rows(v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
         m = new
     return acc, l, m
@@ -156,7 +157,7 @@ def attention_forward(
     q_at = q_ptr + place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
-    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (dims[:, None] * stride_kd + steps[None, :] * stride_kn)
+    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
     v_at = v_ptr + place * stride_vb + kv_head * stride_vh + first_k * stride_vn + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
     bias = bias_ptr
     if BIAS is not None:
@@ -175,16 +176,16 @@ def attention_forward(
     if LEFT:
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     acc, l, m = attend(
         acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, PRECISION,
+        stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
     if LEFT or RIGHT or not EVEN_K:
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, PRECISION,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
 
     blind = l == 0.0  # not m == -inf: a row of NaN must stay NaN

@@ -1,0 +1,33 @@
+"""What a kernel compiled for a GPU asks of it, read without one."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import triton
+
+TARGETS = (80, 86, 89, 90, 100, 120)
+SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+"""The most shared memory of a block (CUDA C++ Programming Guide, compute capabilities)."""
+TENSOR_CORES = {80: "mma.sync", 86: "mma.sync", 89: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma", 120: "mma.sync"}
+
+
+class Needs(NamedTuple):
+    """`spilled` is in bytes a thread: whatever it keeps in local memory, as registers that were too few."""
+
+    shared: int
+    spilled: int
+    ptx: str
+
+
+def needs(kernel) -> Needs:
+    """Of a kernel that triton.compile returned, by the cuobjdump that comes with Triton."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(kernel.kernel)
+        cubin.flush()
+        said = subprocess.run([tool, "-res-usage", cubin.name], capture_output=True, text=True, check=True).stdout
+    stack, local = map(int, re.search(r"STACK:(\d+).*?LOCAL:(\d+)", said).groups())
+    return Needs(kernel.metadata.shared, stack + local, kernel.asm["ptx"])

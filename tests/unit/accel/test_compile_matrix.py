@@ -1,0 +1,105 @@
+"""The portable kernels compiled for every target, on a machine without a GPU.
+
+`make test` compiles what most models run; `make matrix` all head sizes, dtypes and features.
+"""
+
+import importlib
+
+import pytest
+import torch
+
+from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of
+from accel.runtime.launch import compiled
+from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs
+
+forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
+backward_calls = importlib.import_module("accel.attention.kernels.portable.backward").backward_calls
+
+PROCESSORS = 100
+
+
+def geometry(head_dim, dtype=torch.bfloat16, queries=1024, keys=1024, kv_heads=16, ragged=None, bias=None, **rules):
+    q = torch.empty(8, 16, queries, head_dim, dtype=dtype, device="meta")
+    k = torch.empty(8, kv_heads, keys, head_dim, dtype=dtype, device="meta")
+    every = {"left": None, "right": None, "scale": 0.1, "softcap": 0.0, "ragged": None} | rules
+    if bias is not None:
+        every["bias"] = torch.empty(1, 16, queries, keys, dtype=bias, device="meta").expand(8, 16, queries, keys)
+    key = geometry_key(q, k, k, **{"bias": None} | every)
+    return geometry_of((*key[:-2], ragged, key[-1]))
+
+
+def calls(problem, target):
+    """Every launch of the forward and the backward, by name."""
+    where = Target(target, PROCESSORS)
+    forward = forward_calls(problem, where)
+    additive = problem.bias is not None and problem.bias[0] != torch.bool
+    backward = backward_calls(problem, problem.q.strides, problem.q.strides, True, additive, where)
+    named = {"forward": forward.attend, "combine": forward.combine, **backward._asdict()}
+    return {name: call for name, call in named.items() if call is not None}
+
+
+def examined(call, target):
+    found = needs(compiled(call, target))
+    assert found.shared <= SHARED_KIB[target] * 1024
+    return found
+
+
+@pytest.mark.parametrize(("kernel", "head_dim"), [("forward", 64), ("forward", 128), ("dk_dv", 128), ("dq", 128)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, kernel, head_dim):
+    found = examined(calls(geometry(head_dim, right=0), target)[kernel], target)
+    assert TENSOR_CORES[target] in found.ptx
+    # On sm_90 the tiles that spill here were measured to be the faster ones.
+    assert not found.spilled or (target, kernel) == (90, "dk_dv")
+
+
+def test_a_query_over_a_long_cache_compiles_into_two_kernels():
+    both = calls(geometry(128, queries=1, keys=65536, kv_heads=1), 89)
+    assert "mma.sync" in examined(both["forward"], 89).ptx
+    assert not examined(both["combine"], 89).spilled
+
+
+def test_float32_is_computed_in_full_precision():
+    found = examined(calls(geometry(64, dtype=torch.float32), 80)["forward"], 80)
+    assert "tf32" not in found.ptx and "fma.rn.f32" in found.ptx
+
+
+FEATURES = {
+    "full": {},
+    "window": {"left": 100, "right": 0},
+    "softcap": {"softcap": 30.0, "right": 0},
+    "mask": {"bias": torch.bool},
+    "bias": {"bias": torch.bfloat16},
+    "ragged": {"ragged": (8, 1000, 1000), "right": 0},
+    "odd lengths": {"queries": 1000, "keys": 1001, "right": 0},
+    "grouped decode": {"queries": 1, "keys": 65536, "kv_heads": 4, "right": 0},
+    "float16": {"dtype": torch.float16, "right": 0},
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("feature", list(FEATURES))
+@pytest.mark.parametrize("head_dim", [32, 64, 96, 128, 256])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kernel_fits_every_target(target, head_dim, feature):
+    for name, call in calls(geometry(head_dim, **FEATURES[feature]), target).items():
+        found = examined(call, target)
+        if name in ("forward", "dk_dv", "dq"):
+            assert any(instruction in found.ptx for instruction in ("mma.sync", "wgmma.mma_async", "tcgen05.mma")), name
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("head_dim", [20, 64, 256])
+@pytest.mark.parametrize("target", TARGETS)
+def test_float32_fits_every_target(target, head_dim):
+    for call in calls(geometry(head_dim, dtype=torch.float32, right=0), target).values():
+        examined(call, target)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", TARGETS)
+def test_causal_backward_of_small_heads_spills_no_register(target):
+    for name in ("dk_dv", "dq"):
+        found = examined(calls(geometry(64, right=0), target)[name], target)
+        assert TENSOR_CORES[target] in found.ptx
+        assert not found.spilled or (target, name) == (90, "dk_dv")

@@ -1,0 +1,69 @@
+"""What a kernel is specialised on, and what a graph refuses. Launching itself is tested on a GPU."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from accel.runtime.graphs import Replay
+from accel.runtime.launch import Call, Pointer, compiled, source
+
+
+@triton.jit(do_not_specialize=["n"])
+def scaled(x_ptr, y_ptr, missing_ptr, stride, n, factor, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at * stride)
+    tl.store(y_ptr + at, x * factor, mask=at < n)
+
+
+def call(stride=1, n=1, aligned=True):
+    arguments = {
+        "x_ptr": Pointer(torch.float16, aligned),
+        "y_ptr": Pointer(torch.bfloat16),
+        "missing_ptr": None,
+        "stride": stride,
+        "n": n,
+        "factor": 2.0,
+    }
+    return Call(scaled, 1, arguments, {"BLOCK": 1024})
+
+
+def divisible(asked):
+    return {scaled.arg_names[position] for (position,) in asked.attrs}
+
+
+def test_types_constants_and_alignment_are_those_of_the_arguments():
+    asked = source(call(stride=32, n=64))
+    assert asked.signature == {
+        "x_ptr": "*fp16",
+        "y_ptr": "*bf16",
+        "missing_ptr": "constexpr",
+        "stride": "i32",
+        "n": "i32",
+        "factor": "fp32",
+        "BLOCK": "constexpr",
+    }
+    assert divisible(asked) == {"x_ptr", "y_ptr", "stride"}
+    assert divisible(source(call(stride=33, aligned=False))) == {"y_ptr"}
+
+
+def test_a_stride_of_one_is_compiled_in_and_a_count_of_one_is_not():
+    asked = source(call(stride=1, n=1))
+    assert asked.signature["stride"] == "constexpr" and asked.constants[(3,)] == 1
+    assert asked.signature["n"] == "i32"
+
+
+def test_a_number_beyond_32_bits_is_passed_in_64():
+    assert source(call(n=1 << 31)).signature["n"] == "i64"
+
+
+def test_wide_loads_need_an_aligned_pointer():
+    assert "ld.global.v4.b32" in compiled(call(), 80).asm["ptx"]
+    assert "ld.global.v4.b32" not in compiled(call(aligned=False), 80).asm["ptx"]
+
+
+def test_a_graph_needs_inputs_on_one_gpu():
+    with pytest.raises(ValueError, match="example inputs on one CUDA GPU; got cpu"):
+        Replay(torch.sin, torch.zeros(3))
+    with pytest.raises(ValueError, match="got none"):
+        Replay(torch.sin)

@@ -1,0 +1,229 @@
+"""The portable Triton kernels, interpreted on the CPU, against the float64 reference."""
+
+import importlib
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+import torch
+
+from accel.attention.kernels.portable import backward, forward
+from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of, target_of
+from accel.attention.ragged import Ragged
+from accel.attention.reference import reference
+
+pytestmark = pytest.mark.xdist_group("interpreted")
+
+forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
+
+
+def gradients(dout, q, k, v, ragged=None, bias=None, **rules):
+    """(out, lse, dq, dk, dv, dbias)."""
+    ragged = None if ragged is None else Ragged(*ragged)
+    out, lse = forward(q, k, v, ragged=ragged, bias=bias, **rules)
+    return out, lse, *backward(dout, q, k, v, out, lse, ragged=ragged, bias=bias, **rules)
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    """Runs a function in a process where the kernels are interpreted: Triton decides that when they are defined."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("TRITON_INTERPRET", "1")
+            pool.submit(torch.set_num_threads, 1).result()
+        yield lambda function, *args, **kwargs: pool.submit(function, *args, **kwargs).result()
+
+
+def case(q, kv=None, dtype=torch.float32, bias=None, seed=0, **rules):
+    """Shapes of q and of k and v, of a bias before it is expanded; a float bias, or with `mask` a boolean one."""
+    return {"q": q, "kv": kv or q, "dtype": dtype, "bias": bias, "seed": seed, **rules}
+
+
+CASES = {
+    "plain": case((2, 2, 40, 32)),
+    "half precision": case((1, 2, 70, 64), dtype=torch.float16),
+    "grouped, causal": case((1, 4, 70, 16), (1, 2, 70, 16), right=0),
+    "causal, fewer queries": case((1, 2, 33, 16), (1, 2, 90, 16), right=0),
+    "causal, more queries": case((1, 2, 90, 16), (1, 2, 33, 16), right=0),
+    "window": case((1, 1, 100, 16), (1, 1, 110, 16), left=20, right=7),
+    "left only, more queries": case((1, 1, 100, 16), (1, 1, 70, 16), left=5),
+    "window that skips the nearest": case((1, 1, 60, 16), left=30, right=-3),
+    "softcap": case((1, 1, 40, 16), softcap=1.5, right=0),
+    "odd head size": case((1, 2, 35, 20), (1, 1, 35, 20)),
+    "head size 1": case((1, 1, 5, 1)),
+    "grouped decode": case((2, 6, 1, 16), (2, 2, 50, 16), right=0),
+    "few queries, keys split": case((1, 2, 2, 16), (1, 1, 700, 16), right=0),
+    "window over split keys": case((1, 1, 3, 16), (1, 1, 600, 16), left=100, right=0),
+    "bias of every pair": case((2, 2, 33, 16), bias=(2, 2, 33, 33)),
+    "bias of heads and keys": case((2, 4, 20, 16), (2, 2, 40, 16), bias=(1, 4, 1, 40), right=0),
+    "bias of queries": case((2, 1, 40, 16), bias=(1, 1, 40, 1), softcap=2.0),
+    "one bias for all": case((2, 2, 10, 16), bias=(1, 1, 1, 1)),
+    "mask": case((1, 2, 40, 16), bias=(1, 1, 40, 40), mask=True),
+    "mask of keys, split": case((1, 1, 1, 16), (1, 1, 600, 16), bias=(1, 1, 1, 600), mask=True),
+    "no keys": case((1, 2, 3, 16), (1, 1, 0, 16)),
+    "no queries": case((1, 2, 0, 16), (1, 1, 3, 16)),
+    "no sequences": case((0, 2, 3, 16), (0, 1, 3, 16)),
+}
+
+
+def data(case):
+    torch.manual_seed(case["seed"])
+    q, dout = (torch.randn(case["q"], dtype=case["dtype"]) for _ in range(2))
+    k, v = (torch.randn(case["kv"], dtype=case["dtype"]) for _ in range(2))
+    bias = None if case["bias"] is None else torch.randn(case["bias"], dtype=case["dtype"])
+    if case.get("mask"):
+        bias = bias > 0
+        bias[..., 0, :] = case["q"][2] == 1  # a query that may see nothing, unless it is the only one
+    return q, k, v, dout, bias
+
+
+def rules_of(case):
+    return {name: case.get(name) for name in ("left", "right")} | {"scale": case["q"][3] ** -0.5, "softcap": case.get("softcap", 0.0)}
+
+
+def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
+    """(out, lse, dq, dk, dv, dbias) of the reference, which computes in `dtype`."""
+    leaves = [x.detach().to(dtype).requires_grad_() for x in (q, k, v)]
+    additive = bias is not None and bias.dtype.is_floating_point
+    given = bias.detach().to(dtype).requires_grad_() if additive else bias
+    window = (rules["left"], rules["right"])
+    out, lse = reference(
+        *leaves, window=window, scale=rules["scale"], softcap=rules["softcap"], bias=given, ragged=ragged, dtype=dtype, return_lse=True
+    )
+    if out.requires_grad:
+        out.backward(dout.to(dtype))
+    grads = [torch.zeros_like(x) if x.grad is None else x.grad for x in (*leaves, *([given] if additive else []))]
+    return out.detach(), lse.detach(), *grads, *([] if additive else [None])
+
+
+def assert_as_exact(got, truth, plain):
+    """At most twice the error of the plain computation in the inputs' dtype, and a little for what that one happens to hit."""
+    for name, ours, right, rough in zip(("out", "lse", "dq", "dk", "dv", "dbias"), got, truth, plain, strict=True):
+        if right is None:
+            assert ours is None
+            continue
+        assert ours.shape == right.shape, name
+        assert torch.equal(ours.isinf(), right.isinf()) and not ours.isnan().any(), name
+        seen = ~right.isinf()
+        error = (ours.double() - right)[seen].abs()
+        allowed = 2 * (rough.double() - right)[seen].abs().max() + 3e-6 if error.numel() else 0
+        assert not error.numel() or error.max() <= allowed, f"{name}: {error.max():.3g} > {allowed:.3g}"
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, name):
+    q, k, v, dout, bias = data(CASES[name])
+    rules = rules_of(CASES[name])
+    expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
+    got = interpreted(gradients, dout, q, k, v, bias=expanded, **rules)
+    assert_as_exact(got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules))
+
+
+def test_sequences_end_to_end_do_not_see_each_other(interpreted):
+    torch.manual_seed(1)
+    lengths_q, lengths_k = [5, 0, 40, 1, 3], [5, 4, 33, 0, 50]
+    starts = [torch.tensor([0, *torch.tensor(n).cumsum(0)], dtype=torch.int32) for n in (lengths_q, lengths_k)]
+    q, dout = (torch.randn(1, 4, sum(lengths_q), 16) for _ in range(2))
+    k, v = (torch.randn(1, 2, sum(lengths_k), 16) for _ in range(2))
+    rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
+    ragged = (*starts, max(lengths_q), max(lengths_k))
+    got = interpreted(gradients, dout, q, k, v, ragged=ragged, **rules)
+    truth, plain = (exact(q, k, v, dout, None, dtype=d, ragged=Ragged(*ragged), **rules) for d in (torch.float64, torch.float32))
+    assert_as_exact(got, truth, plain)
+
+
+def test_few_queries_of_sequences_end_to_end_are_packed_and_split(interpreted):
+    torch.manual_seed(1)
+    starts_q, starts_k = torch.tensor([0, 1, 3], dtype=torch.int32), torch.tensor([0, 600, 620], dtype=torch.int32)
+    q, dout = (torch.randn(1, 2, 3, 16) for _ in range(2))
+    k, v = (torch.randn(1, 1, 620, 16) for _ in range(2))
+    rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
+    got = interpreted(gradients, dout, q, k, v, ragged=(starts_q, starts_k, 2, 600), **rules)
+    truth, plain = (
+        exact(q, k, v, dout, None, dtype=d, ragged=Ragged(starts_q, starts_k, 2, 600), **rules) for d in (torch.float64, torch.float32)
+    )
+    assert_as_exact(got, truth, plain)
+
+
+def test_any_strides_serve(interpreted):
+    """Sequence before heads, one packed tensor, heads whose elements are not side by side, and one key for all places."""
+    torch.manual_seed(2)
+    packed = torch.randn(1, 40, 3, 2, 16)
+    q, k = packed[:, :, 0].transpose(1, 2), packed[:, :, 1].transpose(1, 2)
+    v = torch.randn(1, 2, 16, 40).transpose(2, 3)
+    dout = torch.randn(1, 1, 40, 1).expand(1, 2, 40, 16)
+    rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
+    got = interpreted(gradients, dout, q, k, v, **rules)
+    assert_as_exact(got, exact(q, k, v, dout, None, **rules), exact(q, k, v, dout, None, dtype=torch.float32, **rules))
+    one = k[:, :, :1].expand(1, 2, 40, 16)
+    torch.testing.assert_close(interpreted(forward, q, one, v, **rules)[0].double(), exact(q, one, v, dout, None, **rules)[0])
+
+
+def test_nan_stays_in_its_sequence_and_its_head(interpreted):
+    """33 queries and keys: the last tile is mostly beyond the sequence, where the next one's NaN lie."""
+    torch.manual_seed(3)
+    rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
+    q, k, v, dout = (torch.randn(2, 2, 33, 16) for _ in range(4))
+    clean = interpreted(gradients, dout, q, k, v, **rules)
+    spoilt = [x.clone() for x in (dout, q, k, v)]
+    for x in spoilt:
+        x[1, 1] = float("nan")
+    got = interpreted(gradients, *spoilt, **rules)
+    for ours, before in zip(got[:5], clean[:5], strict=True):
+        assert torch.equal(ours[0], before[0]) and torch.equal(ours[1, 0], before[1, 0])
+        assert ours[1, 1].isnan().all()
+
+
+def test_a_bias_of_minus_infinity_hides_like_a_mask(interpreted):
+    torch.manual_seed(4)
+    q, k, v, dout = (torch.randn(1, 1, 20, 16) for _ in range(4))
+    mask = torch.rand(1, 1, 20, 20) > 0.5
+    mask[..., 3, :] = False
+    rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
+    hidden = interpreted(gradients, dout, q, k, v, bias=mask, **rules)
+    added = interpreted(gradients, dout, q, k, v, bias=torch.zeros(mask.shape).masked_fill(~mask, float("-inf")), **rules)
+    for a, b in zip(hidden[:5], added[:5], strict=True):
+        assert torch.equal(a, b)
+    assert hidden[0][..., 3, :].eq(0).all() and hidden[1][..., 3] == float("-inf")
+
+
+H100 = Target(90, 132)
+
+
+def calls(q, kv, dtype=torch.bfloat16, target=H100, **rules):
+    q, k = (torch.empty(shape, dtype=dtype, device="meta") for shape in (q, kv))
+    every = {"left": None, "right": None, "scale": 1.0, "softcap": 0.0, "ragged": None, "bias": None} | rules
+    return forward_calls(geometry_of(geometry_key(q, k, k, **every)), target)
+
+
+@pytest.mark.parametrize(("batch", "keys", "least"), [(1, 65536, 100), (1, 8192, 100), (4, 16384, 100), (16, 65536, 100), (1, 256, 8)])
+def test_one_query_over_a_long_cache_fills_the_gpu(batch, keys, least):
+    planned = calls((batch, 32, 1, 128), (batch, 8, keys, 128))
+    assert planned.attend.grid >= least
+    assert planned.attend.constants["PACK"] == 4  # K and V are read once for the four heads that share them
+    assert (planned.combine is None) == (planned.splits == 1)
+
+
+def test_many_programs_are_not_split():
+    assert calls((8, 16, 2048, 128), (8, 16, 2048, 128)).splits == 1
+
+
+def test_what_cannot_be_done_is_said():
+    q = torch.randn(1, 1, 4, 16)
+    with pytest.raises(ValueError, match=r"take float16, bfloat16 and float32; got torch\.float64"):
+        forward(q.double(), q.double(), q.double(), scale=1.0)
+    wide = torch.randn(1, 1, 4, 257)
+    with pytest.raises(ValueError, match="head sizes 1 to 256; got 257"):
+        forward(wide, wide, wide, scale=1.0)
+    starts = torch.tensor([0, 4], dtype=torch.int32)
+    with pytest.raises(ValueError, match="got one for ragged sequences"):
+        forward(q, q, q, scale=1.0, ragged=Ragged(starts, starts, 4, 4), bias=torch.zeros(1, 1, 4, 4))
+
+
+def test_an_older_gpu_is_refused_in_words(monkeypatch):
+    class Turing:
+        name, major, minor = "NVIDIA GeForce RTX 2080 Ti", 7, 5
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Turing)
+    with pytest.raises(ValueError, match=r"need compute capability 8\.0 or newer.* RTX 2080 Ti has 7\.5"):
+        target_of(torch.device("cuda", 0))
