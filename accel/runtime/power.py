@@ -19,6 +19,8 @@ from accel.result import Sensors
 POWER_AVERAGE_S = 1.0
 """Of the card's own average of its power."""
 _EVERY_S = 0.1
+_PATIENCE_S = 2.0
+"""NVML may hang where a GPU is in trouble; the work that was timed is done then, and is not held up."""
 _NO_SENSORS = "a CPU's sensors are not read here"
 
 Reading = tuple[float | None, float | None, float | None]
@@ -42,7 +44,7 @@ class Watch:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_PATIENCE_S)
 
     def sensors(self, tflops: float = 0.0) -> Sensors:
         """What was read; `tflops`: the rate of the work meanwhile (TFLOP/s), for the energy it took."""

@@ -47,14 +47,33 @@ def contest(
     ready = {name: enter(name, case, device).call() for name, cell in cells.items() if cell.backend and cell.passed}
     if not ready:
         return list(cells.values()), []
-    flops = shape.flops(direction)
-    loops, sensors = _timed(list(ready.values()), device, seconds, lambda elapsed, calls: report(elapsed, calls * flops))
+    meter = _Meter(report, shape.flops(direction))
+    loops, sensors = _timed(list(ready.values()), device, seconds, meter.tell)
+    meter.go_on()
+    stretch = Stretch(loops[0].started, loops[0].ended, meter.elapsed, meter.calls * meter.flops)
     for name, loop, seen in zip(ready, loops, sensors, strict=True):
-        told = _alone(ready[name], device, flops, seen) if with_power else seen
-        tflops = rate(flops, loop.timing.median / 1e3) / 1e12
+        told = _alone(ready[name], device, meter, seen) if with_power else seen
+        tflops = rate(meter.flops, loop.timing.median / 1e3) / 1e12
         cells[name] = msgspec.structs.replace(cells[name], timing=loop.timing, tflops=tflops, sensors=told)
-    done = sum(loop.timing.count for loop in loops) * flops
-    return list(cells.values()), [Stretch(loops[0].started, loops[0].ended, loops[0].ended - loops[0].started, done)]
+    return list(cells.values()), [stretch]
+
+
+class _Meter:
+    """Adds up what several loops report, each from its own beginning."""
+
+    def __init__(self, report: Report, flops: float) -> None:
+        self._report, self.flops = report, flops
+        self.elapsed, self.calls = 0.0, 0
+        self._last = 0.0, 0
+
+    def tell(self, elapsed: float, calls: int) -> None:
+        self._last = elapsed, calls
+        self._report(self.elapsed + elapsed, (self.calls + calls) * self.flops)
+
+    def go_on(self) -> None:
+        """The next loop begins."""
+        self.elapsed, self.calls = self.elapsed + self._last[0], self.calls + self._last[1]
+        self._last = 0.0, 0
 
 
 def _tried(cell: Cell, case: Case, device: Device) -> Cell:
@@ -93,9 +112,10 @@ def _timed(
     return loops, [power.in_turn(readings, device.torch_device) for readings in seen]
 
 
-def _alone(call: Callable[[], object], device: Device, flops: float, seen: Sensors) -> Sensors:
+def _alone(call: Callable[[], object], device: Device, meter: _Meter, seen: Sensors) -> Sensors:
     """With the power it draws when nothing else runs in turn with it, for longer than the card averages over."""
     with power.Watch(device.torch_device) as watch:
-        loop = measure(call, POWER_S, device.torch_device, lambda *_: None)
-    alone = watch.sensors(rate(flops * loop.timing.count, loop.wall_s) / 1e12)
-    return msgspec.structs.replace(seen, watts=alone.watts, joules_per_tflop=alone.joules_per_tflop, absent=alone.absent)
+        loop = measure(call, POWER_S, device.torch_device, meter.tell)
+    meter.go_on()
+    told = watch.sensors(rate(meter.flops * loop.timing.count, loop.wall_s) / 1e12)
+    return msgspec.structs.replace(seen, watts=told.watts, joules_per_tflop=told.joules_per_tflop, absent=told.absent)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.desktop import Desktop, open_window
 from app.feeds.snapshots import SnapshotFeed
+from app.models.export import as_csv
 from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed
 from scheduler import paths
 from scheduler.client import Client
@@ -60,6 +63,24 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     assert "4711" in desktop.window.status.message.text()
     desktop.verbs.request(Configure({"theme": "dark"}))
     qtbot.waitUntil(lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS)
+
+
+def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtbot, tmp_path):
+    window, page = desktop.window, desktop.window.workloads
+    code = "import os, pathlib, sys; pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"
+    (tmp_path / "made.json").write_bytes(msgspec.json.encode(snapshots.grid()))
+    with Client() as client:
+        job = client.submit([sys.executable, "-S", "-c", code, str(tmp_path / "made.json")], name="compare", workload="compare")
+        client.wait(job.id, 30)
+    window.show_page("workloads")
+    page.choose("compare")
+    qtbot.waitUntil(page.result.cells.isVisible, timeout=PATIENCE_MS)
+    assert len(page.result.cells.heat.marks()) == 36
+    page.result.saved.emit(job.id, str(tmp_path / "saved.csv"))
+    qtbot.waitUntil(lambda: "Saved to" in page.result.note.text(), timeout=PATIENCE_MS)
+    assert (tmp_path / "saved.csv").read_text() == as_csv(snapshots.grid())
+    page.result.saved.emit(job.id, str(tmp_path / "no" / "saved.csv"))
+    qtbot.waitUntil(lambda: "cannot write" in page.result.note.text(), timeout=PATIENCE_MS)
 
 
 def test_a_daemon_that_dies_is_started_again(desktop, qtbot):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import pty
@@ -139,6 +141,46 @@ def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> 
     assert job["state"]["result"]["params"]["size"] == 16
 
 
+COMPARE = ("seq=16,32", "head_dim=8", "heads=2", "causal=both", "direction=both", "backends=auto,flash,math,cudnn", "seconds=0.1")
+
+
+def test_a_comparison_is_printed_and_written_as_csv_and_json(sh: Shell, tmp_path: Path) -> None:
+    out = sh("run", "compare", *COMPARE, "--wait")
+    assert "pass" in out and "all 32 cells: gpudeck results " in out
+    number = out.split()[-1]
+    table = sh("results", number)
+    assert table.splitlines()[1].split() == ["TFLOP/s", "auto", "flash", "math", "cudnn"]
+    assert "backward, d 8, S 32, causal" in table and "cudnn: cannot do this: it needs a CUDA GPU" in table
+    whole = sh.json("results", number)
+    assert len(whole["cells"]) == 32 and whole["verdict"] == "pass"
+    for name in ("grid.csv", "grid.json"):
+        assert name in sh("results", number, "--out", str(tmp_path / name))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "grid.csv").read_text())))
+    assert [row["contender"] for row in rows[:4]] == ["auto", "flash", "math", "cudnn"] and len(rows) == 32
+    assert json.loads((tmp_path / "grid.json").read_text()) == whole
+
+
+def test_what_cannot_be_printed_or_written_is_one_line(sh: Shell, tmp_path: Path) -> None:
+    number = str(sh.json("run", "gemm", "size=16", "seconds=0.1", "--wait")["id"])
+    assert sh("results", number).splitlines()[-1].startswith("pass: relative error")
+    assert "must end with .csv or .json" in sh.fails("results", number, "--out", str(tmp_path / "x.txt"), status=1)
+    assert "cannot write" in sh.fails("results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1)
+    plain = str(sh.json("submit", "--wait", "--", "true")["id"])
+    assert "left no result" in sh.fails("results", plain, status=1)
+
+
+def test_validation_is_a_job_with_a_verdict(sh: Shell) -> None:
+    out = sh("run", "validate", "seq=16", "head_dim=8", "trials=3", "inputs=outliers", "--wait")
+    assert "pass" in out
+    said = sh("results", out.split()[-1])
+    assert "trials failed" in said and "backward, d 8, S 16, causal" in said
+
+
+def test_tuning_is_kept_with_the_rest_of_the_state(sh: Shell, shared_home: Path) -> None:
+    sh("run", "tune", "seq=16", "head_dim=8", "seconds=0.1", "--wait")
+    assert (shared_home / "attention.csv").read_text().count("\n") == 1 + 8
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -177,7 +219,7 @@ def test_usage_errors_are_status_2_and_name_the_word(sh: Shell, words: list[str]
 
 
 @pytest.mark.parametrize("number", ["999999", "0", "99999999999999999999999"])
-@pytest.mark.parametrize("verb", ["wait", "cancel", "logs"])
+@pytest.mark.parametrize("verb", ["wait", "cancel", "logs", "results"])
 def test_an_unknown_job_is_status_1_and_one_line(sh: Shell, verb: str, number: str) -> None:
     assert f"there is no job {number}. See: gpudeck jobs" in sh.fails(verb, number)
 
