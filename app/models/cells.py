@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from accel.result import Cell, Sensors
-from app.models.format import plural, significant
+from app.models.format import fine, plural
 
 FASTEST = "fastest"
 """The choice of a contender that stands for the best of each shape, `auto` aside."""
@@ -72,8 +72,8 @@ def told(cell: Cell) -> str:
     lines = [f"{name(cell)}: {problem(cell)}"]
     t = cell.timing
     if t.count:
-        spread = f"P5 {significant(t.p5)}, P95 {significant(t.p95)}, P99 {significant(t.p99)}"
-        lines.append(f"{significant(cell.tflops)} TFLOP/s, median {significant(t.median)} ms ({spread}; {plural(t.count, 'call')})")
+        spread = f"P5 {fine(t.p5)}, P95 {fine(t.p95)}, P99 {fine(t.p99)}"
+        lines.append(f"{fine(cell.tflops)} TFLOP/s, median {fine(t.median)} ms ({spread}; {plural(t.count, 'call')})")
     if measured := sensors(cell.sensors):
         lines.append(measured)
     lines += [f"{c.name}: error {c.error:.2e}, {'within' if c.passed else 'OVER'} {c.bound:.2e}" for c in cell.checks if not c.passed]

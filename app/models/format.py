@@ -11,6 +11,7 @@ from scheduler.devices.model import NA, Device
 
 GIB = 2.0**30
 NOT_AVAILABLE = "N/A"
+_MOST_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ def significant(value: float) -> str:
     size = abs(value)
     digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
     return f"{value:.{digits}f}"
+
+
+def fine(value: float) -> str:
+    """As `significant`, for what is compared: of something small two digits, too: 0.00043."""
+    if not 0 < abs(value) < 0.00995:
+        return significant(value)
+    return f"{value:.{min(1 - math.floor(math.log10(abs(value))), _MOST_DIGITS)}f}"
 
 
 def scaled(count: float, unit: str) -> str:

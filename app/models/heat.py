@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accel.result import Cell
 from app.models import cells as c
-from app.models.format import significant
+from app.models.format import fine
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quanti
     shown = {(x.head_dim, x.causal, x.seq): x for x in c.chosen(cells, contender, direction)}
     rows, columns = c.rows(cells), c.lengths(cells)
     tiles = tuple(tuple(_tile(shown.get((*row, seq)), quantity, highest, contender) for seq in columns) for row in rows)
-    return Heat(tuple(map(c.row_label, rows)), tuple(map(str, columns)), tiles, quantity.unit, significant(highest) if values else "")
+    return Heat(tuple(map(c.row_label, rows)), tuple(map(str, columns)), tiles, quantity.unit, fine(highest) if values else "")
 
 
 def _tile(cell: Cell | None, quantity: Quantity, highest: float, contender: str) -> Tile | None:
@@ -96,4 +96,4 @@ def _tile(cell: Cell | None, quantity: Quantity, highest: float, contender: str)
     small = "failed" if failed else cell.backend if contender in (c.FASTEST, "auto") else ""
     if value is None:
         return Tile("", small if failed else "–", None, failed, c.told(cell))
-    return Tile(significant(value), small, value / highest if highest else 0.0, failed, c.told(cell))
+    return Tile(fine(value), small, value / highest if highest else 0.0, failed, c.told(cell))

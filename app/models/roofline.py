@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from accel.result import Result
 from app.models import cells as c
-from app.models.format import significant
+from app.models.format import fine
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         tuple(dict.fromkeys(p.contender for p in points)),
         peak,
         bandwidth,
-        f"matrix product {significant(peak)} TFLOP/s" if gemm else "",
-        f"memory {significant(bandwidth / 1e9)} GB/s" if copy else "",
+        f"matrix product {fine(peak)} TFLOP/s" if gemm else "",
+        f"memory {fine(bandwidth / 1e9)} GB/s" if copy else "",
         tuple(missing),
         _around([*(p.intensity for p in points), *knee], room=2.0),
         _around([*(p.tflops for p in points), *([peak] if gemm else [])], room=1.25),

@@ -83,7 +83,11 @@ class RooflineView(Marked):
         painter.setPen(QColor(t.text))
         if r.peak:
             y = self._at(r.x[0], r.peak).y()
-            painter.drawText(QRectF(area.left() + 6, y - 17, area.width(), 16), int(Qt.AlignmentFlag.AlignVCenter), r.peak_label)
+            knee = self._at(r.peak * 1e12 / r.bandwidth, r.peak).x() if r.bandwidth else area.right()
+            room = knee - area.left() > painter.fontMetrics().horizontalAdvance(r.peak_label) + theme.XL  # left of the other ceiling
+            side = Qt.AlignmentFlag.AlignLeft if room else Qt.AlignmentFlag.AlignRight
+            box = QRectF(area.left() + 6, y - 17, area.width() - 12, 16)
+            painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), r.peak_label)
         if r.bandwidth:
             self._label_slope(painter)
         painter.restore()

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from app.models.format import clock, device_label, duration, memory, plural, scaled, show, significant
+from app.models.format import clock, device_label, duration, fine, memory, plural, scaled, show, significant
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import NA
 from tests.gui import snapshots
@@ -72,3 +72,11 @@ def test_a_time_of_another_day_has_its_date():
 
 def test_devices_have_short_names():
     assert (device_label(snapshots.CPU), device_label(snapshots.gpu(3))) == ("CPU", "GPU 3")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.00043, "0.00043"), (0.0098, "0.0098"), (0.0852, "0.085"), (-0.0012, "-0.0012"), (0, "0"), (602.4, "602")]
+)
+def test_what_is_compared_keeps_two_digits(value, text):
+    assert fine(value) == text
+    assert "e" not in fine(value * 1e-9)
