@@ -1,0 +1,257 @@
+"""dK and dV, and dQ beside them, for head sizes up to 128: one CTA owns 128 keys and walks over the queries that see them."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from accel.attention.kernels.hopper.backward_tiles import (
+    add_fragments,
+    capped,
+    first_tile,
+    is_cut,
+    place,
+    queries_of_keys,
+    sees,
+    sequence_of,
+    spread,
+    widen,
+)
+from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.attention.kernels.hopper.gluon import tma_load
+
+
+@gluon.jit
+def _step(
+    step, dk, dv, shared, bars, problem, dq,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+):  # fmt: skip
+    """One query tile: add to dk and dv, and to dq."""
+    k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
+    q_full, q_empty, do_full, do_empty, ds_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
+    kind: gl.constexpr = q_smem.dtype
+
+    stage = step % STAGES
+    phase = (step // STAGES) & 1
+    member, tile = place(step, tiles, first, rotation, GROUP)
+    rows = rows_smem.index(stage)
+    zeros = gl.zeros([64, BM], gl.float32, s_layout)
+    q = q_smem.index(stage)
+    do = do_smem.index(stage)
+
+    # The accumulators begin with -lse and -delta.
+    mbarrier.wait(q_full.index(stage), phase)
+    s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
+    dp = spread(rows.slice(1, 1).load(s_layout), zeros)
+    s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+    mbarrier.wait(do_full.index(stage), phase)
+    dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
+    s = warpgroup_mma_wait(1, deps=(s,))
+    if CAPPED:
+        s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
+    else:
+        s = s * scale_log2
+    if MASKED:  # noqa: SIM102
+        if is_cut(tile * BM, key + W * 64, seq_q, seq_k, left, right, BM, 64, LEFT, RIGHT):
+            keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, s_layout)), 1)
+            queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, s_layout)), 0)
+            s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+    p = gl.exp2(s).to(kind)
+    dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
+    dp = warpgroup_mma_wait(1, deps=(dp,))
+    ds = widen(p) * dp
+    if CAPPED:
+        ds = ds * slope
+    ds = ds.to(kind)
+    if DQ:
+        # The other slot is what the other warpgroup may still read: it gave its ds of the step before only after it was done with this.
+        slot = step % 2
+        ds_smem.index(slot * 2 + W).store(ds)
+        fence_async_shared()
+        mbarrier.arrive(ds_full.index(slot), count=1)
+    dk = warpgroup_mma(gl.convert_layout(ds, operand), q, dk, is_async=True)
+    if DQ:
+        mbarrier.wait(ds_full.index(slot), (step // 2) & 1)
+        part = _multiply_dq(ds_smem, k_smem, slot, W, D)
+        dk, dv = warpgroup_mma_wait(2, deps=(dk, dv))
+        mbarrier.arrive(q_empty.index(stage), count=1)
+        mbarrier.arrive(do_empty.index(stage), count=1)
+        part = warpgroup_mma_wait(0, deps=(part,))
+        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+        add_fragments(dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout)
+    else:
+        dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
+        mbarrier.arrive(q_empty.index(stage), count=1)
+        mbarrier.arrive(do_empty.index(stage), count=1)
+    return dk, dv
+
+
+@gluon.jit
+def _multiply_dq(ds_smem, k_smem, slot, W: gl.constexpr, D: gl.constexpr):
+    """Begin dq [64,64] of a tile over all 128 keys: of D = 128 each warpgroup computes one half of the columns, of 64 of the rows."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    part = gl.zeros([64, 64], gl.float32, layout)
+    for w in gl.static_range(2):
+        ds = ds_smem.index(slot * 2 + w)
+        k = k_smem.index(w)
+        if D == 128:
+            k = k.slice(W * 64, 64, dim=1)
+        else:
+            ds = ds.slice(W * 64, 64, dim=1)
+        part = warpgroup_mma(ds.permute((1, 0)), k, part, use_acc=w > 0, is_async=True)
+    return part
+
+
+@gluon.jit
+def _consume(
+    shared, bars, once, problem, dq, dk_desc, dv_desc, steps, out,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """A warpgroup: dk and dv of its 64 keys."""
+    k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
+    kv_full, done = once
+    sequence, head, start_k, scale = out
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    kind: gl.constexpr = q_smem.dtype
+    dk = gl.zeros([64, D], gl.float32, acc_layout)
+    dv = gl.zeros([64, D], gl.float32, acc_layout)
+    mbarrier.wait(kv_full, 0)
+    for step in range(steps):
+        dk, dv = _step(step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED)
+    v_smem.index(W).store(dv.to(kind))
+    fence_async_shared()
+    store_rows(dv_desc, sequence, head, key + W * 64, start_k, seq_k, v_smem.index(W), RAGGED)
+    if DQ:
+        # The other warpgroup reads these keys for its part of dq.
+        mbarrier.arrive(done, count=1)
+        mbarrier.wait(done, 0)
+    k_smem.index(W).store((dk * scale).to(kind))
+    fence_async_shared()
+    store_rows(dk_desc, sequence, head, key + W * 64, start_k, seq_k, k_smem.index(W), RAGGED)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _consume_first(
+    args,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    _consume(*args, 0, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+
+
+@gluon.jit
+def _consume_second(
+    args,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    _consume(*args, 1, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+
+
+@gluon.jit
+def _produce(
+    q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps,
+    BM: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The copying warp."""
+    k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
+    q_full, q_empty, do_full, do_empty, ds_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    sequence, head, start_q, start_k = where
+    mbarrier.expect(kv_full, 4 * k_desc.block_type.nbytes)
+    for w in gl.static_range(2):
+        load_rows(k_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, k_smem.index(w), RAGGED)
+        load_rows(v_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, v_smem.index(w), RAGGED)
+    for step in range(steps):
+        stage = step % STAGES
+        phase = ((step // STAGES) & 1) ^ 1
+        member, tile = place(step, tiles, first, rotation, GROUP)
+        q_head = head * GROUP + member
+        mbarrier.wait(q_empty.index(stage), phase)
+        mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
+        load_rows(q_desc, sequence, q_head, tile * BM, start_q, seq_q, q_full.index(stage), q_smem.index(stage), RAGGED)
+        row = 2 * (tile0 + member * stride_head + tile)
+        tma_load(rows_desc, [row, 0], q_full.index(stage), rows_smem.index(stage))
+        mbarrier.wait(do_empty.index(stage), phase)
+        mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
+        load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
+
+
+@gluon.jit
+def backward_keys(
+    q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
+    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr, ROTATE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    kind: gl.constexpr = q_desc.dtype
+    tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
+    q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, BM], kind)
+    k_smem = gl.allocate_shared_memory(kind, [2, 64, D], tile_layout)
+    v_smem = gl.allocate_shared_memory(kind, [2, 64, D], tile_layout)
+    q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
+    do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
+    rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
+    ds_smem = gl.allocate_shared_memory(kind, [4 if DQ else 1, 64, BM], ds_layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    do_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    ds_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(STAGES):
+        mbarrier.init(q_full.index(i), count=1)
+        mbarrier.init(do_full.index(i), count=1)
+        mbarrier.init(q_empty.index(i), count=2)
+        mbarrier.init(do_empty.index(i), count=2)
+    for i in gl.static_range(2):
+        mbarrier.init(ds_full.index(i), count=2)
+    mbarrier.init(kv_full, count=1)
+    mbarrier.init(done, count=2)
+
+    sequence = gl.program_id(2)
+    head = gl.program_id(1)
+    key = gl.program_id(0) * 128
+    start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    first, tiles = queries_of_keys(key, seq_q, seq_k, left, right, BM, 128, LEFT, RIGHT)
+    tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
+    rotation = 0
+    if ROTATE:
+        rotation = gl.program_id(0) * tiles // gl.num_programs(0)
+    steps = tiles * GROUP
+    shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem)
+    bars = (q_full, q_empty, do_full, do_empty, ds_full)
+    problem = (key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, tiles_a_head)
+    args = (shared, bars, (kv_full, done), problem, dq, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
+    where = (sequence, head, start_q, start_k)
+    gl.warp_specialize(
+        [
+            (_consume_first, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_second, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (
+                _produce,
+                (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps, BM, STAGES, GROUP, RAGGED),
+            ),
+        ],
+        [4, 1],
+        [240, 24],
+    )

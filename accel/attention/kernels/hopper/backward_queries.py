@@ -1,0 +1,171 @@
+"""dQ on its own, without atomics: one CTA owns 128 queries and walks over the keys they see. Used where repeats must be bit-identical."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from accel.attention.kernels.hopper.backward_tiles import capped, first_tile, is_cut, keys_of_queries, sees, sequence_of
+from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+
+
+@gluon.jit
+def _consume(
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+    W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """A warpgroup: dq of its 64 queries."""
+    query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
+    sequence, head, start_q, start_k = where
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    kind: gl.constexpr = q_smem.dtype
+    zeros = gl.zeros([64, BN], gl.float32, s_layout)
+    dq = gl.zeros([64, D], gl.float32, acc_layout)
+    q = q_smem.index(W)
+    do = do_smem.index(W)
+    row = gl.expand_dims(query + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, s_layout)), 1)
+    rows += (tile0 + row // TILE).to(gl.int64) * (2 * TILE) + row % TILE
+    minus_lse = gl.load(rows, mask=row < seq_q, other=0.0)
+    minus_delta = gl.load(rows + TILE, mask=row < seq_q, other=0.0)
+    if not CAPPED:
+        minus_lse *= scale_log2
+    mbarrier.wait(q_full, 0)
+    for step in range(steps):
+        k_stage = step % K_STAGES
+        v_stage = step % V_STAGES
+        k = k_smem.index(k_stage)
+        mbarrier.wait(k_full.index(k_stage), (step // K_STAGES) & 1)
+        s = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+        mbarrier.wait(v_full.index(v_stage), (step // V_STAGES) & 1)
+        dp = warpgroup_mma(do, v_smem.index(v_stage).permute((1, 0)), zeros, use_acc=False, is_async=True)
+        s = warpgroup_mma_wait(1, deps=(s,))
+        if CAPPED:
+            s, slope = capped(s, minus_lse, scale_log2, cap_log2)
+        else:
+            s = s * scale_log2 + minus_lse
+        if MASKED:
+            key = (first + step) * BN
+            if is_cut(query + W * 64, key, seq_q, seq_k, left, right, 64, BN, LEFT, RIGHT):
+                keys = gl.expand_dims(key + gl.arange(0, BN, gl.SliceLayout(0, s_layout)), 0)
+                s = gl.where(sees(row, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+        p = gl.exp2(s)
+        dp = warpgroup_mma_wait(0, deps=(dp,))
+        mbarrier.arrive(v_empty.index(v_stage), count=1)
+        ds = p * (dp + minus_delta)
+        if CAPPED:
+            ds = ds * slope
+        dq = warpgroup_mma(gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)), k, dq, is_async=True)
+        dq = warpgroup_mma_wait(0, deps=(dq,))
+        mbarrier.arrive(k_empty.index(k_stage), count=1)
+    q.store((dq * scale).to(kind))
+    fence_async_shared()
+    store_rows(dq_desc, sequence, head, query + W * 64, start_q, seq_q, q, RAGGED)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _consume_first(
+    args,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+             0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+
+
+@gluon.jit
+def _consume_second(
+    args,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+             1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+
+
+@gluon.jit
+def _produce(
+    q_desc, k_desc, v_desc, do_desc, args,
+    GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The copying warp."""
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
+    sequence, head, start_q, start_k = where
+    kv_head = head // GROUP
+    mbarrier.expect(q_full, 4 * q_desc.block_type.nbytes)
+    for w in gl.static_range(2):
+        load_rows(q_desc, sequence, head, query + w * 64, start_q, seq_q, q_full, q_smem.index(w), RAGGED)
+        load_rows(do_desc, sequence, head, query + w * 64, start_q, seq_q, q_full, do_smem.index(w), RAGGED)
+    for step in range(steps):
+        k_stage = step % K_STAGES
+        v_stage = step % V_STAGES
+        key = (first + step) * BN
+        mbarrier.wait(k_empty.index(k_stage), ((step // K_STAGES) & 1) ^ 1)
+        mbarrier.expect(k_full.index(k_stage), k_desc.block_type.nbytes)
+        load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, k_full.index(k_stage), k_smem.index(k_stage), RAGGED)
+        mbarrier.wait(v_empty.index(v_stage), ((step // V_STAGES) & 1) ^ 1)
+        mbarrier.expect(v_full.index(v_stage), v_desc.block_type.nbytes)
+        load_rows(v_desc, sequence, kv_head, key, start_k, seq_k, v_full.index(v_stage), v_smem.index(v_stage), RAGGED)
+
+
+@gluon.jit
+def backward_queries(
+    q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k,
+    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr, GROUP: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """Grid [query tiles of 128, heads, sequences]. `rows` as `backward_rows.prepare` leaves it, in tiles of TILE queries."""
+    kind: gl.constexpr = q_desc.dtype
+    q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
+    k_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], kind)
+    q_smem = gl.allocate_shared_memory(kind, [2, 64, D], q_layout)
+    do_smem = gl.allocate_shared_memory(kind, [2, 64, D], q_layout)
+    k_smem = gl.allocate_shared_memory(kind, [K_STAGES, BN, D], k_layout)
+    v_smem = gl.allocate_shared_memory(kind, [V_STAGES, BN, D], k_layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    k_full = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())
+    k_empty = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [V_STAGES, 1], mbarrier.MBarrierLayout())
+    v_empty = gl.allocate_shared_memory(gl.int64, [V_STAGES, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(K_STAGES):
+        mbarrier.init(k_full.index(i), count=1)
+        mbarrier.init(k_empty.index(i), count=2)
+    for i in gl.static_range(V_STAGES):
+        mbarrier.init(v_full.index(i), count=1)
+        mbarrier.init(v_empty.index(i), count=2)
+    mbarrier.init(q_full, count=1)
+
+    sequence = gl.program_id(2)
+    head = gl.program_id(1)
+    # The longest rows of a causal mask are the last.
+    query = (gl.num_programs(0) - 1 - gl.program_id(0)) * 128
+    start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    first, steps = keys_of_queries(query, seq_q, seq_k, left, right, 128, BN, LEFT, RIGHT)
+    tile0 = first_tile(start_q, sequence, head, heads, tiles_a_head, TILE, RAGGED)
+    problem = (query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0)
+    where = (sequence, head, start_q, start_k)
+    args = (q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where)
+    gl.warp_specialize(
+        [
+            (_consume_first, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_second, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_produce, (q_desc, k_desc, v_desc, do_desc, args, GROUP, BN, K_STAGES, V_STAGES, RAGGED)),
+        ],
+        [4, 1],
+        [240, 24],
+    )

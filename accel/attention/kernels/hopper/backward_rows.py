@@ -1,0 +1,83 @@
+"""Before and after the backward kernels: the sums that every row needs, and dq out of its accumulator."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr):
+    """Which rows the program has: the first one in the tensors, the first one in its sequence, the sequence's length, the scratch tile."""
+    tile = tl.program_id(0)
+    head = tl.program_id(1)
+    sequence = tl.program_id(2)
+    if RAGGED:
+        start = tl.load(starts_q + sequence)
+        seq_q = tl.load(starts_q + sequence + 1) - start
+        return start + tile * BM, tile * BM, seq_q, head * tiles + start // BM + sequence + tile
+    else:
+        return tile * BM, tile * BM, seq_q, (sequence * heads + head) * tiles + tile
+
+
+@triton.jit
+def prepare(
+    out, dout, lse, rows, dq, starts_q,
+    out_batch, out_head, out_row, dout_batch, dout_head, dout_row, lse_batch, lse_head,
+    heads, seq_q, tiles, lse_scale,
+    BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, DQ: tl.constexpr, RAGGED: tl.constexpr,
+):  # fmt: skip
+    """Grid [tiles, heads, sequences]: write -lse * lse_scale and -sum(out * dout) of each row, and zeros for dq to begin with.
+
+    rows float32 [heads * tiles, 2, BM]; dq float32 [heads * tiles, BM * D]. Queries that see no key, and those past the end, get -inf
+    (times the sign of lse_scale): their weights come out as 0.
+    """
+    head = tl.program_id(1)
+    at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)
+    if row < seq_q:
+        r = tl.arange(0, BM)
+        d = tl.arange(0, D)
+        real = row + r < seq_q
+        place = (at + r).to(tl.int64)
+        seen = real[:, None] & (d < DIM)[None, :]
+        out += head.to(tl.int64) * out_head
+        dout += head.to(tl.int64) * dout_head
+        lse += head.to(tl.int64) * lse_head
+        if not RAGGED:
+            batch = tl.program_id(2).to(tl.int64)
+            out += batch * out_batch
+            dout += batch * dout_batch
+            lse += batch * lse_batch
+        o = tl.load(out + place[:, None] * out_row + d[None, :], mask=seen, other=0.0).to(tl.float32)
+        do = tl.load(dout + place[:, None] * dout_row + d[None, :], mask=seen, other=0.0).to(tl.float32)
+        value = tl.load(lse + place, mask=real, other=-float("inf"))
+        value = tl.where(value == -float("inf"), float("inf"), value)
+        rows += tile.to(tl.int64) * (2 * BM)
+        tl.store(rows + r, -value * lse_scale)
+        tl.store(rows + BM + r, -tl.sum(o * do, 1))
+        if DQ:
+            tl.store(dq + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D), tl.zeros([BM * D], tl.float32))
+
+
+@triton.jit
+def finish(
+    acc, dq, starts_q, dq_batch, dq_head, dq_row, heads, seq_q, tiles, scale,
+    BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, RAGGED: tl.constexpr,
+):  # fmt: skip
+    """Grid [tiles, heads, sequences]: dq = scale * acc, out of the order that `backward_tiles.add_fragments` keeps."""
+    head = tl.program_id(1)
+    at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)
+    if row < seq_q:
+        r = tl.arange(0, BM)
+        d = tl.arange(0, D)
+        x = tl.load(acc + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D))
+        # 64 rows, 8 columns, warp, row of the warp, pair of columns, upper or lower 8 rows, column of the pair
+        x = tl.permute(tl.reshape(x, [BM // 64, D // 8, 4, 8, 4, 2, 2]), (0, 2, 5, 3, 1, 4, 6))
+        x = tl.reshape(x, [BM, D]) * scale
+        dq += head.to(tl.int64) * dq_head
+        if not RAGGED:
+            dq += tl.program_id(2).to(tl.int64) * dq_batch
+        place = dq + (at + r).to(tl.int64)[:, None] * dq_row + d[None, :]
+        tl.store(place, x.to(dq.dtype.element_ty), mask=(row + r < seq_q)[:, None] & (d < DIM)[None, :])

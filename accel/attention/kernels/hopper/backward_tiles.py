@@ -1,0 +1,151 @@
+"""What the backward kernels share: which tiles see which, the fragment order of dq's accumulator, and the softmax of one tile."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+
+
+@gluon.jit
+def sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED: gl.constexpr):
+    """Where the sequence's queries and keys begin in their tensors, and how many there are."""
+    start_q = 0
+    start_k = 0
+    if RAGGED:
+        start_q = gl.load(starts_q + sequence)
+        start_k = gl.load(starts_k + sequence)
+        seq_q = gl.load(starts_q + sequence + 1) - start_q
+        seq_k = gl.load(starts_k + sequence + 1) - start_k
+    return start_q, seq_q, start_k, seq_k
+
+
+@gluon.jit
+def first_tile(start_q, sequence, head, heads, tiles, BM: gl.constexpr, RAGGED: gl.constexpr):
+    """The number of a head's first query tile in the scratch tensors, which hold `tiles` tiles of BM queries a head.
+
+    Ragged sequences begin at tile start // BM + sequence: the tiles of one sequence never reach the next one's.
+    """
+    if RAGGED:
+        return head * tiles + start_q // BM + sequence
+    else:
+        return (sequence * heads + head) * tiles
+
+
+@gluon.jit
+def queries_of_keys(key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+    """The first query tile that sees the keys [key, key + BN), and how many tiles do."""
+    shift = seq_k - seq_q
+    first = 0
+    end = seq_q
+    if RIGHT:
+        first = gl.maximum(key - shift - right, 0)
+    if LEFT:
+        end = gl.minimum(gl.minimum(key + BN, seq_k) - shift + left, seq_q)
+    end = gl.where(key < seq_k, end, 0)
+    first = first // BM
+    return first, gl.maximum((end + BM - 1) // BM - first, 0)
+
+
+@gluon.jit
+def keys_of_queries(query, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+    """The first key tile that the queries [query, query + BM) see, and how many tiles they see."""
+    shift = seq_k - seq_q
+    first = 0
+    end = seq_k
+    if LEFT:
+        first = gl.maximum(query + shift - left, 0)
+    if RIGHT:
+        end = gl.minimum(gl.minimum(query + BM, seq_q) + shift + right, seq_k)
+    end = gl.where(query < seq_q, end, 0)
+    first = first // BN
+    return first, gl.maximum((end + BN - 1) // BN - first, 0)
+
+
+@gluon.jit
+def place(step, tiles, first, rotation, GROUP: gl.constexpr):
+    """Which of the group's heads, and which of its query tiles, comes in a step."""
+    member = 0
+    if GROUP > 1:
+        member = step // tiles
+        step -= member * tiles
+    step += rotation
+    step = gl.where(step >= tiles, step - tiles, step)
+    return member, first + step
+
+
+@gluon.jit
+def is_cut(query, key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+    """Whether some query of a tile must not see some key of a tile."""
+    shift = seq_k - seq_q
+    cut = key + BN > seq_k
+    if RIGHT:
+        cut = cut | (query + shift + right < key + BN - 1)
+    if LEFT:
+        cut = cut | (query + BM - 1 + shift - left > key)
+    return cut
+
+
+@gluon.jit
+def sees(query, key, seq_q, seq_k, left, right, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+    """Which query sees which key; `query` and `key` int32 that broadcast against each other."""
+    shift = seq_k - seq_q
+    seen = key < seq_k
+    if RIGHT:
+        seen = seen & (key <= query + (shift + right))
+    if LEFT:
+        seen = seen & (key >= query + (shift - left))
+    return seen
+
+
+@gluon.jit
+def capped(s, minus_lse, scale_log2, cap_log2):
+    """log2 of the weights under a cap, and the cap's derivative. `minus_lse` in log2 units, scale_log2 = scale / cap * log2 e.
+
+    tanh(x) = 1 - 2 / (1 + e^2x) holds at both ends, where e^2x is 0 or infinite.
+    """
+    t = 1.0 - 2.0 / (1.0 + gl.exp2(s * (2.0 * scale_log2)))
+    return t * cap_log2 + minus_lse, 1.0 - t * t
+
+
+@gluon.jit
+def spread(x, like):
+    """x [1,N] as an accumulator [M,N] to begin with, in registers of its own from here on.
+
+    Left to itself the compiler copies the registers where they are used, after the multiplication before, and has to wait for that.
+    """
+    x = gl.broadcast(x, like)[0]
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def widen(x):
+    """x in float32, each register of two numbers as a whole: the compiler's own way takes the pair apart and rounds one by one."""
+    if x.dtype == gl.bfloat16:
+        asm: gl.constexpr = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
+    else:
+        asm: gl.constexpr = "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+    return gl.inline_asm_elementwise(asm, "=f,=f,r", [x], dtype=gl.float32, is_pure=True, pack=2)
+
+
+@gluon.jit
+def add_fragments(pointer, acc, LAYOUT: gl.constexpr):
+    """Add acc float32 [64,N], an accumulator of wgmma, to 64 * N floats at `pointer` that keep the order of its registers.
+
+    The four registers a thread has of each 16 x 8 piece (rows r and r + 8, columns c and c + 1) lie side by side and go in one vector
+    reduction, so that a warp adds 512 contiguous bytes. `rows_of_fragments` reads them back.
+    """
+    row = gl.expand_dims(gl.arange(0, acc.shape[0], gl.SliceLayout(1, LAYOUT)), 1)
+    column = gl.expand_dims(gl.arange(0, acc.shape[1], gl.SliceLayout(0, LAYOUT)), 0)
+    place = ((row >> 4) * 32 + (row & 7) * 4) * 16 + ((column >> 3) * 2048 + ((column & 7) >> 1) * 16)
+    gl.inline_asm_elementwise(
+        "red.relaxed.gpu.global.add.v4.f32 [$1], {$5, $6, $7, $8}; mov.u32 $0, 0;",
+        "=r,l,l,l,l,f,f,f,f",
+        [pointer.to(gl.int64, bitcast=True) + place, acc],
+        dtype=gl.int8,
+        is_pure=False,
+        pack=4,
+    )

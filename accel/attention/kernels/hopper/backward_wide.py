@@ -1,0 +1,281 @@
+"""dK and dV for head sizes up to 256: one CTA owns 64 keys, one warpgroup their dV, the other their dK.
+
+Both gradients of 64 x 256 fill the registers of a warpgroup each. The first computes the scores and the weights P, the second dP; only P
+has to change hands.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from accel.attention.kernels.hopper.backward_tiles import (
+    add_fragments,
+    capped,
+    first_tile,
+    is_cut,
+    place,
+    queries_of_keys,
+    sees,
+    sequence_of,
+    spread,
+    widen,
+)
+from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.attention.kernels.hopper.gluon import tma_load
+
+KEYS = gl.constexpr(64)
+
+
+@gluon.jit
+def _weights(
+    args,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The first warpgroup: P, dv."""
+    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    sequence, head, start_k, scale = out
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    kind: gl.constexpr = q_smem.dtype
+    zeros = gl.zeros([KEYS, BM], gl.float32, s_layout)
+    dv = gl.zeros([KEYS, D], gl.float32, acc_layout)
+    mbarrier.wait(kv_full, 0)
+    for step in range(steps):
+        stage = step % STAGES
+        phase = (step // STAGES) & 1
+        slot = step % 2
+        rows = rows_smem.index(stage)
+        mbarrier.wait(q_full.index(stage), phase)
+        s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
+        s = warpgroup_mma(k_smem, q_smem.index(stage).permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+        s = warpgroup_mma_wait(0, deps=(s,))
+        if CAPPED:
+            s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
+        else:
+            s = s * scale_log2
+        mbarrier.arrive(q_empty.index(stage), count=1)
+        if MASKED:
+            member, tile = place(step, tiles, first, rotation, GROUP)
+            if is_cut(tile * BM, key, seq_q, seq_k, left, right, BM, KEYS, LEFT, RIGHT):
+                keys = gl.expand_dims(key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout)), 1)
+                queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, s_layout)), 0)
+                s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+        p = gl.exp2(s).to(kind)
+        mbarrier.wait(p_empty.index(slot), ((step // 2) & 1) ^ 1)
+        p_smem.index(slot).store(p)
+        if CAPPED:
+            slope_smem.index(slot).store(slope.to(kind))
+        mbarrier.arrive(p_full.index(slot), count=1)
+        mbarrier.wait(do_full.index(stage), phase)
+        dv = warpgroup_mma(gl.convert_layout(p, gl.DotOperandLayout(0, acc_layout, 2)), do_smem.index(stage), dv, is_async=True)
+        dv = warpgroup_mma_wait(0, deps=(dv,))
+        mbarrier.arrive(do_empty.index(stage), count=1)
+    if steps > 0:
+        # The other warpgroup has multiplied by v for the last time.
+        mbarrier.wait(p_empty.index((steps - 1) % 2), ((steps - 1) // 2) & 1)
+    v_smem.store(dv.to(kind))
+    fence_async_shared()
+    store_rows(dv_desc, sequence, head, key, start_k, seq_k, v_smem, RAGGED)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _slopes(
+    args,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The second warpgroup: dS, dk."""
+    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    sequence, head, start_k, scale = out
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    kind: gl.constexpr = q_smem.dtype
+    zeros = gl.zeros([KEYS, BM], gl.float32, s_layout)
+    dk = gl.zeros([KEYS, D], gl.float32, acc_layout)
+    mbarrier.wait(kv_full, 0)
+    for step in range(steps):
+        stage = step % STAGES
+        phase = (step // STAGES) & 1
+        slot = step % 2
+        rows = rows_smem.index(stage)
+        mbarrier.wait(q_full.index(stage), phase)
+        dp = spread(rows.slice(1, 1).load(s_layout), zeros)
+        mbarrier.wait(do_full.index(stage), phase)
+        dp = warpgroup_mma(v_smem, do_smem.index(stage).permute((1, 0)), dp, is_async=True)
+        mbarrier.wait(p_full.index(slot), (step // 2) & 1)
+        p = p_smem.index(slot).load(s_layout)
+        dp = warpgroup_mma_wait(0, deps=(dp,))
+        ds = widen(p) * dp
+        if CAPPED:
+            ds = ds * widen(slope_smem.index(slot).load(s_layout))
+        mbarrier.arrive(p_empty.index(slot), count=1)
+        mbarrier.arrive(do_empty.index(stage), count=1)
+        ds = ds.to(kind)
+        if DQ:
+            mbarrier.wait(ds_empty.index(slot), ((step // 2) & 1) ^ 1)
+            ds_smem.index(slot).store(ds)
+            fence_async_shared()
+            mbarrier.arrive(ds_full.index(slot), count=1)
+        dk = warpgroup_mma(gl.convert_layout(ds, gl.DotOperandLayout(0, acc_layout, 2)), q_smem.index(stage), dk, is_async=True)
+        dk = warpgroup_mma_wait(0, deps=(dk,))
+        mbarrier.arrive(q_empty.index(stage), count=1)
+    if DQ:  # noqa: SIM102
+        if steps > 0:
+            mbarrier.wait(ds_empty.index((steps - 1) % 2), ((steps - 1) // 2) & 1)
+    # The first warpgroup needed k for P, which is here.
+    k_smem.store((dk * scale).to(kind))
+    fence_async_shared()
+    store_rows(dk_desc, sequence, head, key, start_k, seq_k, k_smem, RAGGED)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _queries(
+    args,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The third warpgroup: dq, added up in global memory."""
+    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    zeros = gl.zeros([BM, 64], gl.float32, layout)
+    mbarrier.wait(kv_full, 0)
+    for step in range(steps):
+        slot = step % 2
+        member, tile = place(step, tiles, first, rotation, GROUP)
+        target = dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D)
+        ds = ds_smem.index(slot).permute((1, 0))
+        mbarrier.wait(ds_full.index(slot), (step // 2) & 1)
+        for part in gl.static_range(D // 64):
+            acc = warpgroup_mma(ds, k_smem.slice(part * 64, 64, dim=1), zeros, use_acc=False, is_async=True)
+            acc = warpgroup_mma_wait(0, deps=(acc,))
+            if part == D // 64 - 1:
+                mbarrier.arrive(ds_empty.index(slot), count=1)
+            add_fragments(target + part * (BM * 64), acc, layout)
+
+
+@gluon.jit
+def _produce(
+    q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps,
+    BM: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """The copying warp."""
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    sequence, head, start_q, start_k = where
+    mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes)
+    load_rows(k_desc, sequence, head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
+    load_rows(v_desc, sequence, head, key, start_k, seq_k, kv_full, v_smem, RAGGED)
+    for step in range(steps):
+        stage = step % STAGES
+        phase = ((step // STAGES) & 1) ^ 1
+        member, tile = place(step, tiles, first, rotation, GROUP)
+        q_head = head * GROUP + member
+        mbarrier.wait(q_empty.index(stage), phase)
+        mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
+        load_rows(q_desc, sequence, q_head, tile * BM, start_q, seq_q, q_full.index(stage), q_smem.index(stage), RAGGED)
+        tma_load(rows_desc, [2 * (tile0 + member * stride_head + tile), 0], q_full.index(stage), rows_smem.index(stage))
+        mbarrier.wait(do_empty.index(stage), phase)
+        mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
+        load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
+
+
+@gluon.jit
+def backward_wide(
+    q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
+    heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr, ROTATE: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """Grid [key tiles, kv heads, sequences]. `rows_desc` and `dq` as `backward_rows.prepare` leaves them; the rest as `backward`."""
+    kind: gl.constexpr = q_desc.dtype
+    tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, D], kind)
+    q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)
+    p_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, BM], kind)
+    k_smem = gl.allocate_shared_memory(kind, [KEYS, D], tile_layout)
+    v_smem = gl.allocate_shared_memory(kind, [KEYS, D], tile_layout)
+    q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
+    do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
+    rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
+    p_smem = gl.allocate_shared_memory(kind, [2, KEYS, BM], p_layout)
+    ds_smem = gl.allocate_shared_memory(kind, [2, KEYS if DQ else 8, BM], p_layout)
+    slope_smem = gl.allocate_shared_memory(kind, [2, KEYS if CAPPED else 8, BM], p_layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    do_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    p_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    ds_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    ds_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(STAGES):
+        mbarrier.init(q_full.index(i), count=1)
+        mbarrier.init(do_full.index(i), count=1)
+        mbarrier.init(q_empty.index(i), count=2)
+        mbarrier.init(do_empty.index(i), count=2)
+    for i in gl.static_range(2):
+        mbarrier.init(p_full.index(i), count=1)
+        mbarrier.init(p_empty.index(i), count=1)
+        mbarrier.init(ds_full.index(i), count=1)
+        mbarrier.init(ds_empty.index(i), count=1)
+    mbarrier.init(kv_full, count=1)
+
+    sequence = gl.program_id(2)
+    head = gl.program_id(1)
+    key = gl.program_id(0) * KEYS
+    start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
+    first, tiles = queries_of_keys(key, seq_q, seq_k, left, right, BM, KEYS, LEFT, RIGHT)
+    tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
+    rotation = 0
+    if ROTATE:
+        rotation = gl.program_id(0) * tiles // gl.num_programs(0)
+    steps = tiles * GROUP
+    shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem)
+    bars = (q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full)
+    problem = (key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, tiles_a_head)
+    args = (shared, bars, problem, dq, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
+    where = (sequence, head, start_q, start_k)
+    if DQ:
+        gl.warp_specialize(
+            [
+                (_weights, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+                (_slopes, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+                (_queries, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+                (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
+            ],
+            [4, 4, 1],
+            [208, 80, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_weights, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+                (_slopes, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+                (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
