@@ -11,7 +11,7 @@ import msgspec
 from accel import result as results
 from accel.result import Result
 from app.models.cells import sensors
-from app.models.format import clock, duration, plural, significant
+from app.models.format import clock, duration, fine, plural, significant
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -101,15 +101,15 @@ def _passed(result: Result) -> bool:
 def _headline(result: Result) -> tuple[str, str]:
     worst = max((cell.trials.worst for cell in result.cells if cell.trials), default=None)
     if worst is not None:
-        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the error allowed, at worst"
-    return significant(result.tflops), "TFLOP/s, the fastest cell" if len(result.cells) > 1 else "TFLOP/s"
+        return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), "of the allowed error"
+    return significant(result.tflops), "TFLOP/s at best" if len(result.cells) > 1 else "TFLOP/s"
 
 
 def _grid(result: Result) -> str:
     timed = [cell for cell in result.cells if cell.tflops]
     text = f"{len(timed)} of {len(result.cells)} measured"
     rates = sorted(cell.tflops for cell in timed)
-    return f"{text}, {significant(rates[0])} to {significant(rates[-1])} TFLOP/s; below: the fastest" if rates else text
+    return f"{text}, {fine(rates[0])} to {fine(rates[-1])} TFLOP/s; the fastest above" if rates else text
 
 
 def _misses(result: Result) -> Iterator[str]:
@@ -127,7 +127,8 @@ def _ms(value: float) -> str:
 
 
 def _params(result: Result) -> str:
-    return ", ".join(f"{name} {value}" for name, value in result.params.items())
+    words = {True: "yes", False: "no"}
+    return ", ".join(f"{name} {words[value] if isinstance(value, bool) else value}" for name, value in result.params.items())
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QComboBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QComboBox, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from accel.result import Result
 from app import theme
@@ -23,6 +23,7 @@ from app.views.widgets import button, label, row, set_text
 HINT = "Click on a mark, or reach it with Tab and the arrow keys: its figures appear here."
 VIEWS = ("Heat map", "Comparison", "Roofline", "Details")
 HEAT, CONTEST, ROOF, DETAILS = range(4)
+_PREFERRED = QSizePolicy.Policy.Preferred
 _TOLD_LINES, _WIDE = 4, 600
 
 
@@ -106,6 +107,9 @@ class CellsView(QWidget):
         said = ""
         if at != DETAILS:
             self.stack.setCurrentIndex(at)
+            for chart in self.charts:  # the stack is to be as high as what it shows, not as the highest it could
+                wanted = chart is self.charts[at]
+                chart.setSizePolicy(_PREFERRED, _PREFERRED if wanted else QSizePolicy.Policy.Ignored)
             said = (self._draw_heat, self._draw_contest, self._draw_roofline)[at](self._result)
             set_text(self.told, self.charts[at].accessibleDescription() or HINT)
         set_text(self.note, said)

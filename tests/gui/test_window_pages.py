@@ -596,7 +596,7 @@ def test_a_large_result_is_asked_for_once_and_then_shown(compared):
     fed.settle()
     assert page.result.cells.heat.isVisible()
     assert len(page.result.cells.heat.marks()) == 36
-    assert page.result.unit.text() == "TFLOP/s, the fastest cell"
+    assert page.result.unit.text() == "TFLOP/s at best"
 
 
 def test_a_result_that_cannot_be_fetched_says_so(compared):

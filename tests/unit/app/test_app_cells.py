@@ -191,12 +191,12 @@ def test_a_file_is_written_as_its_name_ends_or_the_error_says_what_to_do(tmp_pat
 
 def test_the_card_of_a_grid_and_of_trials():
     made = card(done(GRID))
-    assert made.headline == ("745", "TFLOP/s, the fastest cell")
+    assert made.headline == ("745", "TFLOP/s at best")
     facts = dict(made.facts)
     assert facts["Grid"].startswith("428 of 432 measured, ")
     assert facts["Not measured"] == "flash: cannot do this: it is a made-up refusal (4 cells)"
     trials = replace(GRID, cells=tuple(replace(x, trials=Trials(9, 0, 0.1, 0.2, 0.3, 0.71, 7)) for x in GRID.cells[:2]))
-    assert card(done(trials)).headline == ("71 %", "of the error allowed, at worst")
+    assert card(done(trials)).headline == ("71 %", "of the allowed error")
     broken = replace(trials, cells=(replace(GRID.cells[0], trials=Trials(9, 9, 1.0, 1.0, 1.0, BROKEN, 7)),))
     assert card(done(broken)).headline[0] == "∞"
 
