@@ -91,17 +91,18 @@ def measure_in_turn(
 ) -> tuple[Measurement, ...]:
     """Time several calls against each other: each for a slice of time in turn, for `seconds` each, so that what drifts drifts for all.
 
-    Every round begins with another one. The first call of a slice finds the caches as another contender left them, and is not counted.
-    `during(i)` is told while calls of contender i are under way. Call each at least twice before: compiling is not measured.
+    Every round has another order: on a card at its power limit, who runs next begins at the clock that the last one left. The first call
+    of a slice finds the caches as another contender left them, and is not counted. `during(i)` is told while calls of contender i are
+    under way. Call each at least twice before: compiling is not measured.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
     started, start, told = time.time(), time.perf_counter(), 0.0
     longest = min(SLICE_S, seconds / 5)
     counts = [2] * len(calls)
-    turn = 0
+    shuffled = np.random.default_rng(0)
     while min(spent) < seconds:
-        for i in [(turn + j) % len(calls) for j in range(len(calls))]:
+        for i in map(int, shuffled.permutation(len(calls))):
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
@@ -111,7 +112,6 @@ def measure_in_turn(
             if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
                 told = elapsed
                 report(elapsed, busy)
-        turn += 1
     wall = time.perf_counter() - start
     report(wall, busy)
     return tuple(Measurement(tuple(s), started, started + wall, own) for s, own in zip(samples, spent, strict=True))

@@ -53,11 +53,11 @@ def _measure(
     contender: Contender, device: Device, progress: Progress, seconds: float, label: str, begins: float
 ) -> tuple[Cell, list[Stretch]]:
     """The cell, and the timed loop where the answers were right."""
-    from accel.workloads.check import hold, nearest
+    from accel.workloads.check import Oracle, nearest
     from accel.workloads.headline import Stretch
 
     case = contender.case
-    checks = nearest(hold(contender.answers(), case.sets[0], case.shape))
+    checks = nearest(Oracle(case.sets[0], case.shape, case.direction).hold(contender.answers()))
     empty = case.shape.cell(case.direction, contender.name)
     cell = msgspec.structs.replace(empty, backend=contender.backend, note=contender.reason, checks=checks)
     if not cell.passed:

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from accel.attention.reference import reference
-from accel.result import Check
+from accel.result import Check, Direction
 from accel.workloads.grid import Shape
 from accel.workloads.inputs import Tensors
 
 WHOLE_UP_TO = 1 << 24
-"""(query, key) pairs over all heads; up to here everything is checked."""
-SAMPLED_HEADS = 8
-SAMPLED_ROWS = 64
-SAMPLED_GROUPS = 2
+"""(query, key) pairs over the checked heads; up to here every row of them is checked."""
+MOST_HEADS, FEWEST_HEADS = 64, 8
+MOST_GROUPS, FEWEST_GROUPS = 32, 2
 """Key/value heads whose gradients are checked: all rows of them."""
+SAMPLED_ROWS = 64
 PAIRS_AT_ONCE = 1 << 24
 ATOL = 4e-6
 """Relative error allowed beside the rule's factor 2: fused float32 kernels may use an exponential good to 20 units in the last place."""
@@ -33,13 +33,30 @@ Answers = Mapping[str, Tensor]
 """`out` [B,H,S,D] and `lse` [B,H,S], or `dq`, `dk` and `dv`."""
 
 
-def hold(answers: Answers, x: Tensors, shape: Shape) -> tuple[Check, ...]:
-    """Two Checks for each answer; where an element is not finite, one that says so for all."""
-    broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(a.numel() for a in answers.values())
-    if broken:
-        return (Check("share of elements that are not finite", broken, 0.0),)
-    compare = _forward if "out" in answers else _backward
-    return tuple(check for name, triple in compare(answers, x, shape).items() for check in _checks(name, *triple, x.dout))
+class Oracle:
+    """What a problem's answers should be, where they are looked at: computed once, for however many are held against it."""
+
+    def __init__(self, x: Tensors, shape: Shape, direction: Direction) -> None:
+        self._x, self._shape = x, shape
+        self._parts = list(_forward(x, shape) if direction == "forward" else _backward(x, shape))
+
+    def hold(self, answers: Answers) -> tuple[Check, ...]:
+        """Two Checks for each answer; where an element is not finite, one that says so for all."""
+        broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(a.numel() for a in answers.values())
+        if broken:
+            return (Check("share of elements that are not finite", broken, 0.0),)
+        return tuple(check for name in answers for check in self._checks(name, answers[name]))
+
+    def _checks(self, name: str, answer: Tensor) -> Iterator[Check]:
+        parts = [(answer[where].double(), truth, plain) for part, where, truth, plain in self._parts if part == name]
+        got, truth, plain = (torch.stack(column) for column in zip(*parts, strict=True))
+        for norm, order in _NORMS.items():
+            size, error, allowed = (float(torch.linalg.vector_norm(t, ord=order)) for t in (truth, got - truth, plain - truth))
+            if name[0] == "d":
+                usual = float(torch.linalg.vector_norm(self._x.dout, ord=order, dtype=torch.float64))
+                size = size if size > _VANISHING * usual else usual
+            size = size or 1.0
+            yield Check(f"{name}: {norm}", error / size, 2 * allowed / size + ATOL)
 
 
 def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
@@ -57,44 +74,31 @@ def share(check: Check) -> float:
     return check.error / check.bound if check.bound else float("inf") if check.error else 0.0
 
 
-Triple = tuple[Tensor, Tensor, Tensor]
-"""What was answered, the truth, and the plain computation's answer: float64, of one shape."""
+Place = tuple[int, int | slice] | tuple[int, int, Tensor]
+"""Where of an answer a part lies: sequence, head or heads, and rows."""
+Part = tuple[str, Place, Tensor, Tensor]
+"""The answer's name, the part's place, the truth, and the plain computation's answer; both float64."""
 
 
-def _checks(name: str, got: Tensor, truth: Tensor, plain: Tensor, dout: Tensor) -> Iterator[Check]:
-    for norm, order in _NORMS.items():
-        size, error, allowed = (float(torch.linalg.vector_norm(t, ord=order)) for t in (truth, got - truth, plain - truth))
-        if name[0] == "d":
-            usual = float(torch.linalg.vector_norm(dout, ord=order, dtype=torch.float64))
-            size = size if size > _VANISHING * usual else usual
-        size = size or 1.0
-        yield Check(f"{name}: {norm}", error / size, 2 * allowed / size + ATOL)
-
-
-def _forward(answers: Answers, x: Tensors, shape: Shape) -> dict[str, Triple]:
+def _forward(x: Tensors, shape: Shape) -> Iterator[Part]:
     heads, rows = _sample(shape)
-    found: dict[str, list[list[Tensor]]] = {"out": [], "lse": []}
     rows = rows.to(x.q.device)
-    hidden = _seen(shape, rows)
+    seen = _seen(shape, rows)
     for head in heads:
         b, h = divmod(head, shape.heads)
-        solved = [_solve(x, b, h, rows, hidden, dtype) for dtype in (torch.float64, x.q.dtype)]
-        for name, at in (("out", 0), ("lse", 1)):
-            if name in answers:
-                found[name].append([answers[name][b, h, rows].double(), *(s[at].double() for s in solved)])
-    return {name: _stacked(triples) for name, triples in found.items() if triples}
+        truth, plain = (_solve(x, b, h, rows, seen, dtype) for dtype in (torch.float64, x.q.dtype))
+        for at, name in enumerate(("out", "lse")):
+            yield name, (b, h, rows), truth[at].double(), plain[at].double()
 
 
-def _backward(answers: Answers, x: Tensors, shape: Shape) -> dict[str, Triple]:
-    found: dict[str, list[list[Tensor]]] = {"dq": [], "dk": [], "dv": []}
+def _backward(x: Tensors, shape: Shape) -> Iterator[Part]:
     group = shape.heads // shape.kv_heads
     for b, g in _groups(shape):
         heads = slice(g * group, (g + 1) * group)
-        got = answers["dq"][b, heads], answers["dk"][b, g], answers["dv"][b, g]
         truth, plain = (_gradients(x, b, g, heads, shape, dtype) for dtype in (torch.float64, x.q.dtype))
-        for name, *triple in zip(found, got, truth, plain, strict=True):
-            found[name].append([t.double() for t in triple])
-    return {name: _stacked(triples) for name, triples in found.items()}
+        places: tuple[Place, ...] = ((b, heads), (b, g), (b, g))
+        for name, where, exact, simple in zip(("dq", "dk", "dv"), places, truth, plain, strict=True):
+            yield name, where, exact.double(), simple.double()
 
 
 def _gradients(x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,27 +132,26 @@ def _seen(shape: Shape, rows: Tensor) -> Tensor | None:
     return (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None] if shape.causal else None
 
 
-def _stacked(triples: list[list[Tensor]]) -> Triple:
-    got, truth, plain = (torch.stack(column) for column in zip(*triples, strict=True))
-    return got, truth, plain
-
-
 def _sample(shape: Shape) -> tuple[list[int], Tensor]:
     """Which heads (counted over the batch) and which rows to check: ends, block borders, and a random rest."""
-    every = shape.batch * shape.heads
-    if every * shape.seq * shape.seq <= WHOLE_UP_TO:
-        return list(range(every)), torch.arange(shape.seq)
-    heads = {0, every - 1, *torch.randint(every, (SAMPLED_HEADS - 2,)).tolist()}
+    heads = _some(shape.batch * shape.heads, shape.seq * shape.seq, FEWEST_HEADS, MOST_HEADS)
+    if len(heads) * shape.seq * shape.seq <= WHOLE_UP_TO:
+        return heads, torch.arange(shape.seq)
     borders = torch.tensor([0, 1, 63, 64, 127, 128, shape.seq // 2, shape.seq - 1])
     rows = torch.cat([borders, torch.randint(shape.seq, (SAMPLED_ROWS - len(borders),))])
-    return sorted(heads), torch.tensor(sorted({row for row in rows.tolist() if row < shape.seq}))
+    return heads, torch.tensor(sorted({row for row in rows.tolist() if row < shape.seq}))
 
 
 def _groups(shape: Shape) -> list[tuple[int, int]]:
-    """Which sequences' key/value heads to check: all, or the last and a random one."""
-    every = shape.batch * shape.kv_heads
-    if shape.batch * shape.heads * shape.seq * shape.seq <= WHOLE_UP_TO:
-        chosen = list(range(every))
-    else:
-        chosen = sorted({every - 1, *torch.randint(every, (SAMPLED_GROUPS - 1,)).tolist()})
+    """Which sequences' key/value heads to check."""
+    pairs = shape.heads // shape.kv_heads * shape.seq * shape.seq
+    chosen = _some(shape.batch * shape.kv_heads, pairs, FEWEST_GROUPS, MOST_GROUPS)
     return [divmod(i, shape.kv_heads) for i in chosen]
+
+
+def _some(every: int, pairs: int, fewest: int, most: int) -> list[int]:
+    """All, or the first, the last and a random rest, of as many as WHOLE_UP_TO has room for; `pairs`: of each."""
+    count = min(every, most, max(fewest, WHOLE_UP_TO // pairs))
+    if count == every:
+        return list(range(every))
+    return sorted({0, every - 1, *torch.randperm(every)[: count - 2].tolist()})

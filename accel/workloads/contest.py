@@ -12,7 +12,7 @@ from accel.result import Cell, Check, Direction, Sensors
 from accel.runtime import power
 from accel.runtime.capability import Device
 from accel.runtime.timing import Measurement, measure, measure_in_turn
-from accel.workloads.check import hold, nearest
+from accel.workloads.check import Oracle, nearest
 from accel.workloads.contender import Case, enter, pose
 from accel.workloads.grid import Shape
 from accel.workloads.harness import OutOfMemory, rate
@@ -43,7 +43,8 @@ def contest(
         case = pose(shape, direction, device, seed)
     except OutOfMemory as e:
         return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
-    cells = {name: _tried(cell, case, device) for name, cell in empty.items()}
+    oracle = Oracle(case.sets[0], shape, direction)
+    cells = {name: _tried(cell, case, oracle, device) for name, cell in empty.items()}
     ready = {name: enter(name, case, device).call() for name, cell in cells.items() if cell.backend and cell.passed}
     if not ready:
         return list(cells.values()), []
@@ -76,7 +77,7 @@ class _Meter:
         self._last = 0.0, 0
 
 
-def _tried(cell: Cell, case: Case, device: Device) -> Cell:
+def _tried(cell: Cell, case: Case, oracle: Oracle, device: Device) -> Cell:
     """Warmed up and checked, or why not. What it refuses it was not asked to do; where it fails at what it said it can, the cell fails."""
     refusal = None if cell.contender == "auto" else BACKENDS[cell.contender].refusal(case.problem, case.direction)
     if refusal is not None:
@@ -90,7 +91,7 @@ def _tried(cell: Cell, case: Case, device: Device) -> Cell:
         call = contender.call()
         for _ in range(_WARM_UP_CALLS):
             call()
-        return msgspec.structs.replace(ran, checks=nearest(hold(contender.answers(), case.sets[0], case.shape)))
+        return msgspec.structs.replace(ran, checks=nearest(oracle.hold(contender.answers())))
     except torch.OutOfMemoryError:
         return msgspec.structs.replace(cell, note="ran out of memory")
     except Exception as e:  # noqa: BLE001 - whatever one backend's compiler raises must not end the measurement of the others

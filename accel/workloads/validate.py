@@ -93,7 +93,7 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
 def _trials(shape: Shape, ways: tuple[Direction, ...], values: Values, device: Device, progress: Progress) -> dict[Direction, _Tally]:
     """Raises ValueError where the backend cannot do one of the directions."""
-    from accel.workloads.check import hold
+    from accel.workloads.check import Oracle
     from accel.workloads.inputs import fresh, poison
 
     require(device, 8 * shape.moved(ways[-1]))  # inputs, answers, and those of the oracle in float64
@@ -111,7 +111,7 @@ def _trials(shape: Shape, ways: tuple[Direction, ...], values: Values, device: D
             answers, milliseconds = solver.solve(x, solved)
             solved = {**solved, **answers}
             if trial >= 0:
-                tallies[way].add(hold(answers, x, shape), milliseconds, seed)
+                tallies[way].add(Oracle(x, shape, way).hold(answers), milliseconds, seed)
         if time.monotonic() - told > REPORT_EVERY_S or trial == count - 1:
             told = time.monotonic()
             progress.advance(trial + 1, (trial + 2) * flops)

@@ -18,7 +18,7 @@ from accel.result import Check
 from accel.workloads import attention as attention_workload
 from accel.workloads import catalog, gemm
 from accel.workloads import copy as copy_workload
-from accel.workloads.check import hold
+from accel.workloads.check import Oracle
 from accel.workloads.grid import Shape
 from accel.workloads.harness import Task, main, serve
 from accel.workloads.inputs import fresh
@@ -192,11 +192,12 @@ def test_a_wrong_answer_fails_and_is_not_timed(capsys):
 def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
     shape = Shape(1, 1, 1, seq, 8, True, dtype)
     x = fresh(shape, torch.device("cpu"), 1)
+    truth = Oracle(x, shape, "forward")
     right, lse = (t.to(t.dtype) for t in reference(x.q, x.k, x.v, causal=True, return_lse=True))
     right, lse = right.to(x.q.dtype), lse.float()
 
     def passes(out, lse=lse):
-        return all(c.passed for c in hold({"out": out, "lse": lse}, x, shape))
+        return all(c.passed for c in truth.hold({"out": out, "lse": lse}))
 
     assert passes(right)
     last = right.clone()
@@ -208,7 +209,7 @@ def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
     assert not passes(right, lse / 0.6931)  # of base 2
     hole = right.clone()
     hole[0, 0, seq // 3] = float("inf")  # perhaps in no sample; found all the same
-    (said,) = hold({"out": hole, "lse": lse}, x, shape)
+    (said,) = truth.hold({"out": hole, "lse": lse})
     assert said.name == "share of elements that are not finite" and not said.passed
 
 
@@ -217,11 +218,12 @@ def test_the_check_of_attention_catches_what_is_wrong(dtype, seq):
 def test_the_check_of_gradients_catches_what_is_wrong(kv_heads, causal):
     shape = Shape(2, 2, kv_heads, 40, 8, causal, "bfloat16")
     x = fresh(shape, torch.device("cpu"), 1)
+    truth = Oracle(x, shape, "backward")
     leaves = [t.double().requires_grad_() for t in x[:3]]
     right = [g.bfloat16() for g in torch.autograd.grad(reference(*leaves, causal=causal), leaves, x.dout.double())]
 
     def passes(dq, dk, dv):
-        return all(c.passed for c in hold({"dq": dq, "dk": dk, "dv": dv}, x, shape))
+        return all(c.passed for c in truth.hold({"dq": dq, "dk": dk, "dv": dv}))
 
     assert passes(*right)
     for i in range(3):
