@@ -9,9 +9,10 @@ import msgspec
 
 from accel.result import Cell
 from accel.workloads.grid import directions, shapes
-from accel.workloads.harness import Outcome, OutOfMemory, Task, rate, serve, timed
+from accel.workloads.harness import Outcome, OutOfMemory, serve
 from accel.workloads.options import Values
 from accel.workloads.progress import Progress, warm_up
+from accel.workloads.task import Task, rate, timed
 
 if TYPE_CHECKING:
     from accel.runtime.capability import Device

@@ -15,8 +15,9 @@ from accel.runtime.timing import Measurement, measure, measure_in_turn
 from accel.workloads.check import Oracle, nearest
 from accel.workloads.contender import Case, enter, pose
 from accel.workloads.grid import Shape
-from accel.workloads.harness import OutOfMemory, rate
+from accel.workloads.harness import OutOfMemory
 from accel.workloads.headline import Stretch
+from accel.workloads.task import rate
 
 POWER_S = power.POWER_AVERAGE_S + 1.0
 """How long a contender runs alone for its power to be read."""

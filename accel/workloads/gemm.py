@@ -7,8 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from accel.result import Check
-from accel.workloads.harness import Task, main, require
+from accel.workloads.harness import main, require
 from accel.workloads.options import Values
+from accel.workloads.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor

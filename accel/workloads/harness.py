@@ -22,10 +22,10 @@ from accel.workloads import catalog
 from accel.workloads.options import Values, parse
 from accel.workloads.progress import Progress, warm_up
 from accel.workloads.summary import lines
+from accel.workloads.task import Task, rate, timed
 
 if TYPE_CHECKING:
     from accel.runtime.capability import Device
-    from accel.runtime.timing import Measurement
 
 
 _NOT_SIZES = ("trials", "seed")
@@ -41,21 +41,6 @@ class Failure(Exception):
 
 class OutOfMemory(Failure):
     """More memory is needed than there is."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A workload made ready: what to call, and what one call is."""
-
-    backend: str
-    reason: str
-    call: Callable[[], object]
-    check: Callable[[], tuple[Check, ...]]
-    """Calls once and compares the answer."""
-    flops: float = 0.0
-    """Of one call."""
-    moved: float = 0.0
-    """Bytes read and written by one call, where that is the point."""
 
 
 Prepare = Callable[[Values, "Device"], Task]
@@ -116,37 +101,6 @@ def require(device: Device, needed: float) -> None:
     free = device.free_memory()
     if needed > free:
         raise OutOfMemory(f"at least {needed / 2**30:.1f} GiB are needed, and {device} has {free / 2**30:.1f} GiB free")
-
-
-def timed(task: Task, device: Device, progress: Progress, seconds: float, *, label: str = "", begins: float = 0.0) -> Measured:
-    """Warm up, then time the Task for `seconds`, from where `begins` of the plan is done. The Task was called once before, to check it."""
-    from accel.runtime.power import Watch
-    from accel.runtime.timing import measure
-
-    def report(elapsed: float, calls: int) -> None:
-        progress.advance(elapsed, calls * task.flops)
-
-    progress.stage(f"{label}warming up", begins=begins, flops_before=task.flops)
-    measure(task.call, warm_up(seconds), device.torch_device, report)
-    progress.stage(f"{label}timing", begins=begins + warm_up(seconds))
-    with Watch(device.torch_device) as watch:
-        measured = measure(task.call, seconds, device.torch_device, report)
-    sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
-    return Measured(measured, sustained, watch.sensors(sustained))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came of timing a Task."""
-
-    loop: Measurement
-    sustained_tflops: float
-    sensors: Sensors
-
-
-def rate(amount: float, seconds: float) -> float:
-    """0 where no time was taken."""
-    return amount / seconds if seconds > 0 else 0.0
 
 
 def _one(task: Task, values: Values, device: Device, progress: Progress) -> Outcome:

@@ -16,9 +16,10 @@ import msgspec
 
 from accel.result import BROKEN, Cell, Check, Direction, Trials
 from accel.workloads.grid import Shape, directions, shapes
-from accel.workloads.harness import Outcome, OutOfMemory, rate, require, serve
+from accel.workloads.harness import Outcome, OutOfMemory, require, serve
 from accel.workloads.options import Values
 from accel.workloads.progress import Progress
+from accel.workloads.task import rate
 
 if TYPE_CHECKING:
     from torch import Tensor

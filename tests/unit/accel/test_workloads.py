@@ -20,9 +20,10 @@ from accel.workloads import catalog, gemm
 from accel.workloads import copy as copy_workload
 from accel.workloads.check import Oracle
 from accel.workloads.grid import Shape
-from accel.workloads.harness import Task, main, serve
+from accel.workloads.harness import main, serve
 from accel.workloads.inputs import fresh
 from accel.workloads.options import parse
+from accel.workloads.task import Task
 from scheduler.queue import progress as protocol
 
 SMALL = {
