@@ -22,12 +22,23 @@ class Needs(NamedTuple):
     ptx: str
 
 
+_TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
 def needs(kernel) -> Needs:
     """Of a kernel that triton.compile returned, by the cuobjdump that comes with Triton."""
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(kernel.kernel)
         cubin.flush()
-        said = subprocess.run([tool, "-res-usage", cubin.name], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run([_TOOLS / "cuobjdump", "-res-usage", cubin.name], capture_output=True, text=True, check=True).stdout
     stack, local = map(int, re.search(r"STACK:(\d+).*?LOCAL:(\d+)", said).groups())
     return Needs(kernel.metadata.shared, stack + local, kernel.asm["ptx"])
+
+
+def serialised(kernel) -> bool:
+    """Whether ptxas made every wgmma of a kernel for sm_90 wait for the one before it, which can cost a quarter of the speed."""
+    with tempfile.NamedTemporaryFile(suffix=".ptx", mode="w") as ptx:
+        ptx.write(kernel.asm["ptx"])
+        ptx.flush()
+        asked = [_TOOLS / "ptxas", "-v", "--gpu-name", "sm_90a", "-o", "/dev/null", ptx.name]
+        return "wgmma.mma_async instructions are serialized" in subprocess.run(asked, capture_output=True, text=True, check=True).stderr

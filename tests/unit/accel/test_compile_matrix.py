@@ -10,7 +10,7 @@ import torch
 
 from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of
 from accel.runtime.launch import compiled
-from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs
+from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
 forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
 backward_calls = importlib.import_module("accel.attention.kernels.portable.backward").backward_calls
@@ -53,6 +53,11 @@ def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, k
     assert not found.spilled or (target, kernel) == (90, "dk_dv")
 
 
+@pytest.mark.parametrize(("kernel", "head_dim"), [("forward", 64), ("forward", 128), ("dk_dv", 128), ("dq", 128)])
+def test_the_tensor_cores_of_sm_90_run_asynchronously(kernel, head_dim):
+    assert not serialised(compiled(calls(geometry(head_dim, right=0), 90)[kernel], 90))
+
+
 def test_a_query_over_a_long_cache_compiles_into_two_kernels():
     both = calls(geometry(128, queries=1, keys=65536, kv_heads=1), 89)
     assert "mma.sync" in examined(both["forward"], 89).ptx
@@ -77,19 +82,29 @@ FEATURES = {
 }
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("feature", list(FEATURES))
-@pytest.mark.parametrize("head_dim", [32, 64, 96, 128, 256])
-@pytest.mark.parametrize("target", TARGETS)
-def test_every_kernel_fits_every_target(target, head_dim, feature):
-    for name, call in calls(geometry(head_dim, **FEATURES[feature]), target).items():
+def assert_all_fit(problem, target):
+    for name, call in calls(problem, target).items():
         found = examined(call, target)
         if name in ("forward", "dk_dv", "dq"):
-            assert any(instruction in found.ptx for instruction in ("mma.sync", "wgmma.mma_async", "tcgen05.mma")), name
+            assert any(instruction in found.ptx for instruction in set(TENSOR_CORES.values())), name
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("head_dim", [20, 64, 256])
+@pytest.mark.parametrize("feature", list(FEATURES))
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_feature_fits_every_target(target, feature):
+    assert_all_fit(geometry(128, **FEATURES[feature]), target)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("head_dim", [20, 32, 96, 256])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_head_size_fits_every_target(target, head_dim):
+    assert_all_fit(geometry(head_dim, right=0), target)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("head_dim", [64, 256])
 @pytest.mark.parametrize("target", TARGETS)
 def test_float32_fits_every_target(target, head_dim):
     for call in calls(geometry(head_dim, dtype=torch.float32, right=0), target).values():

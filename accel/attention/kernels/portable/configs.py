@@ -38,12 +38,14 @@ def padded(head_dim: int) -> int:
 # By family and padded head size, for 16-bit elements; smaller heads use the tiles of 64.
 _FORWARD = {
     "mma": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 2), 256: Config(64, 64, 8, 1)},
-    "wgmma": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 3), 256: Config(128, 64, 8, 2)},
+    "wgmma": {64: Config(64, 64, 4, 3), 128: Config(64, 64, 4, 3), 256: Config(128, 64, 8, 2)},
     "tcgen05": {64: Config(64, 64, 4, 3), 128: Config(128, 64, 8, 2), 256: Config(64, 64, 8, 1)},
 }
+# With a bias or mask, whose addresses take registers too; for all families.
+_FORWARD_BIASED = {64: Config(64, 64, 4, 3), 128: Config(64, 32, 4, 3), 256: Config(64, 32, 8, 1)}
 _DK_DV = {
     "mma": {64: Config(64, 64, 8, 2), 128: Config(64, 64, 8, 2), 256: Config(32, 32, 8, 1)},
-    # These spill a few registers, and are still faster than any tile that does not: by half at 64, by a sixth at 128.
+    # These spill registers. Of the tiles that do not, the fastest took half as long again at 64, a tenth longer at 128 (as long if causal).
     "wgmma": {64: Config(128, 64, 4, 2), 128: Config(64, 64, 4, 2), 256: Config(64, 64, 8, 2)},
     "tcgen05": {64: Config(64, 64, 8, 2), 128: Config(32, 64, 8, 2), 256: Config(16, 64, 8, 1)},
 }
@@ -59,12 +61,12 @@ def family(capability: int) -> str:
     return {9: "wgmma", 10: "tcgen05"}.get(capability // 10, "mma")
 
 
-def forward_config(capability: int, dtype: torch.dtype, block_d: int, rows: int) -> Config:
-    """For the forward of `rows` rows (queries, times the heads packed into one tile)."""
+def forward_config(capability: int, dtype: torch.dtype, block_d: int, rows: int, biased: bool) -> Config:
+    """For the forward of `rows` rows (queries, times the heads packed into one tile), with a bias or without."""
     if dtype == torch.float32:
         return _exact(block_d)
     if rows > PACKED_ROWS:
-        return _FORWARD[family(capability)][max(64, block_d)]
+        return (_FORWARD_BIASED if biased else _FORWARD[family(capability)])[max(64, block_d)]
     return Config(max(16, 1 << (rows - 1).bit_length()), 64 if block_d <= 128 else 32, 4, 2 if family(capability) == "mma" else 3)
 
 

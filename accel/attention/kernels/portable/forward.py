@@ -71,7 +71,7 @@ def forward_calls(geometry: Geometry, target: Target) -> Calls:
     group = geometry.group
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
     block_d = padded(geometry.head_dim)
-    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack)
+    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None)
     tiles = cdiv(longest_q * pack, config.block_m)
     units = geometry.heads // pack * geometry.sequences
     splits, chunk = _split(target.processors // max(1, tiles * units), longest_k, split_keys(longest_q * pack), config.block_n)

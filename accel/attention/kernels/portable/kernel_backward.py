@@ -216,20 +216,20 @@ def attention_dq(
     full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
     full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
     dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    if LEFT:
+    if LEFT:  # the whole blocks last, as in the forward
         dq = gather_keys(
             dq, q, dout, lse, delta, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+        )  # fmt: skip
+    if LEFT or RIGHT or not EVEN_K:
+        dq = gather_keys(
+            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
             stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     dq = gather_keys(
         dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
         stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
-    if LEFT or RIGHT or not EVEN_K:
-        dq = gather_keys(
-            dq, q, dout, lse, delta, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
-        )  # fmt: skip
     dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
     tl.store(dq_at[:, None] + dims[None, :] * stride_dqd, (dq * scale).to(dq_ptr.dtype.element_ty), mask=stored)
 

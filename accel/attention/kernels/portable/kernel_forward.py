@@ -173,20 +173,21 @@ def attention_forward(
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     l = tl.zeros([BLOCK_M], tl.float32)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    # The whole blocks last: behind them, ptxas 12 makes each wgmma of the kernel wait for the one before it.
     if LEFT:
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
+        )  # fmt: skip
+    if LEFT or RIGHT or not EVEN_K:
+        acc, l, m = attend(
+            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
             stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
         )  # fmt: skip
     acc, l, m = attend(
         acc, l, m, q, k_at, v_at, bias, rows, full_begin, full_end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
         stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
-    if LEFT or RIGHT or not EVEN_K:
-        acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, rows, full_end, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, True, EVEN_K, PRECISION,
-        )  # fmt: skip
 
     blind = l == 0.0  # not m == -inf: a row of NaN must stay NaN
     acc = acc * (1.0 / tl.where(blind, 1.0, l))[:, None]
