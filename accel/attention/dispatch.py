@@ -99,9 +99,9 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:
     """From plain and causal shapes; a window or a softcap is taken to slow all backends alike."""
     gpu = _gpu(p)
-    if gpu is None or dtype_name(p.dtype) not in ("float16", "bfloat16"):
+    if gpu is None or p.dtype.itemsize != 2:
         return {}
-    rows = table.rows_of(gpu, direction, p.head_dim, p.right == 0)
+    rows = table.rows_of(gpu, direction, dtype_name(p.dtype), p.head_dim, p.right == 0)
     return table.expected(rows, table.place(p.batch * p.heads, p.seq_q, p.seq_k))
 
 

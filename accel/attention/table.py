@@ -46,9 +46,9 @@ class Row(msgspec.Struct, frozen=True):
     date: str
 
     @property
-    def kind(self) -> tuple[str, str, int, bool]:
+    def kind(self) -> tuple[str, str, str, int, bool]:
         """What rows must share to be compared."""
-        return self.gpu, self.direction, self.head_dim, self.causal
+        return self.gpu, self.direction, self.dtype, self.head_dim, self.causal
 
     @property
     def place(self) -> tuple[float, float, float]:
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> tuple[object, ...]:
         """What a newer measurement replaces."""
-        return (*self.kind, self.dtype, self.batch, self.heads, self.kv_heads, self.seq_q, self.seq_k, self.backend)
+        return (*self.kind, self.batch, self.heads, self.kv_heads, self.seq_q, self.seq_k, self.backend)
 
 
 def place(heads: int, seq_q: int, seq_k: int) -> tuple[float, float, float]:
@@ -120,11 +120,15 @@ def _measured() -> tuple[Row, ...]:
 
 
 @lru_cache(maxsize=64)
-def rows_of(gpu: str, direction: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
-    """All rows of that kind, at the smallest measured head size that is not below `head_dim`."""
+def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
+    """All rows of that kind, at the smallest measured head size that is not below `head_dim`.
+
+    Where that dtype was not measured those of the other two-byte type stand in: kernels run as fast in both.
+    """
     near = [row for row in _measured() if (row.gpu, row.direction, row.causal) == (gpu, direction, causal) and row.head_dim >= head_dim]
     size = min((row.head_dim for row in near), default=0)
-    return tuple(row for row in near if row.head_dim == size)
+    same = [row for row in near if row.head_dim == size]
+    return tuple([row for row in same if row.dtype == dtype] or same)
 
 
 def expected(rows: Iterable[Row], at: tuple[float, float, float]) -> dict[str, float]:

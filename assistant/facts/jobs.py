@@ -13,7 +13,7 @@ from assistant.facts.fact import Adder, Fact
 from scheduler import jobs as j
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
-_NOT_INPUTS = ("backend", "seconds")
+_NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
 """Parameters that say how it was measured, not on what."""
 
 
@@ -109,8 +109,8 @@ def _inputs(result: results.Result) -> str:
     for name, value in result.params.items():
         title = labels.get(name, name.replace("_", " "))
         title = title if title[:2].isupper() or "/" in title else title[:1].lower() + title[1:]
-        if name == "kv_heads" and value == 0:
-            continue  # as many as query heads: nothing of its own to tell
+        if name in ("batch", "heads", "kv_heads") and value == 0:
+            continue  # what follows from the others: nothing of its own to tell
         if name not in _NOT_INPUTS:
             told.append((title if value else f"not {title}") if isinstance(value, bool) else f"{title} {value}")
     return ", ".join(told)

@@ -97,7 +97,17 @@ def test_head_sizes_between_take_the_next_measured_one_and_other_gpus_nothing(ow
     table.record([row("cudnn", head_dim=64, tflops=9.0), row("flash", head_dim=128), row("cudnn", head_dim=128, tflops=1.0)])
     assert choose(problem(head_dim=80)).backend == "flash"
     assert choose(problem(head_dim=160)).tflops is None
-    assert table.rows_of("NVIDIA A100", "forward", 64, False) == ()
+    assert table.rows_of("NVIDIA A100", "forward", "bfloat16", 64, False) == ()
+
+
+def test_each_two_byte_type_has_its_rows_and_stands_in_for_the_other(own):
+    table.record([row("cudnn", tflops=500.0), row("flash", tflops=400.0), row("flash", dtype="float16", tflops=450.0)])
+    assert choose(problem()).backend == "cudnn"
+    assert choose(problem(dtype=torch.float16)).backend == "flash"
+    assert choose(problem(dtype=torch.float32)).tflops is None
+    table.record([row("fa4", head_dim=64, tflops=300.0), row("flash", head_dim=64, tflops=200.0)])
+    assert {(r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 64, False)} == {("bfloat16", 64)}
+    assert {(r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 80, False)} == {("float16", 128)}
 
 
 @given(seq=st.integers(1, 2**20), heads=st.integers(1, 2**12))
