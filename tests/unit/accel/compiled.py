@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import triton
+from triton.backends.nvidia.compiler import get_ptxas
 
 TARGETS = (80, 86, 89, 90, 100, 120)
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -40,5 +41,5 @@ def serialised(kernel) -> bool:
     with tempfile.NamedTemporaryFile(suffix=".ptx", mode="w") as ptx:
         ptx.write(kernel.asm["ptx"])
         ptx.flush()
-        asked = [_TOOLS / "ptxas", "-v", "--gpu-name", "sm_90a", "-o", "/dev/null", ptx.name]
+        asked = [get_ptxas(90).path, "-v", "--gpu-name", "sm_90a", "-o", "/dev/null", ptx.name]
         return "wgmma.mma_async instructions are serialized" in subprocess.run(asked, capture_output=True, text=True, check=True).stderr
