@@ -39,13 +39,24 @@ def describe(x: Tensor, rows: int, tile_dim: int, *, ragged: bool) -> TensorDesc
     adds the row after the sequence and one that takes 2**30 rows off, as addresses wrap around at 2**64 bytes.
     """
     batch, heads, length, dim = x.shape
-    by_batch, by_head, by_row, _ = (stride if size > 1 else 8 for size, stride in zip(x.shape, x.stride(), strict=True))
+    by_batch, by_head, by_row = (stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.stride(), strict=False))
     if ragged:
-        shape = [FAR, FAR, heads, ROWS_AT_MOST, dim]
+        shape, box = [FAR, FAR, heads, ROWS_AT_MOST, dim], [1, 1, 1, rows, tile_dim]
         strides = [(1 << 34) - by_row, by_row, by_head, by_row, 1]
-        return TensorDescriptor(x, shape, strides, [1, 1, 1, rows, tile_dim], layout(rows, tile_dim, x.dtype, rank=5))
-    shape, strides = [batch, heads, length, dim], [by_batch, by_head, by_row, 1]
-    return TensorDescriptor(x, shape, strides, [1, 1, rows, tile_dim], layout(rows, tile_dim, x.dtype, rank=4))
+    else:
+        shape, box, strides = [batch, heads, length, dim], [1, 1, rows, tile_dim], [by_batch, by_head, by_row, 1]
+    # Made without its constructor, whose checks take longer than the launch of a kernel; `misfit` makes them once.
+    boxes = object.__new__(TensorDescriptor)
+    boxes.__dict__.update(
+        base=x,
+        shape=shape,
+        strides=strides,
+        block_shape=box,
+        layout=layout(rows, tile_dim, x.dtype, rank=len(box)),
+        padding="zero",
+        round_f32_to_tf32=False,
+    )
+    return boxes
 
 
 def misfit(x: Tensor) -> str | None:

@@ -5,6 +5,10 @@ Kernels import everything of Gluon that differs from here, and the rest from Tri
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Any
+
+import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
@@ -19,3 +23,20 @@ tma_add = getattr(tma, "async_atomic_add", None)
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 """`barrier()`: wait for all threads of the partition that runs it (`__syncthreads` where the kernel is not warp-specialised)."""
+
+
+_COMPILED: dict[Hashable, Any] = {}
+
+
+def launch(kernel: Any, key: Hashable, grid: int, args: tuple[Any, ...], **options: Any) -> None:
+    """`kernel[grid](*args, **options)` on the current device and stream, with Triton's own look-up of the compiled code left out.
+
+    That look-up inspects every argument and takes longer than many a kernel runs. `key` must therefore name all that the code depends on:
+    data types, boxes, compile-time values and options; whole numbers and the alignment of pointers must not be specialised on.
+    """
+    place = (kernel, torch.cuda.current_device(), key)
+    compiled = _COMPILED.get(place)
+    if compiled is None:
+        _COMPILED[place] = kernel[(grid,)](*args, **options)
+    else:
+        compiled[grid, 1, 1](*args)

@@ -1,0 +1,632 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Attention forward for NVIDIA Hopper (sm_90).
+
+One producer warp loads tiles with the copy engine (TMA); two or three consumer warpgroups of 64 queries each multiply, exponentiate and
+accumulate (FlashAttention-3, arXiv:2407.08608, sections 3.1 and 3.2): each issues the scores of one block of keys together with the
+product of the block before and the values, and takes its turn in doing so, so that one's softmax runs under the other's products.
+
+The kernel is persistent: each multiprocessor claims tiles until there are none, those that see most keys first, and goes from one to the
+next without draining its pipeline.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
+from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
+from accel.attention.kernels.hopper.gluon import launch
+from accel.attention.ragged import Ragged
+
+LOG2E = 1.4426950408889634
+LN2 = gl.constexpr(0.6931471805599453)
+ROWS = gl.constexpr(64)
+"""Queries of a consumer warpgroup: one row of wgmma instructions."""
+
+
+@gluon.jit
+def _reach(row, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr):
+    """The blocks of keys that the tile at `row` sees: the last one, and how many.
+
+    At least one, even if no row sees a key: what needs no product is then the same as any other masked block.
+    """
+    shift = seq_k - seq_q
+    end = seq_k
+    low = 0
+    if RIGHT:
+        end = gl.minimum(end, gl.minimum(row + BM, seq_q) + shift + right)
+    if LEFT:
+        low = gl.maximum(row + shift - left, 0) // BN
+    blocks = gl.maximum((end + BN - 1) // BN - low, 1)
+    return low + blocks - 1, blocks
+
+
+@gluon.jit
+def _field(claimed, i):
+    return gl.max(claimed.index(i).load(gl.BlockedLayout([1], [32], [4], [0])), 0)
+
+
+@gluon.jit
+def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.constexpr):
+    """Tile number `served`, once it is published: its row (-1: there is none), sequence, head, and where and how long the sequence is."""
+    FIELDS: gl.constexpr = 6 if RAGGED else 3
+    at = (served & 1) * FIELDS
+    mbarrier.wait(claim_full.index(served & 1), (served >> 1) & 1)
+    row = _field(claimed, at)
+    sequence = _field(claimed, at + 1)
+    head = _field(claimed, at + 2)
+    start_q = 0
+    if RAGGED:
+        start_q = _field(claimed, at + 3)
+        seq_q = _field(claimed, at + 4)
+        seq_k = _field(claimed, at + 5)
+    mbarrier.arrive(claim_empty.index(served & 1), count=1)
+    return row, sequence, head, start_q, seq_q, seq_k
+
+
+@gluon.jit
+def _claim(claims, tiles):
+    """The next tile that nobody works at; `tiles` or more if there is none."""
+    t = tiles
+    if tiles > gl.num_programs(0):
+        t = gl.num_programs(0) + gl.atomic_add(claims, 1, sem="relaxed")
+    return t
+
+
+@gluon.jit
+def _locate(t, order, starts, claims, seq_q, seq_k, BM: gl.constexpr, RAGGED: gl.constexpr):
+    """Where tile `t` lies: row (-1: past the last tile), sequence, head, start and length of its queries and of its keys.
+
+    Heads go in groups whose keys and values fit in the L2 cache; in a group the tiles that see most keys come first. A ragged tile
+    past the end of its sequence is given up for the next one.
+    """
+    tiles, row_tiles, heads, kv_group, all_heads, group = order
+    row = -1
+    sequence = 0
+    head = 0
+    start_q = 0
+    start_k = 0
+    while (t < tiles) & (row < 0):
+        first = (t // (group * row_tiles)) * group
+        place = t - first * row_tiles
+        together = gl.minimum(group, all_heads - first)
+        row = (row_tiles - 1 - place // together) * BM
+        head = first + place % together
+        sequence = head // heads
+        head = head % heads
+        if RAGGED:
+            starts_q, starts_k = starts
+            start_q = gl.load(starts_q + sequence)
+            start_k = gl.load(starts_k + sequence)
+            seq_q = gl.load(starts_q + sequence + 1) - start_q
+            seq_k = gl.load(starts_k + sequence + 1) - start_k
+            if row >= seq_q:
+                row = -1
+                t = _claim(claims, tiles)
+    return row, sequence, head, start_q, seq_q, start_k, seq_k
+
+
+@gluon.jit
+def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexpr):
+    """Tell the consumers where tile number `served` lies. It stays until they have taken it."""
+    row, sequence, head, start_q, seq_q, start_k, seq_k = tile
+    FIELDS: gl.constexpr = 6 if RAGGED else 3
+    nil = gl.full([1], 0, gl.int32, gl.BlockedLayout([1], [32], [1], [0]))
+    at = (served & 1) * FIELDS
+    mbarrier.wait(claim_empty.index(served & 1), (served >> 1) & 1 ^ 1)
+    claimed.index(at).store(nil + row)
+    claimed.index(at + 1).store(nil + sequence)
+    claimed.index(at + 2).store(nil + head)
+    if RAGGED:
+        claimed.index(at + 3).store(nil + start_q)
+        claimed.index(at + 4).store(nil + seq_q)
+        claimed.index(at + 5).store(nil + seq_k)
+    mbarrier.arrive(claim_full.index(served & 1), count=1)
+
+
+@gluon.jit
+def _load(desc, shared, full, empty, step, sequence, head, key, start, length, RAGGED: gl.constexpr):
+    """Load the block of keys or of values of this step as soon as there is room."""
+    STAGES: gl.constexpr = shared.shape[0]
+    slot = step % STAGES
+    mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
+    mbarrier.expect(full.index(slot), desc.block_type.nbytes)
+    load_rows(desc, sequence, head, key, start, length, full.index(slot), shared.index(slot), RAGGED)
+
+
+@gluon.jit
+def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr):
+    """Claims tiles, tells the consumers and loads what they need."""
+    descs, smem, bars, bounds, order, starts, claims = loads
+    q_desc, k_desc, v_desc, o_desc = descs
+    q_smem, k_smem, v_smem, o_smem, claimed = smem
+    q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
+    seq_q, seq_k, left, right = bounds
+    tiles, row_tiles, heads, kv_group, all_heads, group = order
+    C: gl.constexpr = turn.shape[0]
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // C
+    BM: gl.constexpr = C * ROWS
+    step = 0
+    served = 0
+    tile = _locate(gl.program_id(0), order, starts, claims, seq_q, seq_k, BM, RAGGED)
+    _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
+    while tile[0] >= 0:
+        row, sequence, head, start_q, length_q, start_k, length_k = tile
+        last, blocks = _reach(row, length_q, length_k, left, right, BM, BN, RIGHT, LEFT)
+        kv_head = head // kv_group
+        _load(k_desc, k_smem, k_full, k_empty, step, sequence, kv_head, last * BN, start_k, length_k, RAGGED)
+        for c in gl.static_range(C):
+            slot = (served % Q_STAGES) * C + c
+            mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)
+            mbarrier.expect(q_full.index(slot), q_desc.block_type.nbytes)
+            load_rows(q_desc, sequence, head, row + c * ROWS, start_q, length_q, q_full.index(slot), q_smem.index(slot), RAGGED)
+        _load(v_desc, v_smem, v_full, v_empty, step, sequence, kv_head, last * BN, start_k, length_k, RAGGED)
+        # Claimed while these loads are under way, so that the next tile's follow this one's without a pause.
+        served += 1
+        tile = _locate(_claim(claims, tiles), order, starts, claims, seq_q, seq_k, BM, RAGGED)
+        _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
+        for i in range(1, blocks):
+            key = (last - i) * BN
+            _load(k_desc, k_smem, k_full, k_empty, step + i, sequence, kv_head, key, start_k, length_k, RAGGED)
+            _load(v_desc, v_smem, v_full, v_empty, step + i, sequence, kv_head, key, start_k, length_k, RAGGED)
+        step += blocks
+
+
+@gluon.jit
+def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
+    """Put -inf where the rows do not see the keys of the block. `place`: the first row, as aligned with the keys; their number; window."""
+    BN: gl.constexpr = s.shape[1]
+    LAYOUT: gl.constexpr = s.type.layout
+    first, seq_k, left, right = place
+    rows = gl.expand_dims(first - block * BN + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT)), 1)
+    cols = gl.expand_dims(gl.arange(0, BN, gl.SliceLayout(0, LAYOUT)), 0)
+    end = seq_k - block * BN
+    if RIGHT:
+        end = gl.minimum(end, rows + right + 1)
+    seen = cols < end
+    if LEFT:
+        seen = seen & (cols >= rows - left)
+    return gl.where(seen, s, -float("inf"))
+
+
+@gluon.jit
+def _store(acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr):
+    """Write 64 rows of output and of the logarithms of the sums. A row that sees no key has l = 0, m = -inf: output 0, lse -inf."""
+    row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
+    O_LAYOUT: gl.constexpr = acc.type.layout
+    C: gl.constexpr = o_turn.shape[0]
+    O_SLOTS: gl.constexpr = o_smem.shape[0]
+    inverse = 1.0 / gl.where(l == 0.0, 1.0, l)
+    acc = acc * gl.expand_dims(gl.convert_layout(inverse, gl.SliceLayout(1, O_LAYOUT)), 1)
+    rows = row + gl.arange(0, ROWS, m.type.layout)
+    place = (sequence * heads + head).to(gl.int64) * seq_q
+    if RAGGED:
+        place = head.to(gl.int64) * rows_in_all + start_q
+    gl.store(lse + place + rows, (m + gl.log2(l)) * LN2, mask=rows < seq_q)
+    if O_SLOTS == 1:
+        mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)
+        box = o_smem.index(0)
+    else:
+        tma.store_wait(0)
+        box = o_smem.index(CID)
+    box.store(acc.to(o_smem.dtype))
+    fence_async_shared()
+    store_rows(o_desc, sequence, head, row, start_q, seq_q, box, RAGGED)
+    if O_SLOTS == 1:
+        tma.store_wait(0)
+        mbarrier.arrive(o_turn.index((CID + 1) % C), count=1)
+
+
+@gluon.jit
+def _pack(weights, dtype: gl.constexpr):
+    """Neighbours in pairs of 16 bits, as int32 [rows, keys / 2]: carried so, they pass through loops without being taken apart."""
+    low, high = gl.split(weights.reshape([weights.shape[0], weights.shape[1] // 2, 2]))
+    if dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
+    else:
+        return gl.inline_asm_elementwise("cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
+
+
+@gluon.jit
+def _unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
+    """What `_pack` packed, as the left factor of a product."""
+    low, high = gl.inline_asm_elementwise("mov.b32 {$0, $1}, $2;", "=h,=h,r", [pairs], dtype=(gl.int16, gl.int16), is_pure=True, pack=1)
+    both = gl.join(low, high).reshape([pairs.shape[0], pairs.shape[1] * 2])
+    return gl.convert_layout(both.to(dtype, bitcast=True), LAYOUT)
+
+
+@gluon.jit
+def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
+    """Issue the scores of this step's block and the output of the step before, in turn with the other consumers. Wait for the scores."""
+    k_smem, v_smem = smem[1], smem[2]
+    k_full, k_empty, v_full, turn = bars[2], bars[3], bars[4], bars[6]
+    C: gl.constexpr = turn.shape[0]
+    STAGES: gl.constexpr = k_smem.shape[0]
+    BN: gl.constexpr = k_smem.shape[1]
+    k_slot = step % STAGES
+    # The very first step has no block before it: it multiplies zeros, and the result is forgotten.
+    before = gl.maximum(step - 1, 0)
+    mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)
+    mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
+    nothing = gl.zeros([ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16]))
+    s = warpgroup_mma(q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True)
+    mbarrier.wait(v_full.index(before % STAGES), (before // STAGES) & 1)
+    acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)
+    mbarrier.arrive(turn.index((CID + 1) % C), count=1)
+    s = warpgroup_mma_wait(1, deps=(s,))
+    mbarrier.arrive(k_empty.index(k_slot), count=1)
+    return s, acc
+
+
+@gluon.jit
+def _softmax(s, m, l, block, place, factors, MASKED: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, SOFTCAP: gl.constexpr):
+    """A step of online softmax, in powers of two: the weights, the new maxima and sums, and what the old output is to be scaled by."""
+    scale, cap, scale_in = factors
+    if SOFTCAP:
+        # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
+        s = cap - 2.0 * cap / (1.0 + gl.exp2(s * scale_in))
+    if MASKED:
+        s = _mask(s, block, place, RIGHT, LEFT)
+    m_new = gl.maximum(m, gl.max(s, 1) * scale)
+    base = m_new
+    if MASKED:
+        # A row that has seen no key yet: its weights are exp2(-inf - 0) = 0, not exp2(-inf + inf).
+        base = gl.where(m_new == -float("inf"), 0.0, m_new)
+    weights = gl.exp2(s * scale - gl.expand_dims(base, 1))
+    alpha = gl.exp2(m - base)
+    return weights, m_new, l * alpha + gl.sum(weights, 1), alpha
+
+
+@gluon.jit
+def _sweep(
+    state,
+    q,
+    smem,
+    bars,
+    step,
+    block,
+    count,
+    place,
+    factors,
+    CID: gl.constexpr,
+    MASKED: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+    SOFTCAP: gl.constexpr,
+):
+    """`count` blocks downwards from `block`."""
+    acc, m, l, pairs = state
+    v_empty = bars[5]
+    O_LAYOUT: gl.constexpr = acc.type.layout
+    STAGES: gl.constexpr = smem[1].shape[0]
+    for i in range(count):
+        p = _unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
+        s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
+        weights, m, l, alpha = _softmax(s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)
+        acc = acc * gl.expand_dims(gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT)), 1)
+        pairs = _pack(weights, q.dtype)
+    return acc, m, l, pairs
+
+
+@gluon.jit
+def _consumer(
+    args, CID: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr
+):
+    """Queries 64 CID to 64 CID + 63 of each tile, over its blocks of keys from the last to the first.
+
+    The output of a tile's last block is issued with the scores of the next tile's first: the tensor cores work while the tile is written.
+    """
+    descs, smem, bars, bounds, lse, factors, heads, rows_in_all = args
+    q_smem, k_smem, v_smem, o_smem, claimed = smem
+    q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
+    seq_q, seq_k, left, right = bounds
+    C: gl.constexpr = turn.shape[0]
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // C
+    STAGES: gl.constexpr = k_smem.shape[0]
+    BM: gl.constexpr = C * ROWS
+    BN: gl.constexpr = k_smem.shape[1]
+    D: gl.constexpr = q_smem.shape[2]
+    S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, O_LAYOUT, 2)
+    ROW: gl.constexpr = gl.SliceLayout(1, S_LAYOUT)
+
+    m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
+    l = gl.full([ROWS], 0.0, gl.float32, ROW)
+    acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
+    pairs = _pack(gl.zeros([ROWS, BN], gl.float32, S_LAYOUT), q_smem.dtype)
+    step = 0
+    served = 0
+    row_before = 0
+    sequence_before = 0
+    head_before = 0
+    start_q = 0
+    start_before = 0
+    seq_before = seq_q
+    if RAGGED:
+        seq_before = 0
+    row, sequence, head, start_q, seq_q, seq_k = _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED)
+    while row >= 0:
+        last, blocks = _reach(row, seq_q, seq_k, left, right, BM, BN, RIGHT, LEFT)
+        row += CID * ROWS
+        shift = seq_k - seq_q
+        place = (row + shift, seq_k, left, right)
+        # Blocks that some row sees only in part come first and, at the window's left edge, last: `part` and from `whole` on.
+        part = 1
+        whole = blocks
+        if RIGHT:
+            part = last + 1 - gl.maximum(gl.minimum(seq_k, row + shift + right + 1), 0) // BN
+            part = gl.minimum(gl.maximum(part, 1), blocks)
+        if LEFT:
+            whole = last + 1 - (gl.maximum(row + ROWS - 1 + shift - left, 0) + BN - 1) // BN
+            whole = gl.minimum(gl.maximum(whole, part), blocks)
+
+        q_slot = (served % Q_STAGES) * C + CID
+        q = q_smem.index(q_slot)
+        mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
+        p = _unpack(pairs, q.dtype, P_LAYOUT)
+        s, acc = _issue(q, smem, bars, p, acc, step, CID)
+        m_before = m
+        l_before = l
+        m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
+        l = gl.full([ROWS], 0.0, gl.float32, ROW)
+        weights, m, l, alpha = _softmax(s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
+        if step > 0:
+            tile = (row_before, sequence_before, head_before, start_before, seq_before, heads, rows_in_all)
+            _store(acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
+
+        state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, _pack(weights, q.dtype))
+        if RIGHT:
+            state = _sweep(state, q, smem, bars, step + 1, last - 1, part - 1, place, factors, CID, True, RIGHT, LEFT, SOFTCAP)
+        state = _sweep(state, q, smem, bars, step + part, last - part, whole - part, place, factors, CID, False, RIGHT, LEFT, SOFTCAP)
+        if LEFT:
+            state = _sweep(
+                state, q, smem, bars, step + whole, last - whole, blocks - whole, place, factors, CID, True, RIGHT, LEFT, SOFTCAP
+            )
+        acc, m, l, pairs = state
+        mbarrier.arrive(q_empty.index(q_slot), count=1)
+        step += blocks
+        served += 1
+        row_before = row
+        sequence_before = sequence
+        head_before = head
+        if RAGGED:
+            start_before = start_q
+            seq_before = seq_q
+        row, sequence, head, start_q, seq_q, seq_k = _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED)
+    if step > 0:
+        mbarrier.wait(v_full.index((step - 1) % STAGES), ((step - 1) // STAGES) & 1)
+        p = _unpack(pairs, q_smem.dtype, P_LAYOUT)
+        acc = warpgroup_mma(p, v_smem.index((step - 1) % STAGES), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        tile = (row_before, sequence_before, head_before, start_before, seq_before, heads, rows_in_all)
+        _store(acc, m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
+        tma.store_wait(0)
+
+
+_NUMBERS = ("seq_q", "seq_k", "left", "right", "tiles", "row_tiles", "heads", "kv_group", "all_heads", "group", "rows_in_all")
+
+
+@gluon.jit(do_not_specialize=["starts_q", "starts_k", *_NUMBERS])
+def _forward(
+    q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
+    all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
+    Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr, RIGHT: gl.constexpr,
+    LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr
+):  # fmt: skip
+    dtype: gl.constexpr = q_desc.dtype
+    FIELDS: gl.constexpr = 6 if RAGGED else 3
+    ROW_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], dtype)
+    KEY_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], dtype)
+    BARRIER: gl.constexpr = mbarrier.MBarrierLayout()
+    q_smem = gl.allocate_shared_memory(dtype, [Q_STAGES * C, ROWS, D], ROW_BOX)
+    k_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
+    v_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
+    o_smem = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, D], ROW_BOX)
+    claimed = gl.allocate_shared_memory(gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
+    turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
+    o_turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
+    claim_full = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
+    claim_empty = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
+    for i in gl.static_range(Q_STAGES * C):
+        mbarrier.init(q_full.index(i), count=1)
+        mbarrier.init(q_empty.index(i), count=1)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(i), count=1)
+        mbarrier.init(k_empty.index(i), count=C)
+        mbarrier.init(v_full.index(i), count=1)
+        mbarrier.init(v_empty.index(i), count=C)
+    for i in gl.static_range(C):
+        mbarrier.init(turn.index(i), count=1)
+        mbarrier.init(o_turn.index(i), count=1)
+    for i in gl.static_range(2):
+        mbarrier.init(claim_full.index(i), count=1)
+        mbarrier.init(claim_empty.index(i), count=C)
+    descs = (q_desc, k_desc, v_desc, o_desc)
+    smem = (q_smem, k_smem, v_smem, o_smem, claimed)
+    bars = (q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty)
+    bounds = (seq_q, seq_k, left, right)
+    order = (tiles, row_tiles, heads, kv_group, all_heads, group)
+    factors = (scale, cap, scale_in)
+    # The compile-time values must stand in the calls themselves: in an assigned tuple they would become run-time values.
+    args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all)
+    loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
+    if C == 2:
+        gl.warp_specialize(
+            [
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED)),
+            ],
+            [4, 1],
+            [REGISTERS, SPARE],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED)),
+            ],
+            [4, 4, 1],
+            [REGISTERS, REGISTERS, SPARE],
+        )
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How the kernel for heads of up to `dim` elements is cut."""
+
+    dim: int
+    consumers: int
+    """Warpgroups of 64 queries."""
+    keys: int
+    """Keys of a block."""
+    stages: int
+    """Blocks of keys and of values in flight."""
+    query_stages: int
+    """Tiles of queries in flight."""
+    output_slots: int
+    """Room for the output of so many consumers: of all, or of one, which they then use in turn."""
+    registers: int
+    """Of each thread of a consumer."""
+    spare: int
+    """Registers of the producer's threads."""
+    registers_at_launch: int
+    """65536 over the threads launched: of these the producer gives up most."""
+
+
+SHAPES = {
+    64: _Shape(64, 3, 128, 2, 2, 3, 160, 32, 128),
+    128: _Shape(128, 2, 128, 2, 2, 2, 240, 24, 168),
+    256: _Shape(256, 2, 64, 2, 1, 1, 240, 24, 168),
+}
+SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
+"""For heads of up to 64 elements where 192 queries at once leave too much of the last tile, or of the diagonal's blocks, unused."""
+L2_BYTES = 24 << 20
+"""Keys and values that the tiles at work share: about half the L2 cache."""
+
+
+def _shape(dim: int, longest_q: int, *, masked: bool) -> _Shape:
+    """The fastest as measured."""
+    if dim <= 64 and longest_q <= (4096 if masked else 512):
+        return SHORT
+    return next(shape for most, shape in SHAPES.items() if dim <= most)
+
+
+def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
+    """Why `forward` does not take these tensors, q [B,H,Sq,D], k and v [B,Hkv,Sk,D], in words; None where it does."""
+    dim = q.shape[-1]
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        return "the Hopper kernel takes float16 and bfloat16"
+    if dim % 8 or not 8 <= dim <= max(SHAPES):
+        return f"the Hopper kernel takes head sizes that are multiples of 8, up to {max(SHAPES)}; got {dim}"
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if why := misfit(x):
+            return f"{name}: {why}"
+    return None
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    left: int | None,
+    right: int | None,
+    scale: float,
+    softcap: float,
+    ragged: Ragged | None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of q [B,H,Sq,D] over k, v [B,Hkv,Sk,D], fp16 or bf16, of any strides that `supports` accepts: out like q, lse [B,H,Sq].
+
+    Query i sees the keys from i + shift - left to i + shift + right, shift = Sk - Sq; None is unlimited. The scores are scale * q.k, or
+    with a softcap above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the sum of exponentials;
+    a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and the sequences lie end to end.
+    """
+    batch, heads, seq_q, dim = q.shape
+    kv_heads, seq_k = k.shape[1:3]
+    out = torch.empty_like(q)
+    lse = torch.empty((batch, heads, seq_q), dtype=torch.float32, device=q.device)
+    if not seq_k:
+        return out.zero_(), lse.fill_(-math.inf)
+    if not out.numel():
+        return out, lse
+    sequences, longest_q, longest_k = (batch, seq_q, seq_k) if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k)
+    # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
+    left = None if left is None or left >= longest_k - 1 else max(left, -longest_q - longest_k)
+    right = None if right is None or right >= longest_q - 1 else max(right, -longest_q - longest_k)
+    shape = _shape(dim, longest_q, masked=left is not None or right is not None)
+    row_tiles = -(-longest_q // (shape.consumers * 64))
+    tiles = row_tiles * sequences * heads
+    kv_group = heads // kv_heads
+    together = max(1, L2_BYTES // (max(1, longest_k) * dim * 2 * q.element_size())) * kv_group
+    boxes = [describe(x, rows, shape.dim, ragged=ragged is not None) for x, rows in ((q, 64), (k, shape.keys), (v, shape.keys), (out, 64))]
+    grid = min(tiles, _multiprocessors(q.device))
+    # Counts the tiles that were claimed; not looked at if each has a multiprocessor of its own.
+    claims = (torch.zeros if tiles > grid else torch.empty)(1, dtype=torch.int32, device=q.device)
+    kind = (
+        shape.consumers,
+        shape.keys,
+        shape.dim,
+        shape.stages,
+        shape.query_stages,
+        shape.output_slots,
+        shape.registers,
+        shape.spare,
+        right is not None,
+        left is not None,
+        ragged is not None,
+        softcap != 0.0,
+        # Whether some block has keys that a row does not see.
+        right is not None or left is not None or ragged is not None or seq_k % shape.keys != 0,
+    )
+    args = (
+        *boxes,
+        lse,
+        claims,
+        None if ragged is None else ragged.starts_q,
+        None if ragged is None else ragged.starts_k,
+        seq_q,
+        seq_k,
+        left or 0,
+        right or 0,
+        tiles,
+        row_tiles,
+        heads,
+        kv_group,
+        sequences * heads,
+        min(together, sequences * heads),
+        seq_q,
+        1.0 if softcap else scale * LOG2E,
+        softcap * LOG2E,
+        2 * scale * LOG2E / softcap if softcap else 0.0,
+        *kind,
+    )
+    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "enable_fp_fusion": True}
+    with torch.cuda.device(q.device):
+        launch(_forward, (kind, q.dtype), grid, args, **options)
+    return out, lse
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
