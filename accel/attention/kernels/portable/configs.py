@@ -44,7 +44,7 @@ _FORWARD = {
 # With a bias or mask, whose addresses take registers too; for all families.
 _FORWARD_BIASED = {64: Config(64, 64, 4, 3), 128: Config(64, 32, 4, 3), 256: Config(64, 32, 8, 1)}
 _DK_DV = {
-    "mma": {64: Config(64, 64, 8, 2), 128: Config(64, 64, 8, 2), 256: Config(32, 32, 8, 1)},
+    "mma": {64: Config(32, 64, 4, 2), 128: Config(64, 64, 8, 2), 256: Config(32, 32, 8, 1)},
     # These spill registers. Of the tiles that do not, the fastest took half as long again at 64, a tenth longer at 128 (as long if causal).
     "wgmma": {64: Config(128, 64, 4, 2), 128: Config(64, 64, 4, 2), 256: Config(64, 64, 8, 2)},
     "tcgen05": {64: Config(64, 64, 8, 2), 128: Config(32, 64, 8, 2), 256: Config(16, 64, 8, 1)},

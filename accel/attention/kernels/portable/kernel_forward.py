@@ -173,7 +173,7 @@ def attention_forward(
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     l = tl.zeros([BLOCK_M], tl.float32)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    # The whole blocks last: were they first, ptxas would make every wgmma wait for the one before it (C7515), at a quarter of the speed lost.
+    # The whole blocks last: were they first, ptxas would make every wgmma wait for the one before it (its note C7515).
     if LEFT:
         acc, l, m = attend(
             acc, l, m, q, k_at, v_at, bias, rows, begin, full_begin, seq_q, seq_k, shift, left, right, qk_scale, softcap,
