@@ -102,7 +102,9 @@ class Portable:
         p = problem
         d, q, k, v, o = (loadable(t) for t in (dout, x.q, x.k, x.v, out))
         rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
-        dq, dk, dv, dbias = backward(d, q, k, v, o, lse, **rules, bias=_expanded(x), deterministic=p.deterministic)
+        dq, dk, dv, dbias = backward(
+            d, q, k, v, o, lse, **rules, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
+        )  # fmt: skip
         return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
 
 
