@@ -9,7 +9,6 @@ from collections.abc import Hashable
 from typing import Any
 
 import torch
-from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
 tma_load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
@@ -17,13 +16,6 @@ tma_load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_glob
 
 tma_store = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 """`tma_store(descriptor, coordinates, shared)`: copy shared memory to a box; `tma.store_wait` waits for it."""
-
-tma_add = getattr(tma, "async_atomic_add", None)
-"""`tma_add(descriptor, coordinates, shared)`: add shared memory to a box, atomically; None before Triton 3.9."""
-
-barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
-"""`barrier()`: wait for all threads of the partition that runs it (`__syncthreads` where the kernel is not warp-specialised)."""
-
 
 _COMPILED: dict[Hashable, Any] = {}
 
