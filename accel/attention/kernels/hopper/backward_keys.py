@@ -15,6 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from accel.attention.kernels.hopper.backward_tiles import (
+    VARYING,
     add_fragments,
     capped,
     first_tile,
@@ -31,12 +32,34 @@ from accel.attention.kernels.hopper.gluon import tma_load
 
 
 @gluon.jit
-def _step(
-    step, dk, dv, shared, bars, problem, dq,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+def _weights(
+    s, minus_lse, tile, problem,
+    W: gl.constexpr, BM: gl.constexpr, KIND: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
-    """One query tile: add to dk and dv, and to dq."""
+    """P of a warpgroup's 64 keys and a query tile, and the derivative of the cap (any number, without one)."""
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    slope = 1.0
+    if CAPPED:
+        s, slope = capped(s, minus_lse, scale_log2, cap_log2)
+    else:
+        s = s * scale_log2
+    if MASKED:  # noqa: SIM102
+        if is_cut(tile * BM, key + W * 64, seq_q, seq_k, left, right, BM, 64, LEFT, RIGHT):
+            keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, layout)), 1)
+            queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, layout)), 0)
+            s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+    return gl.exp2(s).to(KIND), slope
+
+
+@gluon.jit
+def _step(
+    step, dk, dv, shared, bars, problem,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+):  # fmt: skip
+    """One query tile: add to dk and dv."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
@@ -44,7 +67,6 @@ def _step(
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
-
     stage = step % STAGES
     phase = (step // STAGES) & 1
     member, tile = place(step, tiles, first, rotation, GROUP)
@@ -61,50 +83,83 @@ def _step(
     mbarrier.wait(do_full.index(stage), phase)
     dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
+    p, slope = _weights(s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED)
+    dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
+    dp = warpgroup_mma_wait(1, deps=(dp,))
+    ds = widen(p) * dp
     if CAPPED:
-        s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
-    else:
-        s = s * scale_log2
-    if MASKED:  # noqa: SIM102
-        if is_cut(tile * BM, key + W * 64, seq_q, seq_k, left, right, BM, 64, LEFT, RIGHT):
-            keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, s_layout)), 1)
-            queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, s_layout)), 0)
-            s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
-    p = gl.exp2(s).to(kind)
+        ds = ds * slope
+    dk = warpgroup_mma(gl.convert_layout(ds.to(kind), operand), q, dk, is_async=True)
+    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
+    mbarrier.arrive(q_empty.index(stage), count=1)
+    mbarrier.arrive(do_empty.index(stage), count=1)
+    return dk, dv
+
+
+@gluon.jit
+def _step_with_dq(
+    step, dk, dv, shared, bars, problem, dq,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
+):  # fmt: skip
+    """One query tile: add to dk and dv, and to the dq of the step before, as both warpgroups have a part in that.
+
+    So a warpgroup waits for the other's dS of a step ago, and multiplies by it while it exponentiates. (The first step multiplies
+    whatever is in shared memory, and drops it.)
+    """
+    k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
+    q_full, q_empty, do_full, do_empty, ds_full = bars
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
+    kind: gl.constexpr = q_smem.dtype
+    stage = step % STAGES
+    phase = (step // STAGES) & 1
+    member, tile = place(step, tiles, first, rotation, GROUP)
+    rows = rows_smem.index(stage)
+    zeros = gl.zeros([64, BM], gl.float32, s_layout)
+    q = q_smem.index(stage)
+    do = do_smem.index(stage)
+
+    mbarrier.wait(q_full.index(stage), phase)
+    s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
+    s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+    part = _multiply_dq(step - 1, shared, bars, W, D)
+    s = warpgroup_mma_wait(2, deps=(s,))
+    p, slope = _weights(s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED)
+    part = warpgroup_mma_wait(0, deps=(part,))
+    if step > 0:
+        _add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
+    dp = spread(rows.slice(1, 1).load(s_layout), zeros)
+    mbarrier.wait(do_full.index(stage), phase)
+    dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dp,))
     ds = widen(p) * dp
     if CAPPED:
         ds = ds * slope
     ds = ds.to(kind)
-    if DQ:
-        # The other slot is what the other warpgroup may still read: it gave its ds of the step before only after it was done with this.
-        slot = step % 2
-        ds_smem.index(slot * 2 + W).store(ds)
-        fence_async_shared()
-        mbarrier.arrive(ds_full.index(slot), count=1)
+    # This slot has the dS of two steps ago. The other warpgroup was done with it before it gave that of the last step, waited for above.
+    ds_smem.index(step % 2 * 2 + W).store(ds)
+    fence_async_shared()
+    mbarrier.arrive(ds_full.index(step % 2), count=1)
     dk = warpgroup_mma(gl.convert_layout(ds, operand), q, dk, is_async=True)
-    if DQ:
-        mbarrier.wait(ds_full.index(slot), (step // 2) & 1)
-        part = _multiply_dq(ds_smem, k_smem, slot, W, D)
-        dk, dv = warpgroup_mma_wait(2, deps=(dk, dv))
-        mbarrier.arrive(q_empty.index(stage), count=1)
-        mbarrier.arrive(do_empty.index(stage), count=1)
-        part = warpgroup_mma_wait(0, deps=(part,))
-        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
-        add_fragments(dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout)
-    else:
-        dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
-        mbarrier.arrive(q_empty.index(stage), count=1)
-        mbarrier.arrive(do_empty.index(stage), count=1)
+    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
+    mbarrier.arrive(q_empty.index(stage), count=1)
+    mbarrier.arrive(do_empty.index(stage), count=1)
     return dk, dv
 
 
 @gluon.jit
-def _multiply_dq(ds_smem, k_smem, slot, W: gl.constexpr, D: gl.constexpr):
-    """Begin dq [64,64] of a tile over all 128 keys: of D = 128 each warpgroup computes one half of the columns, of 64 of the rows."""
+def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
+    """Begin dq [64,64] of a step (-1: none) over all 128 keys: of D = 128 each warpgroup has one half of the columns, of 64 of the rows."""
+    k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
+    q_full, q_empty, do_full, do_empty, ds_full = bars
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
     part = gl.zeros([64, 64], gl.float32, layout)
+    slot = (step + 2) % 2
+    mbarrier.wait(ds_full.index(slot), (((step + 2) // 2) & 1) ^ 1)
     for w in gl.static_range(2):
         ds = ds_smem.index(slot * 2 + w)
         k = k_smem.index(w)
@@ -117,14 +172,23 @@ def _multiply_dq(ds_smem, k_smem, slot, W: gl.constexpr, D: gl.constexpr):
 
 
 @gluon.jit
+def _add_dq(step, part, problem, dq, W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    member, tile = place(step, tiles, first, rotation, GROUP)
+    add_fragments(dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout)
+
+
+@gluon.jit
 def _consume(
     shared, bars, once, problem, dq, dk_desc, dv_desc, steps, out,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: dk and dv of its 64 keys."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     kv_full, done = once
+    alone = True if ALONE == 1 else gl.program_id(0) % ALONE == ALONE - 1
     sequence, head, start_k, scale = out
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
@@ -132,12 +196,20 @@ def _consume(
     dk = gl.zeros([64, D], gl.float32, acc_layout)
     dv = gl.zeros([64, D], gl.float32, acc_layout)
     mbarrier.wait(kv_full, 0)
-    for step in range(steps):
-        dk, dv = _step(step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED)
+    if alone:
+        for step in range(steps):
+            dk, dv = _step(step, dk, dv, shared, bars, problem, W, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED)
+    else:
+        for step in range(steps):
+            dk, dv = _step_with_dq(step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED)
+        if steps > 0:
+            part = _multiply_dq(steps - 1, shared, bars, W, D)
+            part = warpgroup_mma_wait(0, deps=(part,))
+            _add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)
     v_smem.index(W).store(dv.to(kind))
     fence_async_shared()
     store_rows(dv_desc, sequence, head, key + W * 64, start_k, seq_k, v_smem.index(W), RAGGED)
-    if DQ:
+    if ALONE != 1:
         # The other warpgroup reads these keys for its part of dq.
         mbarrier.arrive(done, count=1)
         mbarrier.wait(done, 0)
@@ -150,19 +222,19 @@ def _consume(
 @gluon.jit
 def _consume_first(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 0, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 0, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
 
 @gluon.jit
 def _consume_second(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 1, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 1, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
 
 @gluon.jit
@@ -194,13 +266,17 @@ def _produce(
         load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=VARYING)
 def backward_keys(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr, ROTATE: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
+    """Grid [key tiles of 128, kv heads, sequences]; each head's ALONE-th key tiles leave dq to `backward_queries`, the others add to it.
+
+    `rows_desc` and `dq` are as `backward_rows.prepare` leaves them.
+    """
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)
@@ -210,7 +286,7 @@ def backward_keys(
     q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
-    ds_smem = gl.allocate_shared_memory(kind, [4 if DQ else 1, 64, BM], ds_layout)
+    ds_smem = gl.allocate_shared_memory(kind, [1 if ALONE == 1 else 4, 64, BM], ds_layout)
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -245,8 +321,8 @@ def backward_keys(
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
-            (_consume_first, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_consume_second, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_first, (args, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_second, (args, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
             (
                 _produce,
                 (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps, BM, STAGES, GROUP, RAGGED),

@@ -1,4 +1,4 @@
-"""Before and after the backward kernels: the sums that every row needs, and dq out of its accumulator."""
+"""Before the backward kernels: the sums that every row needs."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -22,7 +22,7 @@ def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr)
         return tile * BM, tile * BM, seq_q, (sequence * heads + head) * tiles + tile
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "seq_q", "tiles"])
 def prepare(
     out, dout, lse, rows, dq, starts_q,
     out_batch, out_head, out_row, dout_batch, dout_head, dout_row, lse_batch, lse_head,
@@ -59,25 +59,3 @@ def prepare(
         tl.store(rows + BM + r, -tl.sum(o * do, 1))
         if DQ:
             tl.store(dq + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D), tl.zeros([BM * D], tl.float32))
-
-
-@triton.jit
-def finish(
-    acc, dq, starts_q, dq_batch, dq_head, dq_row, heads, seq_q, tiles, scale,
-    BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, RAGGED: tl.constexpr,
-):  # fmt: skip
-    """Grid [tiles, heads, sequences]: dq = scale * acc, out of the order that `backward_tiles.add_fragments` keeps."""
-    head = tl.program_id(1)
-    at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)
-    if row < seq_q:
-        r = tl.arange(0, BM)
-        d = tl.arange(0, D)
-        x = tl.load(acc + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D))
-        # 64 rows, 8 columns, warp, row of the warp, pair of columns, upper or lower 8 rows, column of the pair
-        x = tl.permute(tl.reshape(x, [BM // 64, D // 8, 4, 8, 4, 2, 2]), (0, 2, 5, 3, 1, 4, 6))
-        x = tl.reshape(x, [BM, D]) * scale
-        dq += head.to(tl.int64) * dq_head
-        if not RAGGED:
-            dq += tl.program_id(2).to(tl.int64) * dq_batch
-        place = dq + (at + r).to(tl.int64)[:, None] * dq_row + d[None, :]
-        tl.store(place, x.to(dq.dtype.element_ty), mask=(row + r < seq_q)[:, None] & (d < DIM)[None, :])

@@ -7,7 +7,8 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-LOG2_E = gl.constexpr(1.4426950408889634)
+VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right"]
+"""The numbers that no kernel is compiled anew for."""
 
 
 @gluon.jit
@@ -78,6 +79,19 @@ def place(step, tiles, first, rotation, GROUP: gl.constexpr):
 
 
 @gluon.jit
+def those_alone(first, tiles, BN: gl.constexpr, ALONE: gl.constexpr):
+    """Of `tiles` key tiles of 128 from `first`, the first one that is the last of ALONE, and how many tiles of BN they are together."""
+    offset = (ALONE - 1 - first % ALONE) % ALONE
+    return first + offset, gl.maximum((tiles - offset + ALONE - 1) // ALONE, 0) * (128 // BN)
+
+
+@gluon.jit
+def key_of(step, first, BN: gl.constexpr, ALONE: gl.constexpr):
+    """The first key of a step over the tiles of `those_alone`."""
+    return (first + step // (128 // BN) * ALONE) * 128 + step % (128 // BN) * BN
+
+
+@gluon.jit
 def is_cut(query, key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
     """Whether some query of a tile must not see some key of a tile."""
     shift = seq_k - seq_q
@@ -132,19 +146,30 @@ def widen(x):
 
 
 @gluon.jit
+def fragments(pointer, first, end, D: gl.constexpr, LAYOUT: gl.constexpr):
+    """Rows `first` to `first` + 63, as far as `end`, of what `add_fragments` added up from `pointer` on: float32 [64,D]."""
+    row = gl.expand_dims(gl.arange(0, 64, gl.SliceLayout(1, LAYOUT)), 1)
+    column = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, LAYOUT)), 0)
+    place = (row >> 4) * 128 + (row & 7) * 16 + ((row >> 3) & 1) * 2 + (column >> 3) * 512 + ((column & 7) >> 1) * 4 + (column & 1)
+    return gl.load(pointer + first * D + place, mask=first + row < end, other=0.0)
+
+
+@gluon.jit
 def add_fragments(pointer, acc, LAYOUT: gl.constexpr):
     """Add acc float32 [64,N], an accumulator of wgmma, to 64 * N floats at `pointer` that keep the order of its registers.
 
     The four registers a thread has of each 16 x 8 piece (rows r and r + 8, columns c and c + 1) lie side by side and go in one vector
-    reduction, so that a warp adds 512 contiguous bytes. `rows_of_fragments` reads them back.
+    reduction, so that a warp adds 512 contiguous bytes.
     """
     row = gl.expand_dims(gl.arange(0, acc.shape[0], gl.SliceLayout(1, LAYOUT)), 1)
     column = gl.expand_dims(gl.arange(0, acc.shape[1], gl.SliceLayout(0, LAYOUT)), 0)
-    place = ((row >> 4) * 32 + (row & 7) * 4) * 16 + ((column >> 3) * 2048 + ((column & 7) >> 1) * 16)
+    # First all that differs between threads, then what is known at compile time: it becomes the offset in the instruction.
+    thread = ((row >> 4) * 32 + (row & 7) * 4 + ((column & 7) >> 1)) * 16
+    target = pointer.to(gl.int64, bitcast=True) + thread.to(gl.int64) + (column >> 3).to(gl.int64) * 2048
     gl.inline_asm_elementwise(
         "red.relaxed.gpu.global.add.v4.f32 [$1], {$5, $6, $7, $8}; mov.u32 $0, 0;",
         "=r,l,l,l,l,f,f,f,f",
-        [pointer.to(gl.int64, bitcast=True) + place, acc],
+        [target, acc],
         dtype=gl.int8,
         is_pure=False,
         pack=4,

@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from accel.attention.kernels.hopper.backward_tiles import (
-    add_fragments,
+    VARYING,
     capped,
     first_tile,
     is_cut,
@@ -39,13 +39,13 @@ KEYS = gl.constexpr(64)
 @gluon.jit
 def _weights(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """The first warpgroup: P, dv."""
-    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
-    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
-    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    shared, bars, problem, dk_desc, dv_desc, steps, out = args
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
@@ -96,13 +96,13 @@ def _weights(
 @gluon.jit
 def _slopes(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """The second warpgroup: dS, dk."""
-    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
-    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
-    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    shared, bars, problem, dk_desc, dv_desc, steps, out = args
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
@@ -128,18 +128,9 @@ def _slopes(
             ds = ds * widen(slope_smem.index(slot).load(s_layout))
         mbarrier.arrive(p_empty.index(slot), count=1)
         mbarrier.arrive(do_empty.index(stage), count=1)
-        ds = ds.to(kind)
-        if DQ:
-            mbarrier.wait(ds_empty.index(slot), ((step // 2) & 1) ^ 1)
-            ds_smem.index(slot).store(ds)
-            fence_async_shared()
-            mbarrier.arrive(ds_full.index(slot), count=1)
-        dk = warpgroup_mma(gl.convert_layout(ds, gl.DotOperandLayout(0, acc_layout, 2)), q_smem.index(stage), dk, is_async=True)
+        dk = warpgroup_mma(gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)), q_smem.index(stage), dk, is_async=True)
         dk = warpgroup_mma_wait(0, deps=(dk,))
         mbarrier.arrive(q_empty.index(stage), count=1)
-    if DQ:  # noqa: SIM102
-        if steps > 0:
-            mbarrier.wait(ds_empty.index((steps - 1) % 2), ((steps - 1) // 2) & 1)
     # The first warpgroup needed k for P, which is here.
     k_smem.store((dk * scale).to(kind))
     fence_async_shared()
@@ -148,41 +139,13 @@ def _slopes(
 
 
 @gluon.jit
-def _queries(
-    args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr,
-    LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
-):  # fmt: skip
-    """The third warpgroup: dq, added up in global memory."""
-    shared, bars, problem, dq, dk_desc, dv_desc, steps, out = args
-    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
-    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
-    zeros = gl.zeros([BM, 64], gl.float32, layout)
-    mbarrier.wait(kv_full, 0)
-    for step in range(steps):
-        slot = step % 2
-        member, tile = place(step, tiles, first, rotation, GROUP)
-        target = dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D)
-        ds = ds_smem.index(slot).permute((1, 0))
-        mbarrier.wait(ds_full.index(slot), (step // 2) & 1)
-        for part in gl.static_range(D // 64):
-            acc = warpgroup_mma(ds, k_smem.slice(part * 64, 64, dim=1), zeros, use_acc=False, is_async=True)
-            acc = warpgroup_mma_wait(0, deps=(acc,))
-            if part == D // 64 - 1:
-                mbarrier.arrive(ds_empty.index(slot), count=1)
-            add_fragments(target + part * (BM * 64), acc, layout)
-
-
-@gluon.jit
 def _produce(
     q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps,
     BM: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp."""
-    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem = shared
-    q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full = bars
+    k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
+    q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
     sequence, head, start_q, start_k = where
     mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes)
@@ -202,14 +165,14 @@ def _produce(
         load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=VARYING)
 def backward_wide(
-    q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
+    q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, DQ: gl.constexpr, ROTATE: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [key tiles, kv heads, sequences]. `rows_desc` and `dq` as `backward_rows.prepare` leaves them; the rest as `backward`."""
+    """Grid [key tiles of 64, kv heads, sequences]. `rows_desc` is as `backward_rows.prepare` leaves it."""
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, D], kind)
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)
@@ -220,7 +183,6 @@ def backward_wide(
     do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
     p_smem = gl.allocate_shared_memory(kind, [2, KEYS, BM], p_layout)
-    ds_smem = gl.allocate_shared_memory(kind, [2, KEYS if DQ else 8, BM], p_layout)
     slope_smem = gl.allocate_shared_memory(kind, [2, KEYS if CAPPED else 8, BM], p_layout)
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -228,8 +190,6 @@ def backward_wide(
     do_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     p_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    ds_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    ds_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(q_full.index(i), count=1)
@@ -239,8 +199,6 @@ def backward_wide(
     for i in gl.static_range(2):
         mbarrier.init(p_full.index(i), count=1)
         mbarrier.init(p_empty.index(i), count=1)
-        mbarrier.init(ds_full.index(i), count=1)
-        mbarrier.init(ds_empty.index(i), count=1)
     mbarrier.init(kv_full, count=1)
 
     sequence = gl.program_id(2)
@@ -253,29 +211,17 @@ def backward_wide(
     if ROTATE:
         rotation = gl.program_id(0) * tiles // gl.num_programs(0)
     steps = tiles * GROUP
-    shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, ds_smem, slope_smem)
-    bars = (q_full, q_empty, do_full, do_empty, p_full, p_empty, ds_full, ds_empty, kv_full)
+    shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem)
+    bars = (q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full)
     problem = (key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, tiles_a_head)
-    args = (shared, bars, problem, dq, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
+    args = (shared, bars, problem, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
     where = (sequence, head, start_q, start_k)
-    if DQ:
-        gl.warp_specialize(
-            [
-                (_weights, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-                (_slopes, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-                (_queries, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-                (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
-            ],
-            [4, 4, 1],
-            [208, 80, 24],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_weights, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-                (_slopes, (args, BM, D, STAGES, GROUP, DQ, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-                (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
-            ],
-            [4, 1],
-            [240, 24],
-        )
+    gl.warp_specialize(
+        [
+            (_weights, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_slopes, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
