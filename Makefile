@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test matrix lint bench clean
+.PHONY: run test torture matrix lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
 
 test: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+# make torture SEED=4 asks for the same faults again, in the same order.
+torture: $(STAMP)
+	$(BIN)/python -m tests.integration.torture $(if $(SEED),--seed $(SEED))
 
 matrix: $(STAMP)
 	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py

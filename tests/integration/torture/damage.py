@@ -1,0 +1,77 @@
+"""Damaged stores: the daemon must serve one, or refuse it in one line; it must not hang, crash, or half work."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, UserError
+from scheduler.settings import Settings
+from tests.integration.deck import kill_daemon
+from tests.support import state_folder
+
+DAMAGES = ("cut", "bytes changed", "page zeroed", "log cut", "log bytes changed", "log gone")
+
+
+JOBS = 40
+
+
+def sound_stores(folder: Path) -> dict[str, Path]:
+    """State folders with JOBS ended jobs: of a daemon that was `stopped` (all is in the store), and `killed` (all is in its log)."""
+    made = {}
+    for end in ("stopped", "killed"):
+        with state_folder(folder / "home") as home:
+            settings.save(Settings(source="cpu"))
+            with Client() as deck:
+                for job in [deck.submit(["true"], env={}) for _ in range(JOBS)]:
+                    deck.wait(job.id, 30.0)
+                kill_daemon() if end == "killed" else deck.stop_daemon()
+            made[end] = shutil.copytree(home, folder / end, ignore=shutil.ignore_patterns("daemon.*", "jobs"))
+        shutil.rmtree(home)
+    return made
+
+
+def damage(home: Path, how: str, draw: random.Random) -> None:
+    """Spoil the store in `home`, or its write-ahead log, which a killed daemon left there."""
+    file = home / ("gpudeck.sqlite-wal" if how.startswith("log") else "gpudeck.sqlite")
+    if how == "log gone":
+        file.unlink()
+        return
+    size = file.stat().st_size
+    with file.open("r+b") as f:
+        if how.endswith("cut"):
+            f.truncate(draw.randrange(size))
+        elif how == "page zeroed":
+            f.seek(draw.randrange(size // 4096) * 4096)
+            f.write(bytes(4096))
+        else:
+            for _ in range(draw.randint(1, 64)):
+                f.seek(draw.randrange(size))
+                f.write(draw.randbytes(1))
+
+
+def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random) -> tuple[str, str]:
+    """What the daemon makes of a copy so damaged: serves, serves what is left, refuses or crashes; and its words."""
+    with state_folder(folder / "home") as home:
+        shutil.copytree(sound["killed" if how.startswith("log") else "stopped"], home)
+        damage(home, how, draw)
+        try:
+            with Client(timeout=10.0) as deck:
+                found = deck.jobs(1000)
+                for job in found:
+                    deck.job(job.id)
+                deck.wait(deck.submit(["true"], env={}).id, 20.0)
+        except DaemonGone as e:
+            return "crashes", f"{e}\n{_last_words()}"
+        except UserError as e:
+            return ("crashes", f"{e}\n{_last_words()}") if "ended with an error" in str(e) or "\n" in str(e) else ("refuses", str(e))
+        except TimeoutError as e:
+            return "crashes", str(e)
+    return ("serves", "") if len(found) == JOBS else ("serves what is left", f"{len(found)} of {JOBS} jobs")
+
+
+def _last_words() -> str:
+    return paths.daemon_log().read_text(errors="replace")[-600:] if paths.daemon_log().exists() else ""
