@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel import attention
-    from accel.attention.api import explain
+    from accel.attention.api import attention, explain
     from accel.attention.flash3 import FlashAttention3, flash_attention_3_backward, flash_attention_3_forward
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
+    from accel.attention.ragged import Ragged
 
 __all__ = [
     "FlashAttention3",
+    "Ragged",
     "attention",
     "explain",
     "flash_attention_3_backward",
@@ -29,6 +32,7 @@ __all__ = [
 
 _HOME = {
     "FlashAttention3": "attention.flash3",
+    "Ragged": "attention.ragged",
     "explain": "attention.api",
     "flash_attention_3_backward": "attention.flash3",
     "flash_attention_3_forward": "attention.flash3",
@@ -40,8 +44,26 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "attention":
-        return importlib.import_module(f"{__name__}.attention")
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """So that `accel.attention` is the operation, for torch.compile and help() too. It is a package as well: what is in it is imported with
+    `from accel.attention import ...`.
+    """
+
+    @property
+    def attention(self) -> Any:
+        """See `accel.attention.api.attention`."""
+        from accel.attention.api import attention
+
+        return attention
+
+    @attention.setter
+    def attention(self, package: ModuleType) -> None:
+        """The import system sets a package's attribute when it has imported it: nothing to keep."""
+
+
+sys.modules[__name__].__class__ = _Package

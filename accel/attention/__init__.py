@@ -1,10 +1,8 @@
-"""Exact attention. `accel.attention(q, k, v)` is the operation; torch is imported when a name is first taken from here."""
+"""Exact attention. torch is imported when a name is first taken from here. (`accel.attention` as an attribute is the operation itself.)"""
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,16 +32,3 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _Callable(ModuleType):
-    """So that `accel.attention(q, k, v)` is the operation, and `from accel.attention import ...` its parts."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """See `accel.attention.api.attention`."""
-        from accel.attention.api import attention
-
-        return attention(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Callable

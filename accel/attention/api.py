@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from accel.attention.dispatch import Choice, choose
-from accel.attention.inputs import Inputs, Window, arrange, describe, problem_of
+from accel.attention.inputs import Inputs, Window, arrange, checked, describe, problem_of
 from accel.attention.passes import Attention, forward, forward_op
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
@@ -113,7 +113,8 @@ def attention(
     - `window` (left, right): how many keys before and after its own place a query sees; None is no limit.
     - `scale` is 1/sqrt(D) unless given; `softcap` c > 0 turns each score s into c tanh(s/c).
     - `bias`, broadcastable to [B,H,Sq,Sk]: bool (True: may be seen) or of the dtype of q, added to the scores, with gradients.
-    - `deterministic`: gradients are the same bit for bit whenever they are computed again; slower.
+    - `deterministic`: gradients are the same bit for bit whenever they are computed again; slower. Also under
+      torch.use_deterministic_algorithms(True).
     - `backend` is `auto` or a name in BACKENDS.
 
     Returns the answer in the shape, layout and dtype of q; with `return_lse` also the natural logarithm of each row's sum of exponentials,
@@ -121,8 +122,15 @@ def attention(
 
     A query that sees no key gives 0, and -inf. A NaN in q spoils its own row; one in k or v may spoil every row of the same sequence
     and head (its group of heads, for shared keys), and nothing else. Memory beyond inputs and outputs grows with the number of tokens, not
-    with its square, except for `math`. Raises ValueError for inputs that do not fit together, and for a named backend that cannot do it.
+    with its square, except for `math`, the gradients of `reference`, and `flash` on a CPU with causal sequences of two lengths. Autocast
+    changes nothing: what is computed is computed in the dtype given. Not for torch.func's transforms. Raises ValueError for inputs that do
+    not fit together, and for a named backend that cannot do it.
     """
+    if return_lse and return_choice:
+        raise ValueError("return_lse and return_choice cannot be had in one call; see accel.attention.explain for the choice")
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    if window is not NO_WINDOW:
+        window = checked(window)
     if torch.compiler.is_compiling() or (type(q) is not Tensor and type(q) is not torch.nn.Parameter):
         return _compiled(q, k, v, causal, window, scale, softcap, bias, seqlens, layout, deterministic, backend, return_lse, return_choice)
     grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad))
@@ -135,8 +143,8 @@ def attention(
     if plan is None:
         x = arrange(q, k, v, bias, seqlens, layout)
         plan = _plan(x, causal, window, scale, softcap, deterministic, backend, grad)
-        if bias is None and seqlens is None and len(_PLANS) < _MOST_PLANS:
-            _PLANS[key] = plan
+        if bias is None and seqlens is None:
+            _remember(key, plan)
     elif layout == "bshd":
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
     else:
@@ -169,13 +177,21 @@ def explain(
 ) -> tuple[Choice, Choice]:
     """What `attention` would run on these tensors, forward and backward: each Choice says why, and prints all candidates.
 
-    Raises what `attention` would raise.
+    Raises what `attention` with gradients would raise.
     """
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     problem = describe(
         q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, seqlens=seqlens, layout=layout,
         deterministic=deterministic,
     )  # fmt: skip
     return choose(problem, backend, "forward"), choose(problem, backend, "backward")
+
+
+def _remember(key: object, plan: Plan) -> None:
+    """The oldest is forgotten first: a decoding program has a new length at every step."""
+    if len(_PLANS) >= _MOST_PLANS:
+        _PLANS.pop(next(iter(_PLANS), None), None)
+    _PLANS[key] = plan
 
 
 def _plan(

@@ -66,15 +66,20 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     return Choice(backend, "named by the caller", candidates, direction)
 
 
-def preferred(problem: Problem) -> tuple[str, ...]:
-    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last."""
+def preferred(problem: Problem, direction: Direction = "forward") -> tuple[str, ...]:
+    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last.
+
+    Our Hopper kernels come late where the present ones have not yet been proven on a GPU: gradients, and ragged batches.
+    """
     if problem.device.type == "cpu":
         return ("flash", "math")
-    few_queries = problem.seq_q <= 16 < problem.seq_k
+    few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
     if few_queries:
         return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "math")
     if problem.dtype in (torch.float32, torch.float64):
         return ("efficient", "triton", "math")
+    if problem.capability == (9, 0) and (direction == "backward" or problem.ragged):
+        return ("cudnn", "fa4", "flash", "triton", "efficient", "hopper", "math")
     if problem.capability == (9, 0):
         return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
     # torch itself prefers cuDNN on datacentre Blackwell.
@@ -89,7 +94,7 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
         order = sorted(rated, key=lambda name: -rated[name])
         then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
         return Choice(order[0], f"auto: measured fastest on {_gpu(problem)}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction)
-    order = list(preferred(problem))
+    order = list(preferred(problem, direction))
     name = next(name for name in order if name in able)  # math refuses nothing
     refusals = {c.backend: c.refusal for c in candidates}
     passed_over = "".join(f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)])

@@ -9,7 +9,7 @@ from accel.attention import passes
 from accel.attention.api import NO_WINDOW, attention
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, Window, arrange, problem_of
-from accel.attention.problem import Problem
+from accel.attention.problem import Problem, dtype_name
 from accel.attention.ragged import Ragged
 
 PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -76,8 +76,13 @@ def flash_attention_3_backward(
     deterministic: bool = False,
     backend: str = BACKEND,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dv, given the gradient of out, and what the forward pass returned."""
+    """dq, dk and dv, given the gradient of out, and what the forward pass returned. Raises ValueError where they do not fit together."""
     x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout, deterministic)
+    for name, given in (("dout", dout), ("out", out)):
+        if given.shape != q.shape or given.dtype != q.dtype or given.device != q.device:
+            raise ValueError(f"{name} must be {_described(q)} as q is; got {_described(given)}")
+    if lse.shape != x.q.shape[:3] or lse.dtype != torch.float32 or lse.device != q.device:
+        raise ValueError(f"lse must be float32 {list(x.q.shape[:3])} on {q.device}; got {_described(lse)}")
     d, o, _ = arrange(dout, out, out, None, seqlens, layout)[:3]
     with torch.no_grad():
         grads = passes.backward(d, x, o, lse, problem, choose(problem, backend, "backward").backend)
@@ -99,6 +104,10 @@ def _asked(
 ) -> tuple[Inputs, Problem]:
     x = arrange(q, k, v, None, seqlens, layout)
     return x, problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+
+
+def _described(x: Tensor) -> str:
+    return f"{dtype_name(x.dtype)} {list(x.shape)} on {x.device}"
 
 
 def _given(x: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:

@@ -68,16 +68,18 @@ def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragge
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     _check_shapes(q, k, v)
     if seqlens is not None:
-        _check_ragged(seqlens, q)
+        _check_ragged(seqlens, q, k)
     return Inputs(q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens)
 
 
 def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool) -> Problem:
     """Raises ValueError saying what was given and what is possible."""
+    if isinstance(scale, Tensor):
+        raise ValueError("scale must be a number or None; multiply q by a tensor instead, which then gets its gradient")
     ragged = x.ragged
     seq_q = x.q.shape[2] if ragged is None else ragged.longest_q
     seq_k = x.k.shape[2] if ragged is None else ragged.longest_k
-    left, right = window
+    left, right = checked(window)
     if causal:
         right = 0
     return Problem(
@@ -101,6 +103,14 @@ def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, 
         ragged=ragged is not None,
         deterministic=deterministic,
     )
+
+
+def checked(window: object) -> Window:
+    """`window` as a pair. Raises ValueError where it is none."""
+    sides = tuple(window) if isinstance(window, tuple | list) else ()
+    if len(sides) != 2 or any(side is not None and (not isinstance(side, int) or isinstance(side, bool) or side < 0) for side in sides):
+        raise ValueError(f"window must be (left, right), each a number of keys from 0 on or None; got {window!r}")
+    return sides[0], sides[1]
 
 
 def loadable(x: Tensor) -> Tensor:
@@ -139,15 +149,18 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     raise ValueError(f"{wrong}; got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")
 
 
-def _check_ragged(ragged: Ragged, q: Tensor) -> None:
+def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:
     """What can be seen without waiting for the device; that the starts rise is up to the caller."""
     starts = {"starts_q": ragged.starts_q, "starts_k": ragged.starts_k}
     for name, x in starts.items():
-        if x.dtype != torch.int32 or x.dim() != 1 or x.device != q.device or len(x) < 1:
+        if x.dtype != torch.int32 or x.dim() != 1 or x.device != q.device or len(x) < 1 or not x.is_contiguous():
+            got = f"{dtype_name(x.dtype)} {list(x.shape)} with strides {list(x.stride())} on {x.device}"
             raise ValueError(
-                f"{name} must be int32 [sequences + 1] on {q.device}; got {dtype_name(x.dtype)} {list(x.shape)} on {x.device}. "
-                f"Ragged.of(lengths, device=...) makes them"
+                f"{name} must be contiguous int32 [sequences + 1] on {q.device}; got {got}. Ragged.of(lengths, device=...) makes them"
             )
+    for what, total, given in (("queries", ragged.total_q, q.shape[2]), ("keys", ragged.total_k, k.shape[2])):
+        if total is not None and total != given:
+            raise ValueError(f"the lengths add up to {total} {what}; got tensors of {given}")
     if len(ragged.starts_q) != len(ragged.starts_k):
         raise ValueError(f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and {len(ragged.starts_k)}")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from accel.attention.backends import BACKENDS, Gradients
-from accel.attention.backends.base import like
+from accel.attention.backends.base import like, side_by_side
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.problem import Problem
@@ -20,14 +20,16 @@ def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
     """out [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
     if problem.empty:
         return torch.zeros_like(x.q), x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
-    return BACKENDS[backend].forward(x, problem)
+    out, lse = BACKENDS[backend].forward(x, problem)
+    # Kernels of one backend read what another left: without gaps.
+    return like(out, x.q), lse.contiguous()
 
 
 def backward(dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str) -> Gradients:
     """The gradients, given that of out."""
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
-    return BACKENDS[backend].backward(dout, x, out, lse, problem)
+    return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem)
 
 
 class Attention(torch.autograd.Function):
@@ -41,11 +43,14 @@ class Attention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, bias, out, lse)
         ctx.ragged, ctx.problem, ctx.backend = ragged, problem, backends[1]
         ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+        if dout is None:
+            return (None,) * 7
         q, k, v, bias, out, lse = ctx.saved_tensors
         grads = backward(dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend)
         return (*grads, None, None, None)
@@ -72,12 +77,12 @@ def forward_op(
     """
     x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
     out, lse = forward(x, problem, choose(problem, backend).backend)
-    return like(out, _side_by_side(q)), lse.contiguous()
+    return out, lse
 
 
 @forward_op.register_fake
 def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(_side_by_side(q)), q.new_empty(q.shape[:3], dtype=torch.float32)
+    return torch.empty_like(side_by_side(q)), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 @torch.library.custom_op("gpudeck::attention_backward", mutates_args=())
@@ -106,14 +111,14 @@ def backward_op(
         x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
     with torch.no_grad():
         grads = backward(dout, x, out, lse, problem, choose(problem, backend, "backward").backend)
-    dq, dk, dv = (like(g, _side_by_side(t)) for g, t in zip(grads[:3], (q, k, v), strict=True))
+    dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     return dq, dk, dv, q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
 
 
 @backward_op.register_fake
 def _(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     bias_grad = rest[-2]
-    dq, dk, dv = (torch.empty_like(_side_by_side(t)) for t in (q, k, v))
+    dq, dk, dv = (torch.empty_like(side_by_side(t)) for t in (q, k, v))
     return dq, dk, dv, torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
 
 
@@ -154,8 +159,3 @@ def _asked(
     x = Inputs(q, k, v, bias, ragged)
     left, right = (None if side < 0 else side for side in window)
     return x, problem_of(x, causal=False, window=(left, right), scale=scale, softcap=softcap, deterministic=deterministic)
-
-
-def _side_by_side(x: Tensor) -> Tensor:
-    """Whose layout an answer has: that of x, unless its heads' elements are scattered."""
-    return x if x.stride(-1) == 1 else x.contiguous()

@@ -66,8 +66,6 @@ class Problem:
             raise ValueError(f"scale must be a finite number above 0, or None for 1/sqrt(head size); got {self.scale}")
         if not (math.isfinite(self.softcap) and self.softcap >= 0):
             raise ValueError(f"softcap must be a finite number above 0, or 0 for none; got {self.softcap}")
-        if any(side is not None and side < 0 for side in (self.left, self.right)):
-            raise ValueError(f"window must be (left, right), each a number of keys from 0 on or None; got {(self.left, self.right)}")
 
     @property
     def causal(self) -> bool:

@@ -22,6 +22,9 @@ class Ragged:
     starts_k: Tensor
     longest_q: int
     longest_k: int
+    total_q: int | None = None
+    """All queries; None where the host does not know. The last start must be the tensors' length: what lies beyond is not computed."""
+    total_k: int | None = None
 
     @classmethod
     def of(cls, lengths_q: Sequence[int], lengths_k: Sequence[int] | None = None, *, device: torch.device | str) -> Ragged:
@@ -34,7 +37,7 @@ class Ragged:
         starts_q, starts_k = (
             torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device) for lengths in (lengths_q, lengths_k)
         )
-        return cls(starts_q, starts_k, max(lengths_q, default=0), max(lengths_k, default=0))
+        return cls(starts_q, starts_k, max(lengths_q, default=0), max(lengths_k, default=0), sum(lengths_q), sum(lengths_k))
 
     @property
     def sequences(self) -> int:

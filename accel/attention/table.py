@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,14 @@ from pathlib import Path
 import msgspec
 
 SHIPPED = Path(__file__).parent / "measured"
+
+Place = tuple[float, float, float]
+
+ENOUGH_TILES = 1024
+FEW_QUERIES = 16
+"""Up to here a sequence's queries are a decoding step's, and other kernels are the fastest."""
+REACH = 2.0
+"""Octaves, in each coordinate, beyond which a measurement says nothing."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -51,19 +60,23 @@ class Row(msgspec.Struct, frozen=True):
         return self.gpu, self.direction, self.dtype, self.head_dim, self.causal
 
     @property
-    def place(self) -> tuple[float, float, float]:
-        """Where it lies among shapes: the binary logarithms of queries, keys, and heads over the batch."""
+    def place(self) -> Place:
+        """Where it lies among shapes."""
         return place(self.batch * self.heads, self.seq_q, self.seq_k)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a newer measurement replaces."""
+        """What a newer measurement replaces, and a user's own a shipped one."""
         return (*self.kind, self.batch, self.heads, self.kv_heads, self.seq_q, self.seq_k, self.backend)
 
 
-def place(heads: int, seq_q: int, seq_k: int) -> tuple[float, float, float]:
-    """The coordinates in which shapes are interpolated; `heads` are counted over the batch."""
-    return math.log2(max(1, seq_q)), math.log2(max(1, seq_k)), math.log2(max(1, heads))
+def place(heads: int, seq_q: int, seq_k: int) -> Place:
+    """The coordinates in which shapes are interpolated, in octaves: queries, keys, and tiles of 128 queries over all heads and sequences.
+
+    `heads` are counted over the batch. More tiles than ENOUGH_TILES make no difference: every multiprocessor has several then.
+    """
+    tiles = heads * -(-seq_q // 128)
+    return math.log2(max(1, seq_q)), math.log2(max(1, seq_k)), math.log2(min(max(1, tiles), ENOUGH_TILES))
 
 
 def user_file() -> Path:
@@ -102,7 +115,10 @@ def write(rows: Iterable[Row], file: Path) -> None:
 
 
 def record(rows: Iterable[Row]) -> Path:
-    """Merge into the user's table; a shape measured again is replaced. Returns the file."""
+    """Merge into the user's table; a shape measured again is replaced. Returns the file.
+
+    Programs started from then on go by it. Raises OSError, and ValueError where what is there is no such table.
+    """
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
     write(merged.values(), file)
@@ -113,10 +129,13 @@ def record(rows: Iterable[Row]) -> Path:
 
 @lru_cache(maxsize=1)
 def _measured() -> tuple[Row, ...]:
-    shipped = [row for file in sorted(SHIPPED.glob("*.csv")) for row in read(file)]
-    mine = read(user_file())
-    replaced = {(*row.kind, *row.place) for row in mine}
-    return (*(row for row in shipped if (*row.kind, *row.place) not in replaced), *mine)
+    """Shipped rows and the user's, which replace what they measured again. A user's table that cannot be read is warned of, once."""
+    rows = [row for file in sorted(SHIPPED.glob("*.csv")) for row in read(file)]
+    try:
+        rows += read(user_file())
+    except (OSError, ValueError) as e:
+        warnings.warn(f"attention goes by the tables that came with the program: {e}", stacklevel=2)
+    return tuple({row.identity: row for row in rows}.values())
 
 
 @lru_cache(maxsize=64)
@@ -131,22 +150,32 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
     return tuple([row for row in same if row.dtype == dtype] or same)
 
 
-def expected(rows: Iterable[Row], at: tuple[float, float, float]) -> dict[str, float]:
-    """TFLOP/s of each backend at the shape `at`, interpolated between the shapes where all of them were measured.
+def expected(rows: Iterable[Row], at: Place) -> dict[str, float]:
+    """TFLOP/s of each backend at the shape `at`, from shapes within REACH of it, few queries from few and many from many.
 
-    Each measured shape weighs by the inverse square of its distance (Shepard, 1968); one at the very place decides alone.
+    Empty where there are none. A shape that was measured decides alone. Else the logarithm of each backend's rate relative to the best of
+    its shape is averaged, as which backend is ahead changes more slowly than how fast they are, with weights that fall with the fourth
+    power of the distance (Shepard, 1968). A backend counts where it was measured at shapes with half of the weight or more.
     """
-    shapes: dict[tuple[float, float, float], dict[str, float]] = {}
+    shapes: dict[Place, dict[str, float]] = {}
     for row in rows:
         shapes.setdefault(row.place, {})[row.backend] = row.tflops
     if at in shapes:
         return shapes[at]
-    sums: dict[str, float] = {}
-    total = 0.0
-    everywhere = set.intersection(*map(set, shapes.values())) if shapes else set()
-    for where, rates in shapes.items():
-        weight = 1 / sum((a - b) ** 2 for a, b in zip(at, where, strict=True))
-        total += weight
-        for name in everywhere:
-            sums[name] = sums.get(name, 0.0) + weight * rates[name]
-    return {name: value / total for name, value in sums.items()}
+    near = {where: rates for where, rates in shapes.items() if _reaches(where, at)}
+    weights = {where: sum((a - b) ** 2 for a, b in zip(at, where, strict=True)) ** -2 for where in near}
+    total = sum(weights.values())
+    found = {}
+    for name in {name for rates in near.values() for name in rates}:
+        there = [where for where, rates in near.items() if name in rates]
+        weight = sum(weights[where] for where in there)
+        if 2 * weight >= total:
+            behind = sum(weights[where] * math.log(near[where][name] / max(near[where].values())) for where in there) / weight
+            best = sum(weights[where] * math.log(max(rates.values())) for where, rates in near.items()) / total
+            found[name] = math.exp(best + behind)
+    return found
+
+
+def _reaches(where: Place, at: Place) -> bool:
+    few = math.log2(FEW_QUERIES)
+    return (where[0] <= few) == (at[0] <= few) and all(abs(a - b) <= REACH for a, b in zip(where, at, strict=True))

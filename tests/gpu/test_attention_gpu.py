@@ -162,11 +162,12 @@ def test_masks_and_biases(backend, kind):
     check(backend, tensors, torch.bfloat16, bias=bias, causal=kind == "bias")
 
 
+@pytest.mark.parametrize(("seq", "dtype"), [(256, torch.bfloat16), (250, torch.bfloat16), (250, torch.float32)], ids=str)
 @pytest.mark.parametrize("last", FUSED)
 @pytest.mark.parametrize("first", FUSED)
-def test_any_forward_pass_is_followed_by_any_backward_pass(first, last):
+def test_any_forward_pass_is_followed_by_any_backward_pass(first, last, seq, dtype):
     """They share out and lse only."""
-    q, k, v = inputs(((2, 4, 256, 64), (2, 4, 256, 64)), torch.bfloat16)
+    q, k, v = inputs(((2, 4, seq, 64), (2, 4, seq, 64)), dtype)
     x = arrange(q, k, v, None, None, "bhsd")
     p = problem_of(x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False)
     skip_unless_able(first, p)
@@ -200,6 +201,7 @@ def test_both_layouts_and_slices_of_a_projection(backend):
     check(backend, (q, k, v), torch.bfloat16, layout="bshd")
     out = attention(q, k, v, layout="bshd", backend=backend)
     heads_first = attention(*(t.transpose(1, 2).contiguous() for t in (q, k, v)), backend=backend)
+    assert out.shape == q.shape and out.stride() == torch.empty_like(q).stride()
     assert torch.equal(out, heads_first.transpose(1, 2))
 
 
@@ -326,8 +328,9 @@ def test_a_compiled_program_runs_whole():
             torch.testing.assert_close(a, b, rtol=5e-2, atol=5e-2)
 
 
-def test_installed_below_scaled_dot_product_attention():
-    q, k, v = inputs(((2, 8, 300, 128), (2, 2, 300, 128)), torch.bfloat16, grad=True)
+@pytest.mark.parametrize("dim", [128, 80])
+def test_installed_below_scaled_dot_product_attention(dim):
+    q, k, v = inputs(((2, 8, 300, dim), (2, 2, 300, dim)), torch.bfloat16, grad=True)
     dout = torch.randn_like(q)
 
     def call():
@@ -340,6 +343,7 @@ def test_installed_below_scaled_dot_product_attention():
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             ours = call()
             torch.cuda.synchronize()
+        compiled = torch.compile(lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))(q, k, v)
         dropped = scaled_dot_product_attention(q, k, v, dropout_p=0.5, is_causal=True, enable_gqa=True)
         torch.autograd.grad(dropped, (q, k, v), dout)
     finally:
@@ -347,7 +351,7 @@ def test_installed_below_scaled_dot_product_attention():
     expected = MARKS[choose(describe(q, k, v, causal=True)).backend]
     ran = [e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     assert any(expected in name for name in ran), ran
-    for a, b in zip(ours, before, strict=True):
+    for a, b in zip((*ours, compiled), (*before, before[0]), strict=True):
         assert (a - b).norm() / b.norm() < 0.02
     after = call()
     assert torch.equal(after[0], before[0])

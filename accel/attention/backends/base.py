@@ -92,7 +92,19 @@ def widened(x: Inputs, head_dim: int) -> Inputs:
     return x if more == 0 else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
 
 
-def like(x: Tensor, shape_of: Tensor) -> Tensor:
-    """`x` with the strides that torch.empty_like gives a tensor like `shape_of`: a copy only where they differ."""
-    target = torch.empty_like(shape_of)
+def like(x: Tensor, model: Tensor) -> Tensor:
+    """`x` laid out as torch.empty_like lays out one like `model` with its heads' elements side by side; copied only where it is not."""
+    if x.stride() == model.stride() and (model.is_contiguous() or _dense(model)):
+        return x
+    target = torch.empty_like(side_by_side(model))
     return x if x.stride() == target.stride() else target.copy_(x)
+
+
+def side_by_side(x: Tensor) -> Tensor:
+    """Whose layout an answer has: that of x, unless its heads' elements are scattered."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _dense(x: Tensor) -> bool:
+    """Whether a head's elements lie side by side and all fill their stretch of memory: torch.empty_like then keeps its strides."""
+    return x.stride(-1) == 1 and x.numel() == 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))

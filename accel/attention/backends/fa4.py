@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import util
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -22,7 +23,8 @@ class FlashAttention4:
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
         """Why not, in words."""
-        return "; ".join(self._rules(problem, direction)) or None
+        known = "; ".join(self._rules(problem, direction))
+        return known or (None if installed() else "is not installed (pip install --pre flash-attn-4)")
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         yield from on_cuda(p)
@@ -37,8 +39,6 @@ class FlashAttention4:
             yield "leaves queries that see no key, and windows, to others here"
         if p.softcap and direction == "backward":
             yield "takes no softcap in the backward pass here"
-        if not installed():
-            yield "is not installed (pip install --pre flash-attn-4)"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Head sizes are widened to a multiple of 8."""
@@ -61,7 +61,9 @@ class FlashAttention4:
 @lru_cache(maxsize=1)
 def installed() -> bool:
     """Whether the package is there; it is imported at its first use, which takes seconds."""
-    return util.find_spec("flash_attn") is not None and util.find_spec("flash_attn.cute") is not None
+    package = util.find_spec("flash_attn")
+    # Looked for as a folder: to find a submodule Python would import the package, which may be an older flash-attn, and a broken one.
+    return package is not None and any((Path(place) / "cute").is_dir() for place in package.submodule_search_locations or ())
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from accel.attention.problem import Problem
 
 
 class Math:
-    """Computes in float32 (float64 for float64 inputs), whatever the inputs' dtype."""
+    """Computes in float32 (float64 for float64 inputs), whatever the inputs' dtype, and under autocast too."""
 
     name = "math"
 
@@ -24,14 +24,22 @@ class Math:
         """Holds scores of heads x queries x keys."""
         out = torch.zeros_like(x.q)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
+        with torch.autocast(x.q.device.type, enabled=False):
+            self._solve(x, problem, out, lse)
+        return out, lse
+
+    def _solve(self, x: Inputs, problem: Problem, out: Tensor, lse: Tensor) -> None:
         for rows, part in _sequences(x):
             weights, part_lse, _ = _weights(part, problem)
             out[:, :, rows] = (weights @ _per_query_head(part.v, problem, weights.dtype)).to(out.dtype)
             lse[:, :, rows] = part_lse.to(lse.dtype)
-        return out, lse
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Computes the scores again; dS = P (dP - sum(dO O)), FlashAttention (arXiv 2205.14135), section B.2."""
+        with torch.autocast(x.q.device.type, enabled=False):
+            return self._differentiate(dout, x, out, problem)
+
+    def _differentiate(self, dout: Tensor, x: Inputs, out: Tensor, problem: Problem) -> Gradients:
         grads = [torch.zeros_like(t) for t in (x.q, x.k, x.v)]
         dbias = None
         for (rows, part), (keys, _) in zip(_sequences(x), _sequences(x, of_keys=True), strict=True):

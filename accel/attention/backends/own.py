@@ -17,13 +17,12 @@ from accel.attention.backends.base import (
     head_size_up_to,
     no_bias,
     on_cuda,
+    side_by_side,
     version,
     widened,
 )
 from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem
-
-HOPPER_HEAD_DIMS = (64, 128, 256)
 
 
 class Hopper:
@@ -40,12 +39,12 @@ class Hopper:
         if p.capability is not None and p.capability != (9, 0):
             yield f"needs compute capability 9.0; this GPU has {version(p)}"
         yield from half_precision_on_ampere(p)
-        yield from head_size_up_to(HOPPER_HEAD_DIMS[-1], p)
+        yield from head_size_up_to(256, p)
         yield from no_bias(p)
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Head sizes are widened to 64, 128 or 256."""
+        """Head sizes are widened to a multiple of 8."""
         from accel.attention.kernels.hopper.forward import forward
 
         p = problem
@@ -61,11 +60,12 @@ class Hopper:
         q, k, v = self._wide(x)
         d, o, _ = self._wide(Inputs(dout, out, out))
         rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
-        grads = backward(d, q, k, v, o, lse, **rules, deterministic=p.deterministic)
+        with torch.cuda.device(p.device):
+            grads = backward(d, q, k, v, o, lse, **rules, deterministic=p.deterministic)
         return Gradients(*(g[..., : p.head_dim] for g in grads))
 
     def _wide(self, x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-        wide = widened(x, next(d for d in HOPPER_HEAD_DIMS if d >= x.q.shape[3]))
+        wide = widened(x, -(-x.q.shape[3] // 8) * 8)
         return loadable(wide.q), loadable(wide.k), loadable(wide.v)
 
 
@@ -93,15 +93,19 @@ class Portable:
 
         p = problem
         rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
-        return forward(loadable(x.q), loadable(x.k), loadable(x.v), **rules, bias=_expanded(x))
+        q, k, v = (side_by_side(t) for t in x[:3])
+        return forward(q, k, v, **rules, bias=_expanded(x))
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Without atomic additions, so the same every time."""
         from accel.attention.kernels.portable.backward import backward
 
         p = problem
-        d, q, k, v, o = (loadable(t) for t in (dout, x.q, x.k, x.v, out))
+        d, q, k, v, o = (side_by_side(t) for t in (dout, x.q, x.k, x.v, out))
         rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        bias = x.bias
+        if bias is not None and p.bias_grad and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True)):
+            x = x._replace(bias=bias.contiguous())  # the kernel would sum over what the caller expanded, who wants each copy's gradient
         dq, dk, dv, dbias = backward(
             d, q, k, v, o, lse, **rules, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip

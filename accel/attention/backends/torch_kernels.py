@@ -72,11 +72,13 @@ class FlashCpu:
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
         """Why not, in words."""
-        return "; ".join(self._rules(problem)) or None
+        return "; ".join(self._rules(problem, direction)) or None
 
-    def _rules(self, p: Problem) -> Iterator[str]:
+    def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         yield from no_bias(p)
         yield from no_softcap(p)
+        if direction == "backward" and p.dtype == torch.float64:
+            yield "takes no float64 in the backward pass: lse is kept in float32"
         if p.windowed:
             yield "takes no window on a CPU"
         if p.ragged:
@@ -101,7 +103,7 @@ class FlashCpu:
             dout[:, :, blind:].contiguous(),
             *self._seeing(x, problem),
             out[:, :, blind:].contiguous(),
-            laid.to(torch.float64 if problem.dtype == torch.float64 else torch.float32),
+            laid,
             0.0,
             problem.mask == "square",
             attn_mask=_lower_right(problem),
@@ -154,8 +156,10 @@ class Cudnn:
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
-        if p.seq_q == p.seq_k == 1:
-            yield "takes no single query over a single key"
+        if p.seq_k == 1:
+            yield "takes no single key"
+        if direction == "backward" and 128 < -(-p.head_dim // 8) * 8 < 256:
+            yield f"takes head sizes up to 128, and 256, in the backward pass, not {p.head_dim}"
         if p.mask in ("lower right", "window"):
             yield f"masks causal sequences of one length only, not {p.mask}"
         if p.ragged:
@@ -296,7 +300,8 @@ def _heads_first(t: Tensor, x: Inputs) -> Tensor:
 def _starts(x: Inputs, p: Problem) -> tuple[Tensor | None, Tensor | None, int, int]:
     if x.ragged is None:
         return None, None, p.seq_q, p.seq_k
-    return x.ragged.starts_q, x.ragged.starts_k, p.seq_q, p.seq_k
+    # The longest is an upper bound. For 1 it would pack grouped heads into rows, which fails where a sequence has no query.
+    return x.ragged.starts_q, x.ragged.starts_k, max(2, p.seq_q), p.seq_k
 
 
 def _window(p: Problem) -> dict[str, int]:

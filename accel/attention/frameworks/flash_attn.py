@@ -72,7 +72,7 @@ def flash_attn_varlen_func(
         window=_window(window_size),
         scale=softmax_scale,
         softcap=softcap,
-        seqlens=Ragged(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k),
+        seqlens=Ragged(cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)),
         deterministic=deterministic,
         return_lse=True,
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.library import Library
 from torch.nn import attention as registry
 
+from accel.attention.backends.base import like
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.passes import backward, forward
@@ -102,7 +103,8 @@ def sdpa_backward(
         grads = torch.ops.aten._flash_attention_backward(*rows, *sizes, dropout_p, is_causal, state, unused, scale=scale)
         return tuple(g.transpose(1, 2) for g in grads)
     x, problem = _problem(q, k, v, is_causal, scale)
-    dq, dk, dv, _ = backward(dout, x, out, lse, problem, choose(problem, direction="backward").backend)
+    grads = backward(dout, x, out, lse, problem, choose(problem, direction="backward").backend)
+    dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     return dq, dk, dv
 
 

@@ -36,8 +36,8 @@ def attention_forward(
 ) -> tuple[Tensor, None]:
     """query [B,H,Sq,D], key and value [B,Hkv,Sk,D], mask bool or added, [B,1,Sq,Sk]. Returns [B,Sq,H,D], and no weights.
 
-    Without a mask a causal module's queries stand at the first keys, as transformers has it: keys past them are empty places of a
-    cache. Raises ValueError for what is not offered: dropout, attention sinks, position biases.
+    Without a mask a causal module's queries stand at the first keys, as in its SDPA path: keys past them are empty places of a cache.
+    Raises ValueError for what is not offered: dropout, attention sinks, position biases.
     """
     refused = [name for name in ("s_aux", "position_bias") if others.get(name) is not None]
     refused += ["dropout"] if dropout else []
@@ -47,7 +47,11 @@ def attention_forward(
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
     if causal and key.shape[2] > query.shape[2]:
         key, value = (t[:, :, : query.shape[2]] for t in (key, value))
+    if causal and key.shape[2] < query.shape[2]:
+        causal, attention_mask = False, torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
     if attention_mask is not None and attention_mask.dtype != torch.bool:
+        if not attention_mask.is_floating_point():
+            raise ValueError(f"attention_mask must be bool or of a floating-point dtype, which is added; got {attention_mask.dtype}")
         attention_mask = attention_mask.to(query.dtype)
     out = attention(query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask)
     return out.transpose(1, 2).contiguous(), None

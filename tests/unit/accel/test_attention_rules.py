@@ -124,7 +124,8 @@ def test_both_layouts_give_one_answer_and_the_answer_has_the_layout_of_the_quest
     q, k, v = (torch.randn(2, 7, 3, 8, requires_grad=True) for _ in range(3))
     rows_first = attention(q, k, v, causal=True, layout="bshd", backend=backend)
     heads_first = attention(*(t.transpose(1, 2) for t in (q, k, v)), causal=True, backend=backend)
-    assert rows_first.shape == q.shape
+    assert rows_first.shape == q.shape and rows_first.stride() == q.stride()
+    assert heads_first.stride() == q.transpose(1, 2).stride()
     assert torch.equal(rows_first, heads_first.transpose(1, 2))
     with pytest.raises(ValueError, match=r"layout is one of bhsd, bshd; got 'sbhd'"):
         attention(q, k, v, layout="sbhd")
@@ -200,6 +201,10 @@ def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
     ("given", "message"),
     [
         ({"window": (-1, None)}, r"window must be \(left, right\), each a number of keys from 0 on or None; got \(-1, None\)"),
+        ({"window": (3,)}, r"window must be \(left, right\), each a number of keys from 0 on or None; got \(3,\)"),
+        ({"window": None}, r"window must be \(left, right\), each a number of keys from 0 on or None; got None"),
+        ({"scale": torch.tensor(0.5)}, r"scale must be a number or None; multiply q by a tensor instead"),
+        ({"return_lse": True, "return_choice": True}, r"return_lse and return_choice cannot be had in one call"),
         ({"softcap": -2.0}, r"softcap must be a finite number above 0, or 0 for none; got -2.0"),
         ({"bias": torch.zeros(3, 4)}, r"broadcastable to \[batch, heads, queries, keys\] = \[1, 2, 4, 4\]; got \[3, 4\]"),
         ({"bias": torch.zeros(4, dtype=torch.int64)}, r"bias must be bool \(True: may be seen\) or float32 as q is; got int64"),
@@ -218,8 +223,13 @@ def test_ragged_starts_are_checked():
         Ragged.of([1, -2], device="cpu")
     q = torch.randn(3, 2, 8)
     starts = torch.tensor([0, 3])
-    with pytest.raises(ValueError, match=r"starts_q must be int32 \[sequences \+ 1\] on cpu; got int64 \[2\] on cpu\. Ragged\.of"):
+    with pytest.raises(ValueError, match=r"starts_q must be contiguous int32 \[sequences \+ 1\] on cpu; got int64 \[2\] with strides"):
         attention(q, q, q, seqlens=Ragged(starts, starts, 3, 3))
+    apart = torch.zeros(4, dtype=torch.int32)[::2]
+    with pytest.raises(ValueError, match=r"starts_q must be contiguous int32 .* with strides \[2\] on cpu"):
+        attention(q, q, q, seqlens=Ragged(apart, apart, 3, 3))
+    with pytest.raises(ValueError, match=r"the lengths add up to 2 queries; got tensors of 3"):
+        attention(q, q, q, seqlens=Ragged.of([2], device="cpu"))
     with pytest.raises(ValueError, match=r"a bias or mask cannot be given with seqlens"):
         attention(q, q, q, seqlens=Ragged.of([3], device="cpu"), bias=torch.zeros(3, 3))
 
@@ -260,9 +270,44 @@ def test_a_compiled_program_has_no_break_and_gives_the_same():
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_the_module_is_the_operation():
+def test_the_packages_attribute_is_the_operation_for_compilers_and_help_too():
     q, k, v = random((1, 2, 4, 8))
-    assert torch.equal(accel.attention(q, k, v, causal=True), attention(q, k, v, causal=True))
+    assert accel.attention is attention
+    whole = torch.compile(lambda *x: accel.attention(*x, causal=True), fullgraph=True, backend="aot_eager")
+    assert torch.equal(whole(q, k, v), attention(q, k, v, causal=True))
+    with pytest.raises(Exception, match="window must be"):
+        torch.compile(lambda *x: accel.attention(*x, window=(-3, None)), fullgraph=True, backend="aot_eager")(q, k, v)
+
+
+def test_autocast_changes_nothing():
+    q, k, v = random((1, 2, 9, 8), grad=True)
+
+    def call():
+        out = attention(q, k, v, softcap=3.0, backend="math")
+        return out, *torch.autograd.grad(out.sum(), (q, k, v))
+
+    plain = call()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = call()
+    assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
+
+
+def test_torchs_wish_for_determinism_is_heard():
+    q, k, v = random((1, 2, 4, 8))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert attention(q, k, v, return_choice=True)[0].shape == q.shape
+        assert any("varies" in (c.refusal or "") for c in explain(q, k, v)[1].candidates if c.backend == "cudnn")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not any("varies" in (c.refusal or "") for c in explain(q, k, v)[1].candidates)
+
+
+def test_a_copy_of_a_bias_that_was_expanded_gets_its_own_gradient():
+    q, k, v = random((2, 2, 5, 8), grad=True)
+    bias = torch.randn(1, 2, 5, 5, requires_grad=True)
+    grads = [torch.autograd.grad(attention(q, k, v, bias=b).square().sum(), bias)[0] for b in (bias, bias.expand(2, 2, 5, 5))]
+    torch.testing.assert_close(*grads)
 
 
 def test_an_explanation_says_what_would_run_both_ways():

@@ -111,15 +111,20 @@ def test_each_two_byte_type_has_its_rows_and_stands_in_for_the_other(own):
 
 
 @given(seq=st.integers(1, 2**20), heads=st.integers(1, 2**12))
-def test_what_is_expected_lies_between_what_was_measured(seq, heads):
+def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_said_from_afar(seq, heads):
     rows = [
         row("a", seq=512, tflops=100.0),
         row("a", seq=8192, tflops=300.0),
         row("b", seq=512, tflops=200.0),
         row("b", seq=8192, tflops=250.0),
     ]
-    found = expected(rows, place(heads, seq, seq))
-    assert 100.0 <= found["a"] <= 300.0 and 200.0 <= found["b"] <= 250.0
+    at = place(heads, seq, seq)
+    found = expected(rows, at)
+    near = [r for r in rows if seq > 16 and all(abs(x - y) <= 2 for x, y in zip(r.place, at, strict=True))]
+    assert bool(found) == bool(near)
+    if found:
+        rates = [r.tflops for r in near]
+        assert all(min(rates) * 0.3 <= rate <= max(rates) + 1e-9 for rate in found.values())
 
 
 def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_guessed():
@@ -127,6 +132,37 @@ def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_gue
     assert expected(rows, rows[0].place) == {"a": 100.0, "b": 200.0}
     assert expected(rows, rows[1].place) == {"a": 300.0}
     assert set(expected(rows, place(64, 4096, 4096))) == {"a"}
+    assert set(expected(rows, place(512, 600, 600))) == {"a", "b"}
+
+
+def test_a_neighbour_counts_more_than_a_crowd_further_off():
+    """Who is ahead at 512 is asked for 640, not who is ahead from 1024 on."""
+    far = [row(name, seq=seq, tflops=rate) for seq in (1024, 2048) for name, rate in (("cudnn", 600.0), ("hopper", 700.0))]
+    near = [row("cudnn", seq=512, tflops=490.0), row("hopper", seq=512, tflops=440.0)]
+    found = expected([*near, *far], place(512, 560, 560))
+    assert found["cudnn"] > found["hopper"]
+
+
+def test_a_decoding_step_is_not_decided_by_prompts(own):
+    table.record([row("cudnn", seq=8192), row("hopper", seq=8192), row("triton", seq=8192, tflops=300.0)])
+    choice = choose(problem(batch=2, seq_q=1, seq_k=8192))
+    assert choice.backend == "triton" and choice.tflops is None
+
+
+def test_a_users_row_replaces_that_backend_only(own):
+    table.write([row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv")
+    table.record([row("cudnn", tflops=500.0)])
+    assert choose(problem()).backend == "hopper"
+
+
+def test_a_table_that_cannot_be_read_is_warned_of_and_the_shipped_ones_go_on(own):
+    table.write([row("cudnn", tflops=700.0)], own / "shipped" / "h100.csv")
+    table.user_file().parent.mkdir()
+    table.user_file().write_text("nonsense\n1\n")
+    forget()
+    with pytest.warns(UserWarning, match=r"goes by the tables that came with the program: .*attention\.csv, line 2.*`gpudeck run tune`"):
+        assert choose(problem()).backend == "cudnn"
+    assert choose(problem(), "flash").backend == "flash"
     assert expected([], place(1, 1, 1)) == {}
 
 

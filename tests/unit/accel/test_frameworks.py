@@ -22,6 +22,7 @@ def test_the_kernels_registered_with_pytorch_keep_its_contract(causal):
     exact = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.3, enable_gqa=True)
     torch.testing.assert_close(out, exact)
     assert lse.shape == (2, 4, 6) and rest[:4] == [None, None, 6, 6]
+    assert out.stride() == q.stride()
     dout = torch.randn(out.shape)
     grads = sdpa_backward(dout, q, k, v, out, lse, None, None, 6, 6, 0.0, causal, rest[4], rest[5], scale=0.3)
     for ours, theirs in zip(grads, torch.autograd.grad(exact, (q, k, v), dout), strict=True):
@@ -97,6 +98,14 @@ def test_empty_places_of_a_cache_are_not_seen_while_a_single_query_sees_all():
     torch.testing.assert_close(out, attention(q[:, :, :1], k, v).transpose(1, 2))
 
 
+def test_more_queries_than_keys_stand_as_in_sdpa_and_odd_masks_are_refused():
+    q, k, v = random(1, 2, 7, 8), random(1, 2, 4, 8), random(1, 2, 4, 8)
+    out, _ = attention_forward(Decoder(), q, k, v, None)
+    torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2))
+    with pytest.raises(ValueError, match=r"attention_mask must be bool or of a floating-point dtype, which is added; got torch\.int64"):
+        attention_forward(Decoder(), q, k, v, torch.ones(1, 1, 7, 4, dtype=torch.int64))
+
+
 def test_sinks_and_dropout_are_refused_by_name():
     q = random(1, 2, 3, 8)
     with pytest.raises(ValueError, match=r"implementation gpudeck offers no s_aux, dropout; load the model with another"):
@@ -114,6 +123,19 @@ def test_the_passes_by_themselves_are_the_recorded_operation(layout):
     grads = accel.flash_attention_3_backward(dout, q, k, v, out, lse, **rules)
     for ours, theirs in zip(grads, torch.autograd.grad(whole, (q, k, v), dout), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_a_backward_pass_by_itself_checks_what_it_is_given():
+    q = random(1, 2, 5, 8, grad=False)
+    out, lse = accel.flash_attention_3_forward(q, q, q, backend="math")
+    for wrong, message in (
+        ((out[:, :1], out, lse), r"dout must be float32 \[1, 2, 5, 8\] on cpu as q is; got float32 \[1, 1, 5, 8\] on cpu"),
+        ((out, out.double(), lse), r"out must be float32 .* got float64"),
+        ((out, out, lse[:, :, :3]), r"lse must be float32 \[1, 2, 5\] on cpu; got float32 \[1, 2, 3\] on cpu"),
+    ):
+        dout, o, sums = wrong
+        with pytest.raises(ValueError, match=message):
+            accel.flash_attention_3_backward(dout, q, q, q, o, sums, backend="math")
 
 
 def test_flash_attention_3_is_never_something_else():

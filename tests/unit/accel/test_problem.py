@@ -1,13 +1,15 @@
 """What may be asked of attention, how it is counted, and what each backend refuses. CUDA problems are described here, not run."""
 
 import math
+import sys
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import Problem, choose, describe
+from accel.attention import BACKENDS, Problem, choose, describe
+from accel.attention.backends.fa4 import installed
 from accel.attention.dispatch import preferred
 
 
@@ -126,6 +128,7 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
         ("triton", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
         ("cudnn", {"ragged": True}, "takes no ragged batches here"),
+        ("cudnn", {"seq_k": 1}, "takes no single key"),
         ("cudnn", {"left": 5}, "masks causal sequences of one length only, not window"),
         ("fa4", {}, r"is not installed \(pip install --pre flash-attn-4\)"),
         ("flash", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
@@ -179,7 +182,24 @@ def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot
             ValueError, match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var"
         ):
             choose(p, name, "backward")
-    assert choose(p, direction="backward").backend == "hopper"
+    assert choose(p, direction="backward").backend == "triton"
+    with pytest.raises(ValueError, match="takes head sizes up to 128, and 256, in the backward pass, not 160"):
+        choose(problem(head_dim=160), "cudnn", "backward")
+
+
+def test_another_flash_attn_that_is_broken_breaks_nothing(tmp_path, monkeypatch):
+    (tmp_path / "flash_attn").mkdir()
+    (tmp_path / "flash_attn" / "__init__.py").write_text("raise ImportError('undefined symbol')")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        for there in (False, True):
+            installed.cache_clear()
+            assert installed() is there
+            assert BACKENDS["fa4"].refusal(problem(), "forward") == (None if there else "is not installed (pip install --pre flash-attn-4)")
+            (tmp_path / "flash_attn" / "cute").mkdir(exist_ok=True)
+    finally:
+        installed.cache_clear()
+    assert "flash_attn" not in sys.modules
 
 
 def test_an_explanation_names_the_candidates_the_fastest_first():
