@@ -14,6 +14,7 @@ from app import __version__
 from app.commands import care, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
+from scheduler.units import parse_bytes
 
 Command = Callable[[argparse.Namespace], int]
 DEFAULT_TOUR = "gpudeck-tour"
@@ -114,6 +115,15 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument(
         "--gpus", type=_count, default=0, metavar="N", help="devices to hold for the job alone (default: 0; the CPU counts as one)"
     )
+    made.add_argument(
+        "--memory",
+        type=_amount,
+        default=0,
+        metavar="SIZE",
+        help="reserve so much on each GPU, e.g. 20GiB, and share it with other jobs that reserve (default: a GPU for itself)",
+    )
+    made.add_argument("--gpu-type", default="", metavar="NAME", help="only GPUs with this in their name, e.g. h100")
+    made.add_argument("--priority", type=int, default=0, metavar="N", help="the higher, the earlier (default: 0)")
     made.add_argument("--name", help="shown in lists (default: the command's)")
     made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
     made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
@@ -122,7 +132,8 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("workload", metavar="WORKLOAD", help=", ".join(w.name for w in WORKLOADS))
     made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
     made.add_argument("--wait", action="store_true", help="wait for the result")
-    made = verb("jobs", queue.jobs, "list the newest jobs")
+    made = verb("jobs", queue.jobs, "list the newest jobs, or tell all about one")
+    made.add_argument("job", type=_count, nargs="?", metavar="JOB", help="tell all about this one, and what it went through")
     made.add_argument("--active", action="store_true", help="only those that wait or run")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
     made = verb("logs", queue.logs, "print what a job printed")
@@ -157,6 +168,13 @@ def _count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
     return int(text)
+
+
+def _amount(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except UserError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
 
 
 def _positive(text: str) -> float:

@@ -23,16 +23,17 @@ import msgspec
 from scheduler import messages as m
 from scheduler import paths
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
-from scheduler.jobs import Job, Spec
+from scheduler.jobs import Event, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Columns, Snapshot
+from scheduler.units import parse_bytes
 from scheduler.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 
-R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.SnapshotReply, m.HistoryReply)
+R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.SnapshotReply, m.HistoryReply)
 
 
 def door() -> Path:
@@ -71,12 +72,20 @@ class Client:
         *,
         name: str = "",
         gpus: int = 0,
+        memory: int | str = 0,
+        gpu_type: str = "",
+        priority: int = 0,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         workload: str | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Job:
-        """Queue a command. `cwd` and `env` default to the caller's own. Returns the job, already safe on disk."""
+        """Queue a command. `cwd` and `env` default to the caller's own. Returns the job, already safe on disk.
+
+        With `memory` (bytes, or "20GiB") it reserves so much on each of its GPUs (one, where `gpus` is not given) and shares them with
+        other jobs that reserve; without, it has its GPUs for itself. `gpu_type`: part of their name, such as "h100". The higher
+        `priority`, the earlier. Raises UserError where it can never run here.
+        """
         variables = dict(os.environ if env is None else env)
         if bad := [name for name, value in variables.items() if not _utf8(name + value)]:
             raise UserError(
@@ -87,7 +96,10 @@ class Client:
             name=name or (Path(argv[0]).name if argv else ""),
             cwd=os.path.abspath(cwd) if cwd is not None else os.getcwd(),
             env=variables,
-            gpus=gpus,
+            gpus=gpus or int(bool(memory or gpu_type)),
+            memory=parse_bytes(memory) if memory else 0,
+            gpu_type=gpu_type,
+            priority=priority,
             workload=workload,
             params=dict(params or {}),
         )
@@ -100,6 +112,10 @@ class Client:
     def job(self, job: int) -> Job:
         """Raises NotFound."""
         return self._ask(m.GetJob(job), m.JobReply).job
+
+    def timeline(self, job: int) -> tuple[Event, ...]:
+        """What the job went through, oldest first. Raises NotFound."""
+        return self._ask(m.GetTimeline(job), m.TimelineReply).events
 
     def jobs(self, limit: int = 100, active: bool = False) -> tuple[Job, ...]:
         """The newest jobs first."""

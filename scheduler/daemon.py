@@ -25,6 +25,7 @@ from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from scheduler.telemetry.history import SPAN_S
@@ -54,6 +55,8 @@ class Daemon:
         self._monitor.restore(store.samples(time.time() - SPAN_S))
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
         self._queue = Queue(store, self._watch)
+        self._latest: dict[str, Reading] = {}
+        """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
         self._notices: dict[str, str] = {}
         self._unsaved: list[Reading] = []
@@ -92,15 +95,20 @@ class Daemon:
     def _hello(self, hello: Hello) -> None:
         self._source = hello.source
         self._monitor.set_devices(hello.devices)
+        self._latest = {}
         self._notices.pop("probe", None)
         self._step()
 
     def _readings(self, message: Readings) -> None:
         self._unsaved += self._monitor.add(message.readings, self._queue.active)
+        self._latest = {reading.device: reading for reading in message.readings}
+        if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
+            self._step()
         self._dirty.set()
 
     def _trouble(self, words: str) -> None:
         self._monitor.lose()
+        self._latest = {}
         self._notices["probe"] = words
         self._dirty.set()
 
@@ -130,8 +138,19 @@ class Daemon:
 
     def _step(self) -> None:
         with self._noticing("queue"):
-            self._queue.step(self._monitor.devices)
+            self._queue.step(self._monitor.devices, self._sight())
         self._dirty.set()
+
+    def _sight(self) -> Sight:
+        """The devices as they were read last. A GPU that could not be read is one that nobody knows to be free."""
+        running = [job.id for job in self._queue.going]
+        ignored = settings.listed(self._settings.ignored_programs)
+        watched = [d for d in self._monitor.devices if d.kind == "nvidia" or d.id in self._latest]
+        drained = settings.listed(self._settings.drained)
+        return Sight(
+            {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
+            frozenset(d.id for d in self._monitor.devices if drained & {d.id, str(d.index)}),
+        )
 
     def _watch(self, job: int, runner: int) -> None:
         """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""
@@ -226,7 +245,7 @@ class Daemon:
     async def _answer(self, request: m.Request) -> m.Reply:
         match request:
             case m.Submit(spec):
-                job = self._queue.submit(spec, self._monitor.devices)
+                job = self._queue.submit(spec, self._monitor.devices, self._sight())
                 self._step()
                 return m.JobReply(self._queue.get(job.id))
             case m.Cancel(job_id):
@@ -235,6 +254,8 @@ class Daemon:
                 return m.JobReply(cancelled)
             case m.GetJob(job_id):
                 return m.JobReply(self._queue.get(job_id))
+            case m.GetTimeline(job_id):
+                return m.TimelineReply(self._queue.timeline(job_id))
             case m.ListJobs(limit, active):
                 return m.JobsReply(self._queue.newest(limit, active))
             case m.GetHistory(device, fields, since, until):
@@ -258,7 +279,7 @@ class Daemon:
         old, self._settings = self._settings, new
         if (old.source, old.telemetry_hz) != (new.source, new.telemetry_hz):
             await self._supervisor.start(new.source, new.telemetry_hz)
-        self._dirty.set()
+        self._step()
 
 
 async def _every(seconds: float, action: Callable[[], None]) -> None:

@@ -27,6 +27,12 @@ class Spec(msgspec.Struct, frozen=True):
     """The workload's parameters, as shown to the user."""
     kind: str = ""
     """Kind of the devices it holds (see `Device.kind`), from the first that the daemon saw; empty until then, and without devices."""
+    memory: int = 0
+    """Bytes it reserves on each of its devices, which it shares with other jobs that reserve; 0: it has its devices for itself."""
+    gpu_type: str = ""
+    """Part of the name its GPUs must have, in any case, such as "h100"; empty: any GPU."""
+    priority: int = 0
+    """The higher, the earlier; within one priority, first come, first served."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -114,11 +120,26 @@ def status_of(state: State) -> str:
     return type(state).__name__.lower()
 
 
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened to a job; all of them, oldest first, are its timeline."""
+
+    time: float
+    """Seconds since the epoch."""
+    what: str
+    """A word: submitted, started, ended, ..."""
+    text: str = ""
+    """The rest of the sentence, for a person to read."""
+
+
 class Job(msgspec.Struct, frozen=True):
     id: int
     spec: Spec
     submitted: float
     state: State
+    place: float | None = None
+    """Where it stands among the waiting jobs of its priority, the lowest first; None: its number."""
+    tries: int = 0
+    """How many attempts have ended; the next is one more."""
 
     @property
     def active(self) -> bool:
@@ -135,6 +156,11 @@ class Job(msgspec.Struct, frozen=True):
         """JSON of the Result file the job left (see `accel.result`), None where it left none."""
         raw = bytes(self.state.result) if isinstance(self.state, Done | Failed) else b"null"
         return None if raw == b"null" else raw
+
+
+def turn(job: Job) -> tuple[int, float, int]:
+    """Sorts jobs in the order in which they are served."""
+    return (-job.spec.priority, job.id if job.place is None else job.place, job.id)
 
 
 def held_devices(job: Job) -> tuple[str, ...]:

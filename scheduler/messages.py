@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.jobs import Job, Spec
+from scheduler.jobs import Event, Job, Spec
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
 MAX_LISTED = 1000
@@ -20,6 +20,10 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class GetJob(msgspec.Struct, frozen=True, tag="job"):
+    job: int
+
+
+class GetTimeline(msgspec.Struct, frozen=True, tag="timeline"):
     job: int
 
 
@@ -57,7 +61,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the daemon. Running jobs run on, and are adopted by the next daemon."""
 
 
-Request = Submit | Cancel | GetJob | ListJobs | GetSnapshot | Subscribe | GetHistory | Configure | Pause | Stop
+Request = Submit | Cancel | GetJob | GetTimeline | ListJobs | GetSnapshot | Subscribe | GetHistory | Configure | Pause | Stop
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -78,6 +82,10 @@ class JobsReply(msgspec.Struct, frozen=True, tag="jobs"):
     jobs: tuple[Job, ...]
 
 
+class TimelineReply(msgspec.Struct, frozen=True, tag="timeline"):
+    events: tuple[Event, ...]
+
+
 class SnapshotReply(msgspec.Struct, frozen=True, tag="snapshot"):
     snapshot: Snapshot
 
@@ -86,4 +94,4 @@ class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
     history: Columns
 
 
-Reply = Ok | Error | JobReply | JobsReply | SnapshotReply | HistoryReply
+Reply = Ok | Error | JobReply | JobsReply | TimelineReply | SnapshotReply | HistoryReply

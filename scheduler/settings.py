@@ -25,6 +25,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """A GPU busier than this is not idle."""
     idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = 15.0  # the history in memory goes back ten minutes
     """How long a GPU must stay quiet before the assistant may use it."""
+    drained: str = ""
+    """GPUs that get no new jobs: indices or UUIDs, separated by commas."""
+    ignored_programs: str = ""
+    """Programs of others that may stay on a GPU that a job has for itself: their names, separated by commas."""
     model_folder: str = ""
     """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
     model_device: Literal["cpu", "cuda"] = "cpu"
@@ -54,6 +58,11 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:
         raise UserError(f"that setting cannot be used: {e}") from e
+
+
+def listed(text: str) -> frozenset[str]:
+    """The entries of a setting that is a list."""
+    return frozenset(entry.strip() for entry in text.split(",") if entry.strip())
 
 
 def save(settings: Settings) -> None:

@@ -15,7 +15,7 @@ from app.commands.log import LogPrinter
 from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
 from app.models.export import save_result, whole
-from app.models.jobs import row
+from app.models.jobs import details, row
 from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
@@ -45,7 +45,15 @@ def submit(args: Namespace) -> int:
     if not command:
         raise UsageError("no command was given. Example: gpudeck submit --gpus 1 -- python train.py")
     with Client() as deck:
-        job = deck.submit(command, name=args.name or "", gpus=args.gpus, cwd=args.cwd)
+        job = deck.submit(
+            command,
+            name=args.name or "",
+            gpus=args.gpus,
+            memory=args.memory,
+            gpu_type=args.gpu_type,
+            priority=args.priority,
+            cwd=args.cwd,
+        )
         return _submitted(deck, job, args)
 
 
@@ -134,6 +142,9 @@ def ask(question: Callable[[Client], T]) -> T:
 
 
 def jobs(args: Namespace) -> int:
+    """The newest jobs; or one, with all that is known of it and what it went through."""
+    if args.job is not None:
+        return _one(args)
     if args.limit > MAX_LISTED:
         raise UsageError(f"--limit takes up to {MAX_LISTED}")
     with Client() as deck:
@@ -146,6 +157,21 @@ def jobs(args: Namespace) -> int:
         rows = [("JOB", "NAME", "STATE", "SUBMITTED", "")]
         rows += [(str(j.id), j.spec.name[:32], j.status, fmt.clock(j.submitted), describe(j)[:100]) for j in found]
         table(rows, right=(0,))
+    return 0
+
+
+def _one(args: Namespace) -> int:
+    with Client() as deck:
+        job, events, snapshot = deck.job(args.job), deck.timeline(args.job), deck.snapshot()
+    if args.json:
+        say_json({"job": job, "timeline": events})
+        return 0
+    shown = details(job, snapshot)
+    say(f"{shown.title}: {shown.state}" + (f", {shown.doing}" if shown.doing else ""))
+    table(shown.facts)
+    say("Timeline")
+    for event in events:
+        say(f"  {fmt.clock(event.time, time.time())}  {event.what}" + (f": {event.text}" if event.text else ""))
     return 0
 
 

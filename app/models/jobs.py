@@ -11,6 +11,7 @@ from app.models.results import card, result_of
 from app.models.tiles import Meaning
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
 from scheduler.telemetry.snapshot import Snapshot
+from scheduler.units import amount
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     r = row(job, device_labels(snapshot), snapshot.time)
     facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
     facts += [("Device", r.device)] if r.device else []
+    facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += [("Reason", reason)] if (reason := _reason(job)) else []
     if made := card(job):
@@ -79,6 +81,18 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)
+
+
+def _needs(job: Job) -> list[tuple[str, str]]:
+    """What it asked for, where that is more than a number of devices."""
+    spec, found = job.spec, []
+    if spec.memory:
+        found.append(("Memory", f"{amount(spec.memory)} reserved on each device"))
+    if spec.gpu_type:
+        found.append(("Type of GPU", spec.gpu_type))
+    if spec.priority:
+        found.append(("Priority", str(spec.priority)))
+    return found
 
 
 def again(job: Job) -> Submit:

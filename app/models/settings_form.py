@@ -39,6 +39,20 @@ SETTINGS = (
         unit="Hz",
         group="Devices",
     ),
+    Setting(
+        "drained",
+        "Drained GPUs",
+        "GPUs that get no new jobs, by index or UUID, separated by commas. What runs there runs on.",
+        "open choice",
+        group="Jobs",
+    ),
+    Setting(
+        "ignored_programs",
+        "Overlooked programs",
+        "A job that wants a GPU for itself waits until no process of others is on it. Programs named here, separated by commas, may stay.",
+        "open choice",
+        group="Jobs",
+    ),
     Setting("idle_util_percent", "Idle below", "A device busier than this is not idle.", "number", unit="%", group="Idle"),
     Setting(
         "idle_dwell_s",

@@ -1,21 +1,21 @@
 """What starts next, on which device, and why the others wait. Pure: values in, a plan out.
 
-First come, first served among the jobs that need devices: the first one that cannot start keeps the free ones for itself, so that
-a job for many GPUs is not starved by small ones behind it. Jobs that need no device start when a processor is free.
+The jobs are looked at in their turn: the higher priority first; within one, as they came or were moved. Each starts where it fits
+(see `placement`). The first that cannot start, among those that ask for the same type of GPU, holds as many devices as it needs:
+the jobs after it get only what it leaves, so that a job for many GPUs or much memory is not starved by small ones. A job that could
+not start were the machine empty holds nothing. Jobs that need no device start when a processor is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from scheduler.devices.model import Device
-from scheduler.errors import UserError
-from scheduler.jobs import Job, Spec, held_devices
-
-_KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
+from scheduler.jobs import Job, Queued, Spec
+from scheduler.queue.expected import End
+from scheduler.queue.placement import Sight, Spot, choose, claim, spots
+from scheduler.queue.reasons import KINDS, why
 
 
 class Start(NamedTuple):
@@ -29,40 +29,25 @@ class Plan(NamedTuple):
     """For each job that waits on: why."""
 
 
-def refuse(spec: Spec, devices: Sequence[Device]) -> None:
-    """Raises UserError where this job could never run on this machine."""
-    if not spec.argv or not spec.argv[0]:
-        raise UserError("no command was given. Example: gpudeck submit -- python train.py")
-    if any("\0" in text for text in (*spec.argv, spec.cwd, *spec.env, *spec.env.values())):
-        raise UserError("a command, folder or environment cannot hold a NUL character")
-    if any(not name or "=" in name for name in spec.env):
-        raise UserError("the name of an environment variable cannot be empty or hold a '='")
-    if spec.gpus < 0:
-        raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
-    real = [d for d in devices if d.kind != "replay"]
-    if spec.gpus and devices and not real:
-        raise UserError("a REPLAY shows the past and runs no jobs. Set the source to auto to run on this machine's devices.")
-    if spec.gpus and devices and spec.gpus > len(real):
-        raise UserError(f"the job needs {spec.gpus} GPUs; this machine has {_count(real)}")
+class Around(NamedTuple):
+    """What else decides: the devices as they were read, and what is known of the jobs."""
+
+    sight: Sight = Sight()
+    ends: Mapping[int, End] = {}
+    """When running jobs are expected to end."""
+    now: float = 0.0
+    """Seconds since the epoch."""
 
 
-def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
-    """`spec` for devices of the kind there is now, where it needs some and they are known."""
-    kind = next((d.kind for d in devices if d.kind != "replay"), "") if spec.gpus else ""
-    return msgspec.structs.replace(spec, kind=kind)
-
-
-def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int) -> Plan:
-    """`active`: jobs that wait or run, oldest first. `slots`: how many jobs without a device may run at once."""
-    holders = {device: job for job in active for device in held_devices(job)}
-    real = [d for d in devices if d.kind != "replay"]
-    free = [d for d in real if d.id not in holders]
-    running = sum(job.status in ("starting", "running") and not job.spec.gpus for job in active)
+def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Plan:  # noqa: B008
+    """`active`: jobs that wait or run, in their turn (see `jobs.turn`). `slots`: how many jobs without a device may run at once."""
+    going = [job for job in active if not isinstance(job.state, Queued)]
+    running = sum(not job.spec.gpus for job in going)
+    floor = _Floor(going, devices, around)
     starts: list[Start] = []
     reasons: dict[int, str] = {}
-    ahead: Job | None = None
     for job in active:
-        if job.status != "queued":
+        if not isinstance(job.state, Queued):
             continue
         if paused:
             reasons[job.id] = "the queue is paused"
@@ -72,36 +57,67 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
                 starts.append(Start(job, ()))
             else:
                 reasons[job.id] = f"needs a processor; {running} jobs run on {slots} already"
-        elif real and job.spec.kind not in ("", real[0].kind):  # GPUs that are gone for a moment: it must not run on the CPU meanwhile
-            reasons[job.id] = f"was submitted for {_KINDS[job.spec.kind]}; this machine shows {_KINDS[real[0].kind]} now"
-        elif ahead is not None:
-            reasons[job.id] = f"job {ahead.id} is before it"
-        elif devices and job.spec.gpus > len(real):  # more than there are since it was submitted: it must not hold up the others
-            reasons[job.id] = f"needs {job.spec.gpus} GPUs; this machine has {_count(real)} now"
-        elif job.spec.gpus <= len(free):
-            taken, free = free[: job.spec.gpus], free[job.spec.gpus :]
-            starts.append(Start(job, tuple(d.id for d in taken)))
+        elif isinstance(found := floor.place(job), str):
+            reasons[job.id] = found
         else:
-            ahead = job
-            reasons[job.id] = _why(job, free, devices, holders, starts)
+            starts.append(Start(job, found))
     return Plan(starts, reasons)
 
 
-def _why(job: Job, free: Sequence[Device], devices: Sequence[Device], holders: dict[str, Job], starts: Sequence[Start]) -> str:
-    if not devices:
-        return "no device can be read at present"
-    held = {**holders, **{device: start.job for start in starts for device in start.devices}}
-    who = [f"{label(d)} is held by job {held[d.id].id} ({held[d.id].spec.name})" for d in devices if d.id in held]
-    needs = f"needs {job.spec.gpus} GPU{'s' if job.spec.gpus > 1 else ''}" if devices[0].kind != "cpu" else "needs the CPU"
-    return f"{needs}; {len(free)} free" + (": " + ", ".join(who) if who else "")
+class _Floor:
+    """The devices during one pass. Room on them only shrinks: what could not be placed need not be tried again."""
+
+    def __init__(self, going: Sequence[Job], devices: Sequence[Device], around: Around) -> None:
+        self._spots = spots(going, devices, around.sight)
+        self._devices, self._around = devices, around
+        self._refused: dict[tuple[object, ...], str] = {}
+        self._first: dict[str, Job] = {}
+        """For each type of GPU: the first job that could not start."""
+
+    def place(self, job: Job) -> tuple[str, ...] | str:
+        """The devices it starts on, or why it waits."""
+        spec = job.spec
+        need = (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
+        if (known := self._refused.get(need)) is not None:
+            return known
+        if (elsewhere := self._other_kind(spec)) is not None:
+            self._refused[need] = elsewhere
+            return elsewhere
+        if (found := choose(spec, self._spots)) is not None:
+            for spot in found:
+                spot.give(job)
+            return tuple(spot.device.id for spot in found)
+        reason = self._why(job)
+        self._refused[need] = reason
+        if self._possible(spec) and spec.gpu_type not in self._first:
+            self._first[spec.gpu_type] = job
+            claim(job, self._spots)
+            self._refused[need] = _behind(job)
+        return reason
+
+    def _possible(self, spec: Spec) -> bool:
+        """Whether it could start were the machine empty."""
+        return sum(spot.suits(spec) for spot in self._spots) >= spec.gpus
+
+    def _why(self, job: Job) -> str:
+        """In words; that another is before it where it would fit but for that one, and among jobs that do not share."""
+        spec = job.spec
+        ahead = self._first.get(spec.gpu_type) or next((s.claim for s in self._spots if s.claim and s.suits(spec)), None)
+        if ahead is not None and self._possible(spec) and (not spec.memory or choose(spec, self._spots, claims=False)):
+            return _behind(ahead)
+        return why(job, self._spots, self._around.ends, self._around.now) if self._devices else "no device can be read at present"
+
+    def _other_kind(self, spec: Spec) -> str | None:
+        """GPUs that are gone for a moment: the job must not run on the CPU meanwhile."""
+        kind = _kind(self._spots)
+        if kind and spec.kind not in ("", kind):
+            return f"was submitted for {KINDS[spec.kind]}; this machine shows {KINDS[kind]} now"
+        return None
 
 
-def label(device: Device) -> str:
-    """A device's short name: GPU 0, or CPU."""
-    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"
+def _behind(job: Job) -> str:
+    return f"job {job.id} is before it"
 
 
-def _count(devices: Sequence[Device]) -> str:
-    if devices and devices[0].kind == "cpu":
-        return "no NVIDIA GPU: its CPU counts as 1"
-    return f"{len(devices)}"
+def _kind(places: Sequence[Spot]) -> str:
+    return places[0].device.kind if places else ""

@@ -14,10 +14,14 @@ from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import local
-from scheduler.jobs import Cancelled, Failed, Job, Progress, Queued, Running, Spec, Starting, listed
+from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Spec, Starting, listed
 from scheduler.messages import MAX_LISTED
-from scheduler.queue import recovery
-from scheduler.queue.policy import bound, plan, refuse
+from scheduler.queue import recovery, story
+from scheduler.queue.admit import bound, refuse
+from scheduler.queue.expected import End, expected_end
+from scheduler.queue.line import Line
+from scheduler.queue.placement import Sight
+from scheduler.queue.policy import Around, plan
 from scheduler.queue.tail import Tail, last_line
 from scheduler.store import Store
 
@@ -25,6 +29,7 @@ RECENT = 50
 """How many ended jobs a snapshot shows."""
 RETRY_S = 2.0
 """A job that could not be started is tried again after this long."""
+_UNSEEN = Sight()
 
 
 class Queue:
@@ -36,8 +41,13 @@ class Queue:
     def __init__(self, store: Store, watch: Callable[[int, int], None]) -> None:
         self._store = store
         self._watch = watch
-        self._active = {job.id: job for job in store.active()}
-        self._ended = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
+        self._active: dict[int, Job] = {}
+        self._line = Line()
+        self._unbound: set[int] = set()
+        """Jobs for devices of a kind that was not known when they were submitted."""
+        for job in store.active():
+            self._know(job)
+        self._ended: list[Job] = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._tails: dict[int, Tail] = {}
         self._refused: dict[int, tuple[float, str]] = {}
@@ -64,11 +74,15 @@ class Queue:
                 assert isinstance(state, Running)
                 self._tails[job.id] = Tail(log)
                 self._watch(job.id, state.runner)
+                try:
+                    self._put(job, Event(now, "adopted", "by a daemon that was started anew"))
+                except UserError:
+                    pass  # a full disk must not keep the daemon from looking after it
                 if state.stopping:
                     local.end(state)
             else:
                 local.kill(state)
-                self._put(msgspec.structs.replace(job, state=verdict))
+                self._put(msgspec.structs.replace(job, state=verdict), story.recovered(verdict, now))
 
     def jobs(self) -> tuple[Job, ...]:
         """Active jobs and those that ended last, newest first, without large results."""
@@ -89,11 +103,15 @@ class Queue:
             return tuple(reversed(self.active))[: max(0, min(limit, MAX_LISTED))]
         return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, MAX_LISTED))))
 
-    def submit(self, spec: Spec, devices: Sequence[Device]) -> Job:
+    def timeline(self, job_id: int) -> tuple[Event, ...]:
+        """What the job went through, oldest first. Raises NotFound."""
+        return tuple(self._store.timeline(self.get(job_id).id))
+
+    def submit(self, spec: Spec, devices: Sequence[Device], sight: Sight = _UNSEEN) -> Job:
         """Raises UserError where the job can never run here or cannot be stored."""
-        refuse(spec, devices)
+        refuse(spec, devices, sight)
         job = self._store.insert(bound(spec, devices), time.time(), Queued())
-        self._active[job.id] = job
+        self._know(job)
         return job
 
     def cancel(self, job_id: int) -> Job:
@@ -102,40 +120,62 @@ class Queue:
         if isinstance(job.state, Running):
             job = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True))
             try:
-                self._put(job)
+                self._put(job, Event(time.time(), "told to end"))
             except UserError:  # a full disk must not keep the job alive that fills it; a crash before it ended forgets who ended it
-                self._active[job_id] = job
+                self._know(job)
             assert isinstance(job.state, Running)
             local.end(job.state)
             return job
         if not job.active:
             raise UserError(f"job {job_id} has ended already: {job.status}")
-        return self._put(msgspec.structs.replace(job, state=Cancelled(time.time())))
+        now = time.time()
+        return self._put(msgspec.structs.replace(job, state=Cancelled(now)), Event(now, "cancelled", "before it ran"))
 
-    def step(self, devices: Sequence[Device]) -> None:
+    @property
+    def waits_for_devices(self) -> bool:
+        """Whether a job waits whose start may depend on what is read of the devices."""
+        return any(self._active[job_id].spec.gpus for job_id in self._line)
+
+    def step(self, devices: Sequence[Device], sight: Sight = _UNSEEN) -> None:
         """Start what can start and say why the rest waits.
 
         A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
         """
-        for job in self.active:
-            if job.spec.gpus and not job.spec.kind and (spec := bound(job.spec, devices)).kind:
-                self._put(msgspec.structs.replace(job, spec=spec))
+        self._bind(devices)
         now = time.monotonic()
         resting = {job_id for job_id, (until, _) in self._refused.items() if now < until}
-        decided = plan([job for job in self.active if job.id not in resting], devices, self.paused, os.cpu_count() or 1)
+        going = self.going
+        waiting = [self._active[job_id] for job_id in self._line if job_id not in resting]
+        around = Around(sight, self._ends(going), time.time())
+        decided = plan([*going, *waiting], devices, self.paused, os.cpu_count() or 1, around)
         for start in decided.starts:
             self._refused.pop(start.job.id, None)
             try:
                 self._start(start.job, start.devices, devices)
             except UserError as e:
                 self._refused[start.job.id] = (now + RETRY_S, str(e))
-        waiting = {job.id: job for job in self.active if job.status == "queued"}
-        self._refused = {job_id: why for job_id, why in self._refused.items() if job_id in waiting}
+        self._refused = {job_id: why for job_id, why in self._refused.items() if job_id in self._line}
         for job_id, reason in (decided.reasons | {job_id: why for job_id, (_, why) in self._refused.items()}).items():
-            # for display: it is worked out anew after a crash, so it need not be stored
-            self._active[job_id] = msgspec.structs.replace(waiting[job_id], state=Queued(reason))
+            job = self._active[job_id]
+            if isinstance(job.state, Queued) and job.state.reason != reason:
+                # for display: it is worked out anew after a crash, so it need not be stored
+                self._active[job_id] = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, reason=reason))
         for _, why in self._refused.values():
             raise UserError(why)
+
+    @property
+    def going(self) -> list[Job]:
+        """Jobs that were started and have not ended."""
+        return [self._active[job_id] for job_id in sorted(self._active.keys() - self._line.ids())]
+
+    def _ends(self, going: Sequence[Job]) -> dict[int, End]:
+        now = time.time()
+        return {job.id: end for job in going if (end := expected_end(job, now)) is not None}
+
+    def _bind(self, devices: Sequence[Device]) -> None:
+        for job in [self._active[job_id] for job_id in sorted(self._unbound)]:
+            if (spec := bound(job.spec, devices)).kind:
+                self._put(msgspec.structs.replace(job, spec=spec))
 
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
@@ -146,15 +186,16 @@ class Queue:
             waiting = local.prepare(job, attempt, held)
             try:
                 self._watch(job.id, waiting.running.runner)
-                self._put(msgspec.structs.replace(job, state=waiting.running))
+                self._put(msgspec.structs.replace(job, state=waiting.running), story.started(job, held, devices, now))
             except UserError:
                 local.abandon(waiting)
                 raise
         except local.FolderError as e:
-            self._put(msgspec.structs.replace(job, state=Failed(now, now, str(e))))
+            failed = Failed(now, now, str(e))
+            self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
             return
         except UserError:
-            self._active[job.id] = job
+            self._know(job)
             raise
         self._children[job.id] = waiting.process
         self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
@@ -177,7 +218,7 @@ class Queue:
             new = recovery.lost(state, time.time())
         else:
             new = recovery.ended(state, found, local.result_record(job_id), last_line(paths.job_folder(job_id) / "log"))
-        self._put(msgspec.structs.replace(job, state=new))
+        self._put(msgspec.structs.replace(job, state=new), story.ended(new))
 
     def look(self, now: float) -> dict[int, list[Progress]]:
         """What the running jobs reported since the last look, by job."""
@@ -190,12 +231,20 @@ class Queue:
                 self._active[job_id] = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, progress=said[-1]))
         return news
 
-    def _put(self, job: Job) -> Job:
-        self._store.update(job)
+    def _put(self, job: Job, *events: Event) -> Job:
+        self._store.update(job, *events)
+        self._know(job)
+        return job
+
+    def _know(self, job: Job) -> None:
+        """The job is as given now."""
+        self._line.put(job)
+        self._unbound.discard(job.id)
         if job.active:
             self._active[job.id] = job
+            if job.spec.gpus and not job.spec.kind:
+                self._unbound.add(job.id)
         else:
             self._active.pop(job.id, None)
             self._tails.pop(job.id, None)
             self._ended = [listed(job), *self._ended][:RECENT]
-        return job

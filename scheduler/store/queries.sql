@@ -2,10 +2,10 @@
 INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?);
 
 -- name: update_job
-UPDATE jobs SET spec = ?, status = ?, state = ? WHERE id = ?;
+UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ? WHERE id = ?;
 
 -- name: get_job
-SELECT id, spec, submitted, state FROM jobs WHERE id = ?;
+SELECT id, spec, submitted, state, place, tries FROM jobs WHERE id = ?;
 
 -- name: get_env
 SELECT env FROM jobs WHERE id = ?;
@@ -14,10 +14,10 @@ SELECT env FROM jobs WHERE id = ?;
 UPDATE jobs SET env = '{}' WHERE id = ?;
 
 -- name: active_jobs
-SELECT id, spec, submitted, state FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
+SELECT id, spec, submitted, state, place, tries FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
 
 -- name: recent_jobs
-SELECT id, spec, submitted, state FROM jobs ORDER BY id DESC LIMIT ?;
+SELECT id, spec, submitted, state, place, tries FROM jobs ORDER BY id DESC LIMIT ?;
 
 -- name: add_sample
 INSERT OR REPLACE INTO samples (device, time, data) VALUES (?, ?, ?);
@@ -33,3 +33,9 @@ SELECT paused FROM queue;
 
 -- name: set_paused
 UPDATE queue SET paused = ?;
+
+-- name: add_event
+INSERT INTO events (job, time, what, text) VALUES (?, ?, ?, ?);
+
+-- name: timeline
+SELECT time, what, text FROM events WHERE job = ? ORDER BY id;

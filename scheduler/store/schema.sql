@@ -1,13 +1,24 @@
--- Schema 1. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 2. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
     status    TEXT NOT NULL,           -- queued, starting, running, done, failed, cancelled, lost
     spec      TEXT NOT NULL,           -- JSON of jobs.Spec, without its environment
     env       TEXT NOT NULL,           -- JSON; may hold secrets: read only to start the job, never sent to a client, emptied when it ends
-    state     TEXT NOT NULL            -- JSON of jobs.State
+    state     TEXT NOT NULL,           -- JSON of jobs.State
+    place     REAL,                    -- among those that wait; NULL: its number
+    tries     INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX jobs_by_status ON jobs (status);
+
+CREATE TABLE events (                  -- what each job went through, written with the transition itself
+    id   INTEGER PRIMARY KEY,
+    job  INTEGER NOT NULL,
+    time REAL NOT NULL,
+    what TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX events_by_job ON events (job);
 
 CREATE TABLE samples (
     device TEXT NOT NULL,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -17,21 +16,17 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Job, Spec, State, listed, status_of
+from scheduler.jobs import Event, Job, Spec, State, listed, status_of
+from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
 
-SCHEMA_VERSION = 1
 BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _UNUSABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM)
 
 
-def _sql(name: str) -> str:
-    return resources.files("scheduler.store").joinpath(name).read_text()
-
-
 def _named_queries() -> dict[str, str]:
-    parts = _sql("queries.sql").split("-- name: ")[1:]
+    parts = sql("queries.sql").split("-- name: ")[1:]
     return {name.strip(): body.strip() for name, _, body in (p.partition("\n") for p in parts)}
 
 
@@ -66,27 +61,64 @@ class Store:
                 "Update GPU Deck, or set GPUDECK_HOME to another folder."
             )
         if version == 0:
-            self._db.executescript(f"BEGIN IMMEDIATE; {_sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            create(self._db)
+        elif version < SCHEMA_VERSION:
+            self._migrate(version)
+
+    def _migrate(self, version: int) -> None:
+        try:
+            migrate(self._db, self._file, version)
+        except OSError as e:
+            raise UserError(
+                f"the store {self._file} is of an older GPU Deck, and cannot be copied before it is changed: {e.strerror}"
+            ) from e
 
     def close(self) -> None:
         self._db.close()
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""
-        bare = _bare(spec)
-        row = (submitted, status_of(state), _encode(bare), _encode(spec.env), _encode(state))
+        return self.insert_all([spec], submitted, state)[0]
+
+    def insert_all(self, specs: Sequence[Spec], submitted: float, state: State) -> list[Job]:
+        """Add jobs in one transaction: all of them are on disk when this returns, or none."""
         with self._transaction():
-            cursor = self._db.execute(self._q["insert_job"], row)
+            return [self._insert(spec, submitted, state) for spec in specs]
+
+    def _insert(self, spec: Spec, submitted: float, state: State) -> Job:
+        bare = _bare(spec)
+        cursor = self._db.execute(self._q["insert_job"], (submitted, status_of(state), _encode(bare), _encode(spec.env), _encode(state)))
         assert cursor.lastrowid is not None
+        self._add_events(cursor.lastrowid, (Event(submitted, "submitted"),))
         return Job(cursor.lastrowid, bare, submitted, state)
 
-    def update(self, job: Job) -> Job:
-        """Commit what became of the job. One that ended needs its environment no more: it is forgotten."""
+    def update(self, job: Job, *events: Event) -> Job:
+        """Commit what became of the job, and what its timeline says of it."""
         with self._transaction():
-            self._db.execute(self._q["update_job"], (_encode(_bare(job.spec)), job.status, _encode(job.state), job.id))
-            if not job.active:
-                self._db.execute(self._q["forget_env"], (job.id,))
+            self._update(job, events)
         return job
+
+    def update_all(self, changes: Sequence[tuple[Job, Event]]) -> None:
+        """Commit what became of several jobs: of all or of none."""
+        with self._transaction():
+            for job, event in changes:
+                self._update(job, (event,))
+
+    def _update(self, job: Job, events: Sequence[Event]) -> None:
+        """One that ended needs its environment no more: it is forgotten."""
+        row = (_encode(_bare(job.spec)), job.status, _encode(job.state), job.place, job.tries, job.id)
+        self._db.execute(self._q["update_job"], row)
+        self._add_events(job.id, events)
+        if not job.active:
+            self._db.execute(self._q["forget_env"], (job.id,))
+
+    def _add_events(self, job_id: int, events: Sequence[Event]) -> None:
+        self._db.executemany(self._q["add_event"], [(job_id, e.time, e.what, e.text) for e in events])
+
+    def timeline(self, job_id: int) -> list[Event]:
+        """What the job went through, oldest first."""
+        with self._words():
+            return [Event(*row) for row in self._db.execute(self._q["timeline"], (job_id,))]
 
     def get(self, job_id: int) -> Job:
         """Raises NotFound."""
@@ -135,8 +167,8 @@ class Store:
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """One at a time: each may hold a large result."""
         with self._words():
-            for number, spec, submitted, state in self._db.execute(self._q[query], values):
-                yield Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State))
+            for number, spec, submitted, state, place, tries in self._db.execute(self._q[query], values):
+                yield Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State), place, tries)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

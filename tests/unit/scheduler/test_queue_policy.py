@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.policy import Plan, bound, plan, refuse
+from scheduler.queue.admit import bound, refuse
+from scheduler.queue.policy import Plan, plan
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -151,6 +152,10 @@ SPEC = Spec(("true",), "a", "/")
         (Spec(("a",), "a", "/", gpus=1), [REPLAY], "REPLAY"),
         (Spec(("a",), "a", "/", gpus=2), [CPU], "no NVIDIA GPU: its CPU counts as 1"),
         (Spec(("a",), "a", "/", gpus=5), [*GPUS, REPLAY], "this machine has 4"),
+        (Spec(("a",), "a", "/", memory=1), GPUS, "with a number of GPUs"),
+        (Spec(("a",), "a", "/", gpus=1, memory=-1), GPUS, "-1"),
+        (Spec(("a",), "a", "/", gpus=1, priority=2**40), GPUS, "a priority is a number from -1000000 to 1000000"),
+        (Spec(("a",), "a", "/", gpus=1, gpu_type="B200"), GPUS, "1 of the type 'B200'; this machine has 0 .there is: H100"),
     ],
 )
 def test_what_can_never_run_is_refused_in_one_line(spec: Spec, devices: list[Device], words: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.devices.model import Process, Reading
 from scheduler.errors import NotFound, UserError
-from scheduler.jobs import LISTED_RESULT, Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
+from scheduler.jobs import LISTED_RESULT, Cancelled, Done, Event, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
 from scheduler.store import Store
 
 SPEC = Spec(("python", "a b.py", "ü\n'\""), "träin", "/tmp/ü", {"SECRET": "s3cret", "PATH": "/bin"}, 2, "attention", {"seq": "128"})
@@ -63,6 +63,28 @@ def test_the_environment_stays_inside(store: Store) -> None:
     assert b"s3cret" not in msgspec.json.encode([store.active(), store.recent(9)])
 
 
+def test_a_timeline_is_committed_with_what_it_tells(store: Store, file: Path) -> None:
+    one, other = store.insert_all([SPEC, SPEC], 10.0, Queued())
+    store.update(msgspec.structs.replace(one, state=Cancelled(12.0), tries=2, place=0.5), Event(12.0, "cancelled", "ü\n'"))
+    page_limit(store, 0)
+    with pytest.raises(UserError, match="disk is full"):
+        store.update(other, Event(13.0, "held", "x" * 100_000))
+    store.close()
+    again = Store(file)
+    assert again.timeline(one.id) == [Event(10.0, "submitted"), Event(12.0, "cancelled", "ü\n'")]
+    assert again.timeline(other.id) == [Event(10.0, "submitted")]
+    assert (again.get(one.id).tries, again.get(one.id).place, again.get(other.id).place) == (2, 0.5, None)
+    again.close()
+
+
+def test_many_jobs_are_added_whole_or_not_at_all(store: Store) -> None:
+    assert [job.id for job in store.insert_all([SPEC] * 3, 1.0, Queued())] == [1, 2, 3]
+    page_limit(store, 0)
+    with pytest.raises(UserError, match="disk is full"):
+        store.insert_all([SPEC] * 1000, 2.0, Queued())
+    assert [job.id for job in store.active()] == [1, 2, 3]
+
+
 def test_numbers_are_never_given_twice(store: Store, file: Path) -> None:
     first = store.insert(SPEC, 1.0, Queued()).id
     with sqlite3.connect(file) as db:
@@ -102,10 +124,10 @@ def test_a_newer_schema_is_refused_and_left_alone(store: Store, file: Path) -> N
     store.insert(SPEC, 1.0, Queued())
     store.close()
     with sqlite3.connect(file) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute("PRAGMA user_version = 99")
     db.close()
     before = file.read_bytes()
-    assert "newer GPU Deck (schema 2; this one knows 1)" in refused(file)
+    assert "newer GPU Deck (schema 99; this one knows 2)" in refused(file)
     assert file.read_bytes() == before
 
 

@@ -1,0 +1,58 @@
+"""What is refused when it is submitted, as it could never run here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from scheduler.devices.model import Device
+from scheduler.errors import UserError
+from scheduler.jobs import Spec
+from scheduler.queue.placement import Sight, of_type
+from scheduler.queue.reasons import count
+from scheduler.units import amount
+
+MAX_PRIORITY = 1_000_000
+
+
+def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> None:  # noqa: B008 - a constant
+    """Raises UserError where this job could never run on this machine."""
+    if not spec.argv or not spec.argv[0]:
+        raise UserError("no command was given. Example: gpudeck submit -- python train.py")
+    if any("\0" in text for text in (*spec.argv, spec.cwd, *spec.env, *spec.env.values())):
+        raise UserError("a command, folder or environment cannot hold a NUL character")
+    if any(not name or "=" in name for name in spec.env):
+        raise UserError("the name of an environment variable cannot be empty or hold a '='")
+    if abs(spec.priority) > MAX_PRIORITY:
+        raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")
+    if spec.gpus < 0:
+        raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
+    if spec.memory < 0:
+        raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
+    if not spec.gpus and (spec.memory or spec.gpu_type):
+        raise UserError("memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1")
+    if spec.gpus and devices:
+        _refuse_devices(spec, devices, sight)
+
+
+def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
+    real = [d for d in devices if d.kind != "replay"]
+    if not real:
+        raise UserError("a REPLAY shows the past and runs no jobs. Set the source to auto to run on this machine's devices.")
+    if spec.gpus > len(real):
+        raise UserError(f"the job needs {spec.gpus} GPUs; this machine has {count(real)}")
+    typed = [d for d in real if of_type(d, spec)]
+    if spec.gpus > len(typed):
+        names = ", ".join(sorted({d.name for d in real}))
+        raise UserError(f"the job needs {spec.gpus} of the type {spec.gpu_type!r}; this machine has {len(typed)} (there is: {names})")
+    totals = [seen.total for d in typed if (seen := sight.seen.get(d.id)) is not None and seen.total is not None]
+    if len(totals) == len(typed) and sum(spec.memory <= total for total in totals) < spec.gpus:
+        where = "one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs"
+        raise UserError(f"the job needs {amount(spec.memory)} on {where}; the largest here has {amount(max(totals))}")
+
+
+def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
+    """`spec` for devices of the kind there is now, where it needs some and they are known."""
+    kind = next((d.kind for d in devices if d.kind != "replay"), "") if spec.gpus else ""
+    return msgspec.structs.replace(spec, kind=kind)

@@ -1,0 +1,34 @@
+"""What a job's timeline says of each thing that happened to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.devices.model import Device
+from scheduler.jobs import Cancelled, Done, Event, Failed, Job, Lost, Queued, State
+from scheduler.queue.reasons import label
+from scheduler.units import amount
+
+
+def started(job: Job, held: Sequence[str], devices: Sequence[Device], now: float) -> Event:
+    """An attempt, and the devices it got."""
+    where = " and ".join(label(d) for d in devices if d.id in held)
+    room = f", {amount(job.spec.memory)} reserved" if job.spec.memory else ""
+    return Event(now, "started", f"attempt {job.tries + 1}" + (f" on {where}{room}" if where else ""))
+
+
+def ended(state: State) -> Event:
+    """How the job ended."""
+    assert isinstance(state, Done | Failed | Cancelled | Lost)
+    return Event(state.at, _word(state), state.reason if isinstance(state, Failed | Lost) else "")
+
+
+def recovered(state: State, now: float) -> Event:
+    """What a new daemon found of a job that had been started."""
+    if isinstance(state, Queued):
+        return Event(now, "queued again", "the daemon ended before the job could start")
+    return ended(state)
+
+
+def _word(state: State) -> str:
+    return type(state).__name__.lower()

@@ -1,0 +1,59 @@
+"""An older store becomes one of this schema: all steps in one transaction, after a copy of it was put aside, whole and synced."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from scheduler import paths
+
+SCHEMA_VERSION = 2
+
+
+def sql(name: str) -> str:
+    """A file of SQL that comes with the store."""
+    return resources.files("scheduler.store").joinpath(name).read_text()
+
+
+def backup_of(file: Path, version: int) -> Path:
+    """Where the copy of a store of that schema is kept."""
+    return file.with_name(f"{file.name}.schema-{version}")
+
+
+def create(db: sqlite3.Connection) -> None:
+    """The tables of a new store. Raises sqlite3.Error; nothing is half made then."""
+    db.executescript(f"BEGIN IMMEDIATE; {sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+
+
+def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
+    """Take the store from schema `version` to ours. Raises OSError or sqlite3.Error; it is as before then."""
+    _copy(db, backup_of(file, version))
+    steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
+    try:
+        db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _copy(db: sqlite3.Connection, to: Path) -> None:
+    """The whole store as one file, readable by its owner only; it appears under its name once it is safe on disk."""
+    new = to.with_name(to.name + ".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=paths.PRIVATE_FILE)
+    copy = sqlite3.connect(new)
+    try:
+        db.backup(copy)
+    finally:
+        copy.close()
+    for path, rename in ((new, True), (to.parent, False)):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if rename:
+            new.replace(to)
