@@ -1,0 +1,78 @@
+"""How the Hopper backward is best divided: which share of the key tiles adds to dq atomically, and which leaves it to a kernel of its own.
+
+    python -m tests.benchmarks.attention_tiles [--out DIR]
+
+`Tiles.alone` of `accel.attention.kernels.hopper.backward` is swept over the grid, in turn with cuDNN and, where it is installed,
+flash-attn-4; every answer is held against cuDNN's. The best column goes into TILES.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from accel.attention.backends.fa4 import installed
+from accel.attention.inputs import arrange, problem_of
+from accel.attention.kernels.hopper import backward as kernels
+from accel.attention.passes import backward, forward
+from accel.runtime.timing import measure_in_turn, timing_of
+from tests.benchmarks.rows import RESULTS, context, write
+
+SHARES = (1, 2, 3, 4, 1 << 20)
+"""Of so many key tiles one leaves dq alone; the last: none does."""
+WRONG = 5e-3
+SECONDS = 0.15
+
+
+def cells() -> list[tuple[int, int, bool]]:
+    return [(dim, seq, causal) for dim in (64, 128) for seq in (512, 2048, 8192, 16384) for causal in (False, True)]
+
+
+def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[dict[str, object]]:
+    size = (16384 // seq, 2048 // dim, seq, dim)
+    q, k, v, dout = (torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    x = arrange(q, k, v, None, None, "bhsd")
+    p = problem_of(x, causal=causal, window=(None, None), scale=None, softcap=0.0, deterministic=False)
+    solved = forward(x, p, "cudnn")
+    exact = backward(dout, x, *solved, p, "cudnn")[:3]
+    before = kernels.TILES[dim]
+
+    def ours(share: int) -> object:
+        kernels.TILES[dim] = dataclasses.replace(before, alone=share)
+        return backward(dout, x, *solved, p, "hopper")
+
+    names: list[object] = [*SHARES, "cudnn", *(["fa4"] if installed() else [])]
+    calls = [lambda n=n: ours(n) if isinstance(n, int) else backward(dout, x, *solved, p, str(n)) for n in names]
+    errors = []
+    for call in calls:
+        call()
+        errors.append(max(float((a - b).norm() / b.norm()) for a, b in zip(call()[:3], exact, strict=True)))
+    loops = measure_in_turn(calls, SECONDS, q.device, lambda *_: None, lambda _: None)
+    kernels.TILES[dim] = before
+    rows = []
+    for name, loop, error in zip(names, loops, errors, strict=True):
+        t = timing_of(loop.samples_ms)
+        rate = {"tflops": round(2.5 * p.flops / t.median / 1e9, 1), "median_ms": t.median, "p5_ms": t.p5, "p95_ms": t.p95, "calls": t.count}
+        shape = {"head_dim": dim, "seq": seq, "causal": causal, "contender": name}
+        rows.append({**about, **shape, **rate, "error": f"{error:.2e}", "right": error < WRONG})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    out = parser.parse_args().out
+    about = context(torch.cuda.get_device_name(), ["torch", "triton"])
+    rows: list[dict[str, object]] = []
+    for cell in cells():
+        new = cell_rows(*cell, about)
+        rows += new
+        print(*cell, *(f"{r['contender']}: {r['tflops']}{'' if r['right'] else ' WRONG'}" for r in new), flush=True)
+    write("attention_tiles_h100", rows, out)
+
+
+if __name__ == "__main__":
+    main()
