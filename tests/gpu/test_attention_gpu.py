@@ -13,7 +13,7 @@ from torch.library import opcheck
 from torch.nn.functional import scaled_dot_product_attention
 
 import accel
-from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
+from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, flashcore
 from accel.attention.inputs import arrange, problem_of
 from accel.attention.passes import backward, forward
 from accel.attention.reference import reference
@@ -377,6 +377,13 @@ def test_a_hugging_face_model_gives_the_same_words():
             logits[name].append(model.generate(tokens, max_new_tokens=5, do_sample=False, pad_token_id=0)[:, :38].float())
     for ours, theirs in zip(logits["gpudeck"], logits["sdpa"], strict=True):
         assert (ours - theirs).norm() / theirs.norm() < 0.02
+
+
+@pytest.mark.parametrize("blocks", [(None, None), (64, 64), (128, 32)])
+def test_flashcore_with_tiles_chosen_and_given(blocks):
+    q, k, v = inputs(((4, 8, 200, 64), (4, 8, 200, 64)), torch.float16)
+    out = flashcore.attention(q, k, v, causal=True, block_m=blocks[0], block_n=blocks[1])
+    assert_twice_as_good(out, reference(q, k, v, causal=True), reference(q, k, v, causal=True, dtype=torch.float16), "out")
 
 
 def test_flash_attention_3_on_hopper():

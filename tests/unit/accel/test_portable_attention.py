@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 import torch
 
+from accel.attention import flashcore
 from accel.attention.kernels.portable import backward, forward
 from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of, target_of
 from accel.attention.ragged import Ragged
@@ -227,3 +228,23 @@ def test_an_older_gpu_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Turing)
     with pytest.raises(ValueError, match=r"need compute capability 8\.0 or newer.* RTX 2080 Ti has 7\.5"):
         target_of(torch.device("cuda", 0))
+
+
+@pytest.mark.parametrize("blocks", [(16, 64), (128, 16), (None, 32)])
+def test_any_tile_gives_the_answer(interpreted, blocks):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 90, 32) for _ in range(3))
+    out, _ = interpreted(forward, q, k, v, right=0, scale=0.2, blocks=blocks)
+    torch.testing.assert_close(out.double(), reference(q, k, v, causal=True, scale=0.2), rtol=1e-5, atol=1e-5)
+
+
+def test_a_tile_that_no_kernel_has_is_refused():
+    q = torch.empty(1, 1, 8, 16)
+    for blocks, message in (
+        ((48, None), "block_m is one of 16, 32, 64, 128, or None; got 48"),
+        ((None, 256), "block_n is one of .* got 256"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            forward_calls(geometry_of(geometry_key(q, q, q, None, None, 1.0, 0.0, None, None)), Target(90, 132), blocks)
+    with pytest.raises(ValueError, match=r"backend triton cannot do this: it needs a CUDA GPU"):
+        flashcore.attention(q, q, q, block_m=64)

@@ -16,6 +16,10 @@ PACKED_ROWS = 64
 _SPLIT_PACKED, _SPLIT = 256, 1024
 
 
+BLOCKS = (16, 32, 64, 128)
+"""Rows and columns that a tile may have."""
+
+
 class Config(NamedTuple):
     """A tile of `block_m` queries by `block_n` keys, the warps that compute it and the depth of the load pipeline."""
 
@@ -23,6 +27,13 @@ class Config(NamedTuple):
     block_n: int
     num_warps: int
     num_stages: int
+
+    def resized(self, block_m: int | None, block_n: int | None) -> Config:
+        """With other blocks where they are given. Raises ValueError for those that are no power of two from 16 to 128."""
+        for name, size in (("block_m", block_m), ("block_n", block_n)):
+            if size is not None and size not in BLOCKS:
+                raise ValueError(f"{name} is one of {', '.join(map(str, BLOCKS))}, or None; got {size}")
+        return self._replace(block_m=block_m or self.block_m, block_n=block_n or self.block_n)
 
     @property
     def options(self) -> dict[str, int]:

@@ -19,6 +19,9 @@ from accel.runtime.launch import Call, Pointer, prepare
 _MOST_SPLITS = 64
 
 
+Blocks = tuple[int | None, int | None]
+
+
 class Calls(NamedTuple):
     """The launches of one forward."""
 
@@ -39,6 +42,7 @@ def forward(
     softcap: float = 0.0,
     ragged: Ragged | None = None,
     bias: Tensor | None = None,
+    blocks: Blocks = (None, None),
 ) -> tuple[Tensor, Tensor]:
     """softmax(scale * q kᵀ) v and its log-sum-exp, for compute capability 8.0 and newer.
 
@@ -47,10 +51,10 @@ def forward(
     With `softcap` above 0 the scores become softcap * tanh(scores / softcap). `bias` is [B,H,Sq,Sk], expanded where broadcast: added to the
     scores, or with dtype bool, True where a query may see a key. With `ragged` the sequences lie end to end in q [1,H,Tq,D] and k, v.
     Returns out, laid out as torch.empty_like(q), and the natural log-sum-exp, float32 [B,H,Sq]. A query that sees no key gets 0 and -inf.
-    Deterministic; takes O(Sq) memory beside its
-    results. Raises ValueError for what it cannot do.
+    `blocks` are the tile's queries and keys, where they are not to be chosen by size and target. Deterministic; takes O(Sq) memory beside
+    its results. Raises ValueError for what it cannot do.
     """
-    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias))
+    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias), blocks)
     out, lse = torch.empty_like(q), torch.empty_like(plan.lse)
     if plan.attend is None:
         return out, lse
@@ -65,13 +69,13 @@ def forward(
     return out, lse
 
 
-def forward_calls(geometry: Geometry, target: Target) -> Calls:
-    """What `forward` launches for a problem on a target. Needs no GPU."""
+def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, None)) -> Calls:
+    """What `forward` launches for a problem on a target. Needs no GPU. Raises ValueError for blocks that no kernel has."""
     longest_q, longest_k = geometry.longest
     group = geometry.group
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
     block_d = padded(geometry.head_dim)
-    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None)
+    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None).resized(*blocks)
     tiles = cdiv(longest_q * pack, config.block_m)
     units = geometry.heads // pack * geometry.sequences
     splits, chunk = _split(target.processors // max(1, tiles * units), longest_k, split_keys(longest_q * pack), config.block_n)
@@ -146,12 +150,12 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: tuple[object, ...]) -> _Plan:
+def _plan(key: tuple[object, ...], blocks: Blocks) -> _Plan:
     geometry = geometry_of(key)
     lse = torch.empty(1, dtype=torch.float32, device=geometry.device).expand(geometry.q.shape[:3])
     if 0 in (*geometry.q.shape, geometry.sequences, geometry.longest[0]):
         return _Plan(lse, None, None, 1)
-    calls = forward_calls(geometry, target_of(geometry.device))
+    calls = forward_calls(geometry, target_of(geometry.device), blocks)
     combine = None if calls.combine is None else prepare(calls.combine, geometry.device)
     return _Plan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
 
