@@ -14,7 +14,7 @@ from app import __version__
 from app.commands import care, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
-from scheduler.units import parse_bytes
+from scheduler.units import parse_bytes, parse_seconds
 
 Command = Callable[[argparse.Namespace], int]
 DEFAULT_TOUR = "gpudeck-tour"
@@ -124,6 +124,11 @@ def _job_verbs(verb: Verb) -> None:
     )
     made.add_argument("--gpu-type", default="", metavar="NAME", help="only GPUs with this in their name, e.g. h100")
     made.add_argument("--priority", type=int, default=0, metavar="N", help="the higher, the earlier (default: 0)")
+    made.add_argument("--timeout", type=_seconds, default=0.0, metavar="TIME", help="end it after so long, e.g. 2h; it has failed then")
+    made.add_argument("--retries", type=_count, default=0, metavar="N", help="try it again so often where it fails (default: 0)")
+    made.add_argument(
+        "--backoff", type=_seconds, default=10.0, metavar="TIME", help="before the second attempt; twice as long each time (default: 10s)"
+    )
     made.add_argument("--name", help="shown in lists (default: the command's)")
     made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
     made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
@@ -173,6 +178,13 @@ def _count(text: str) -> int:
 def _amount(text: str) -> int:
     try:
         return parse_bytes(text)
+    except UserError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
     except UserError as e:
         raise argparse.ArgumentTypeError(str(e)) from e
 

@@ -27,7 +27,7 @@ from scheduler.jobs import Event, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Columns, Snapshot
-from scheduler.units import parse_bytes
+from scheduler.units import parse_bytes, parse_seconds
 from scheduler.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -75,6 +75,9 @@ class Client:
         memory: int | str = 0,
         gpu_type: str = "",
         priority: int = 0,
+        timeout: float | str = 0,
+        retries: int = 0,
+        backoff: float | str = 10,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         workload: str | None = None,
@@ -84,7 +87,8 @@ class Client:
 
         With `memory` (bytes, or "20GiB") it reserves so much on each of its GPUs (one, where `gpus` is not given) and shares them with
         other jobs that reserve; without, it has its GPUs for itself. `gpu_type`: part of their name, such as "h100". The higher
-        `priority`, the earlier. Raises UserError where it can never run here.
+        `priority`, the earlier. After `timeout` (seconds, or "2h") an attempt is ended and has failed; a job that failed is tried again
+        up to `retries` times, after `backoff` seconds, then twice as many, and so on. Raises UserError where it can never run here.
         """
         variables = dict(os.environ if env is None else env)
         if bad := [name for name, value in variables.items() if not _utf8(name + value)]:
@@ -100,6 +104,9 @@ class Client:
             memory=parse_bytes(memory) if memory else 0,
             gpu_type=gpu_type,
             priority=priority,
+            timeout=parse_seconds(timeout) if timeout else 0.0,
+            retries=retries,
+            backoff=parse_seconds(backoff) if backoff else 0.0,
             workload=workload,
             params=dict(params or {}),
         )
@@ -178,6 +185,12 @@ class Client:
             return b""
         except OSError as e:
             raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
+
+    def artefacts(self, job: int) -> list[Path]:
+        """The files that the job left in the folder GPUDECK_ARTEFACTS named to it. Raises NotFound."""
+        self.job(job)
+        folder = paths.job_folder(job) / "artefacts"
+        return sorted(path for path in folder.rglob("*") if path.is_file())
 
     def _ask(self, request: m.Request, kind: type[R]) -> R:
         try:

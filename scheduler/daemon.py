@@ -101,6 +101,7 @@ class Daemon:
 
     def _readings(self, message: Readings) -> None:
         self._unsaved += self._monitor.add(message.readings, self._queue.active)
+        self._queue.watch(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
             self._step()
@@ -124,7 +125,7 @@ class Daemon:
             self._dirty.set()
         for job in tuple(self._unsettled):
             self._settle(job)
-        if "queue" in self._notices:  # something could not be started: perhaps it can now
+        if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
 
     def _flush(self) -> None:

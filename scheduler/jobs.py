@@ -33,6 +33,12 @@ class Spec(msgspec.Struct, frozen=True):
     """Part of the name its GPUs must have, in any case, such as "h100"; empty: any GPU."""
     priority: int = 0
     """The higher, the earlier; within one priority, first come, first served."""
+    timeout: float = 0.0
+    """Seconds after which an attempt is ended; 0: never."""
+    retries: int = 0
+    """How many attempts it gets after the first, where they fail. One that ran out of memory is not counted: it adds one."""
+    backoff: float = 10.0
+    """Seconds between the first attempt and the second; twice as many after each further one."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -50,6 +56,8 @@ class Progress(msgspec.Struct, frozen=True):
 class Queued(msgspec.Struct, frozen=True, tag="queued"):
     reason: str = "not looked at yet"
     """Why it waits, for a person to read."""
+    until: float = 0.0
+    """After an attempt that failed: not to be started before then, seconds since the epoch."""
 
 
 class Starting(msgspec.Struct, frozen=True, tag="starting"):
@@ -120,6 +128,21 @@ def status_of(state: State) -> str:
     return type(state).__name__.lower()
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What a job used of its devices over all its attempts, as far as it was watched."""
+
+    seconds: float = 0.0
+    """How long it was watched: less than it ran, where the daemon or the probe was away."""
+    memory: float = 0.0
+    """The most bytes that its processes had allocated on one device at one moment."""
+    energy: float = 0.0
+    """Joules of all its devices."""
+    util: float = 0.0
+    """Percent, the mean over its devices and its time."""
+    absent: dict[str, str] = {}
+    """For each of these that is not known: why."""
+
+
 class Event(msgspec.Struct, frozen=True):
     """One thing that happened to a job; all of them, oldest first, are its timeline."""
 
@@ -139,7 +162,9 @@ class Job(msgspec.Struct, frozen=True):
     place: float | None = None
     """Where it stands among the waiting jobs of its priority, the lowest first; None: its number."""
     tries: int = 0
-    """How many attempts have ended; the next is one more."""
+    """How many attempts have ended and were followed by another; the next is one more."""
+    usage: Usage | None = None
+    """None until an attempt has ended."""
 
     @property
     def active(self) -> bool:

@@ -52,6 +52,9 @@ def submit(args: Namespace) -> int:
             memory=args.memory,
             gpu_type=args.gpu_type,
             priority=args.priority,
+            timeout=args.timeout,
+            retries=args.retries,
+            backoff=args.backoff,
             cwd=args.cwd,
         )
         return _submitted(deck, job, args)
@@ -162,13 +165,15 @@ def jobs(args: Namespace) -> int:
 
 def _one(args: Namespace) -> int:
     with Client() as deck:
-        job, events, snapshot = deck.job(args.job), deck.timeline(args.job), deck.snapshot()
+        job, events, snapshot, files = deck.job(args.job), deck.timeline(args.job), deck.snapshot(), deck.artefacts(args.job)
     if args.json:
-        say_json({"job": job, "timeline": events})
+        say_json({"job": job, "timeline": events, "artefacts": [str(file) for file in files]})
         return 0
     shown = details(job, snapshot)
     say(f"{shown.title}: {shown.state}" + (f", {shown.doing}" if shown.doing else ""))
     table(shown.facts)
+    for file in files:
+        say(f"artefact: {file}")
     say("Timeline")
     for event in events:
         say(f"  {fmt.clock(event.time, time.time())}  {event.what}" + (f": {event.text}" if event.text else ""))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from app.models.format import clock, device_label, duration, significant
+from app.models.format import clock, device_label, duration, scaled, significant
 from app.models.requests import Submit
 from app.models.results import card, result_of
 from app.models.tiles import Meaning
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
 from scheduler.telemetry.snapshot import Snapshot
-from scheduler.units import amount
+from scheduler.units import amount, span
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     facts += [("Device", r.device)] if r.device else []
     facts += _needs(job)
     facts += _times(job, snapshot.time)
+    facts += _used(job)
     facts += [("Reason", reason)] if (reason := _reason(job)) else []
     if made := card(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
@@ -92,7 +93,22 @@ def _needs(job: Job) -> list[tuple[str, str]]:
         found.append(("Type of GPU", spec.gpu_type))
     if spec.priority:
         found.append(("Priority", str(spec.priority)))
+    if spec.timeout:
+        found.append(("Limit", f"{span(spec.timeout)} an attempt"))
+    if spec.retries:
+        found.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
     return found
+
+
+def _used(job: Job) -> list[tuple[str, str]]:
+    """What it used of its devices; nothing where it held none."""
+    usage = job.usage
+    if usage is None:
+        return []
+    shown = {"memory": amount(usage.memory), "energy": scaled(usage.energy, "J"), "util": f"{usage.util:.0f} %"}
+    captions = {"memory": "Most memory", "energy": "Energy", "util": "Mean utilisation"}
+    found = [(captions[f], f"N/A: {usage.absent[f]}" if f in usage.absent else text) for f, text in shown.items()]
+    return [*found, ("Watched", duration(usage.seconds))]
 
 
 def again(job: Job) -> Submit:

@@ -38,6 +38,8 @@ class Exit(msgspec.Struct, frozen=True):
     ended: float
     code: int | None
     error: str
+    over: float = 0.0
+    """The limit of time that ended it, seconds; 0 where none did."""
 
 
 class Waiting(NamedTuple):
@@ -80,7 +82,7 @@ def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
 
     Raises FolderError where the job's folder is in the way, UserError where no process can be started now.
     """
-    folder, boot = _empty_folder(job.id), boot_id()
+    folder, boot = (_next_folder(job) if job.tries else _empty_folder(job.id)), boot_id()
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py"), str(folder)],
@@ -120,6 +122,19 @@ def _empty_folder(job_id: int) -> Path:
     return folder
 
 
+def _next_folder(job: Job) -> Path:
+    """The folder of a job that is tried again: what the last attempt said is put aside under its number, its artefacts stay."""
+    folder = paths.job_folder(job.id)
+    try:
+        for name in ("log", EXIT_FILE, RESULT_FILE):
+            if os.path.lexists(folder / name):
+                (folder / name).rename(folder / f"{name}.{job.tries}")
+    except OSError as e:
+        raise FolderError(f"what the last attempt left in {folder} cannot be put aside: {e.strerror}") from e
+    paths.ensure(paths.ensure(folder) / ARTEFACTS)
+    return folder
+
+
 def abandon(waiting: Waiting) -> None:
     """Send the runner away from its gate: it ends without having run anything."""
     assert waiting.process.stdin is not None
@@ -140,6 +155,7 @@ def release(waiting: Waiting, job: Job, env: dict[str, str], devices: Sequence[D
         "argv": job.spec.argv,
         "cwd": job.spec.cwd,
         "env": _environment(job, waiting.running, env, devices, folder),
+        "timeout": job.spec.timeout,
     }
     assert waiting.process.stdin is not None
     try:
@@ -158,6 +174,7 @@ def _environment(job: Job, running: Running, env: dict[str, str], devices: Seque
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
         "GPUDECK_JOB": str(job.id),
         "GPUDECK_ATTEMPT": running.attempt,
+        "GPUDECK_TRY": str(job.tries + 1),
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }

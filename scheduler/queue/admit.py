@@ -11,7 +11,8 @@ from scheduler.errors import UserError
 from scheduler.jobs import Spec
 from scheduler.queue.placement import Sight, of_type
 from scheduler.queue.reasons import count
-from scheduler.units import amount
+from scheduler.queue.retry import MAX_RETRIES
+from scheduler.units import MAX_SECONDS, amount, span
 
 MAX_PRIORITY = 1_000_000
 
@@ -26,6 +27,10 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("the name of an environment variable cannot be empty or hold a '='")
     if abs(spec.priority) > MAX_PRIORITY:
         raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")
+    if not 0 <= spec.timeout <= MAX_SECONDS or not 0 <= spec.backoff <= MAX_SECONDS:
+        raise UserError(f"a limit or a delay is a time from 0 to {span(MAX_SECONDS)}")
+    if not 0 <= spec.retries <= MAX_RETRIES:
+        raise UserError(f"a job is tried again 0 to {MAX_RETRIES} times, not {spec.retries}")
     if spec.gpus < 0:
         raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
     if spec.memory < 0:

@@ -20,7 +20,7 @@ class Seen(NamedTuple):
     """What a reading says of who uses a device."""
 
     total: float | None
-    """Bytes of its memory; None where that could not be read."""
+    """Bytes of its memory that anybody can have; None where that could not be read."""
     free: float | None
     """Bytes nobody had allocated."""
     used: Mapping[int, float]
@@ -54,7 +54,10 @@ def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] =
             used[process.job] = used.get(process.job, 0.0) + (process.memory or 0.0)
         elif not process.assistant and process.name not in ignored:
             others.append(process)
-    return Seen(reading.values.get("mem_total"), reading.values.get("mem_free"), used, tuple(others))
+    total = reading.values.get("mem_total")
+    if total is not None:
+        total -= reading.values.get("mem_reserved", 0.0)
+    return Seen(total, reading.values.get("mem_free"), used, tuple(others))
 
 
 class Spot:

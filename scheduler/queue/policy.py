@@ -37,6 +37,8 @@ class Around(NamedTuple):
     """When running jobs are expected to end."""
     now: float = 0.0
     """Seconds since the epoch."""
+    kept: Mapping[int, str] = {}
+    """Jobs that are not to start whatever is free, and why. They hold nothing."""
 
 
 def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Plan:  # noqa: B008
@@ -51,6 +53,8 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
             continue
         if paused:
             reasons[job.id] = "the queue is paused"
+        elif (kept := around.kept.get(job.id)) is not None:
+            reasons[job.id] = kept
         elif not job.spec.gpus:
             if running < slots:
                 running += 1

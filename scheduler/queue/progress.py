@@ -3,11 +3,13 @@
     {"gpudeck": "progress", "done": 3, "total": 10, "note": "timing", "flops": 1.2e13, "time": 1760000000.0}
 
 `flops` counts up over the job's life; `time` is seconds since the epoch. All but `gpudeck`, `done` and `total` may be left out.
+Bars of tqdm are understood too, of jobs that do not speak the protocol.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 import msgspec
@@ -18,6 +20,9 @@ from scheduler.jobs import Progress
 MAX_LINE = 4096
 """Bytes; a longer line is output, not progress."""
 _MARK = b'"gpudeck"'
+_FACTORS = {b"k": 1e3, b"M": 1e6, b"G": 1e9, b"T": 1e12}
+_COUNT = rb"\d{1,15}(?:\.\d{1,9})?[kMGT]?"
+_BAR = re.compile(rb"(?P<note>[^%|]{0,200}?)\s{0,9}\d{1,3}%\|[^|]*\| *(?P<done>" + _COUNT + rb")/(?P<total>" + _COUNT + rb") \[.*")
 
 
 class _Line(msgspec.Struct):
@@ -45,6 +50,21 @@ def parse(line: bytes, now: float) -> Progress | None:
     done = min(max(said.done, 0.0), said.total)
     at = min(said.time, now) if said.time > 0 else now  # a clock that runs ahead (or counts in ms) must not look like the future
     return Progress(done, said.total, printable(said.note)[:120], max(said.flops, 0.0), at)
+
+
+def parse_bar(line: bytes, now: float) -> Progress | None:
+    """The progress that a bar of tqdm shows, such as `train:  45%|####5     | 45/100 [00:12<00:15, 3.6it/s]`; else None."""
+    found = _BAR.fullmatch(line) if len(line) <= MAX_LINE and b"%|" in line else None
+    if found is None:
+        return None
+    note, done, total = found["note"].decode(errors="replace"), _scaled(found["done"]), _scaled(found["total"])
+    return Progress(min(done, total), total, printable(note).strip(" :")[:120], 0.0, now) if total > 0 else None
+
+
+def _scaled(text: bytes) -> float:
+    """A count as tqdm writes it, with or without a unit: 45, 1.20k, 3.0M."""
+    factor = _FACTORS.get(text[-1:], 1.0)
+    return float(text[:-1] if factor > 1 else text) * factor
 
 
 def printable(text: str) -> str:

@@ -11,24 +11,28 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from scheduler import paths
-from scheduler.devices.model import Device
+from scheduler.devices.model import Device, Reading
 from scheduler.errors import UserError
 from scheduler.executors import local
-from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Spec, Starting, listed
+from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Spec, Starting, State, listed
 from scheduler.messages import MAX_LISTED
 from scheduler.queue import recovery, story
 from scheduler.queue.admit import bound, refuse
 from scheduler.queue.expected import End, expected_end
 from scheduler.queue.line import Line
+from scheduler.queue.meter import Meter
 from scheduler.queue.placement import Sight
 from scheduler.queue.policy import Around, plan
-from scheduler.queue.tail import Tail, last_line
+from scheduler.queue.retry import again, resting, rests
+from scheduler.queue.tail import Tail, last_line, last_text
 from scheduler.store import Store
 
 RECENT = 50
 """How many ended jobs a snapshot shows."""
 RETRY_S = 2.0
 """A job that could not be started is tried again after this long."""
+OOM_TAIL = 16 * 2**10
+"""Bytes of the end of a log that are searched for what CUDA says when its memory is full."""
 _UNSEEN = Sight()
 
 
@@ -45,6 +49,11 @@ class Queue:
         self._line = Line()
         self._unbound: set[int] = set()
         """Jobs for devices of a kind that was not known when they were submitted."""
+        self._meter = Meter()
+        self._largest: float | None = None
+        """Bytes of the largest device."""
+        self._resting: set[int] = set()
+        """Jobs that failed and are to wait a while before they are tried again."""
         for job in store.active():
             self._know(job)
         self._ended: list[Job] = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
@@ -82,7 +91,10 @@ class Queue:
                     local.end(state)
             else:
                 local.kill(state)
-                self._put(msgspec.structs.replace(job, state=verdict), story.recovered(verdict, now))
+                if isinstance(verdict, Queued):
+                    self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
+                else:
+                    self._conclude(job, verdict)
 
     def jobs(self) -> tuple[Job, ...]:
         """Active jobs and those that ended last, newest first, without large results."""
@@ -146,7 +158,7 @@ class Queue:
         resting = {job_id for job_id, (until, _) in self._refused.items() if now < until}
         going = self.going
         waiting = [self._active[job_id] for job_id in self._line if job_id not in resting]
-        around = Around(sight, self._ends(going), time.time())
+        around = Around(sight, self._ends(going), time.time(), self._kept())
         decided = plan([*going, *waiting], devices, self.paused, os.cpu_count() or 1, around)
         for start in decided.starts:
             self._refused.pop(start.job.id, None)
@@ -171,6 +183,12 @@ class Queue:
     def _ends(self, going: Sequence[Job]) -> dict[int, End]:
         now = time.time()
         return {job.id: end for job in going if (end := expected_end(job, now)) is not None}
+
+    def _kept(self) -> dict[int, str]:
+        """Jobs that are not to start whatever is free, and why."""
+        now = time.time()
+        self._resting = {job_id for job_id in self._resting if job_id in self._line and rests(self._active[job_id], now)}
+        return {job_id: resting(self._active[job_id]) for job_id in self._resting}
 
     def _bind(self, devices: Sequence[Device]) -> None:
         for job in [self._active[job_id] for job_id in sorted(self._unbound)]:
@@ -218,7 +236,33 @@ class Queue:
             new = recovery.lost(state, time.time())
         else:
             new = recovery.ended(state, found, local.result_record(job_id), last_line(paths.job_folder(job_id) / "log"))
-        self._put(msgspec.structs.replace(job, state=new), story.ended(new))
+        self._conclude(job, new)
+
+    def _conclude(self, job: Job, new: State) -> None:
+        """An attempt has ended so: the job has ended with it, or waits for another."""
+        usage = self._meter.take(job)
+        job = msgspec.structs.replace(job, usage=usage)
+        log = last_text(paths.job_folder(job.id) / "log", OOM_TAIL)
+        more = again(job, new, log, self._largest, time.time()) if isinstance(new, Failed) else None
+        try:
+            if more is None:
+                self._put(msgspec.structs.replace(job, state=new), story.ended(new))
+            else:
+                self._put(more.job, story.ended(new), more.event)
+                self._tails.pop(job.id, None)
+        except UserError:
+            self._know(job)  # it keeps what it used, until its end can be stored
+            raise
+
+    def watch(self, readings: Sequence[Reading]) -> None:
+        """Add up what running jobs use."""
+        self._meter.add(readings, self.going)
+        totals = [r.values["mem_total"] for r in readings if "mem_total" in r.values]
+        self._largest = max(totals, default=self._largest)
+
+    def due(self, now: float) -> bool:
+        """Whether a job that was to wait for another attempt may be started now."""
+        return any(not rests(self._active[job_id], now) for job_id in self._resting)
 
     def look(self, now: float) -> dict[int, list[Progress]]:
         """What the running jobs reported since the last look, by job."""
@@ -240,6 +284,9 @@ class Queue:
         """The job is as given now."""
         self._line.put(job)
         self._unbound.discard(job.id)
+        self._resting.discard(job.id)
+        if isinstance(job.state, Queued) and job.state.until:
+            self._resting.add(job.id)
         if job.active:
             self._active[job.id] = job
             if job.spec.gpus and not job.spec.kind:

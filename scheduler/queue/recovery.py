@@ -9,6 +9,7 @@ import msgspec
 
 from scheduler.executors.local import Exit
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Starting, State
+from scheduler.units import span
 
 
 def recover(
@@ -41,12 +42,14 @@ def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line
     """The state after the runner's word. `last_line` of the output is quoted where the job failed."""
     if isinstance(state, Running) and state.stopping:
         return Cancelled(found.ended, found.started, state.devices)
-    if found.code == 0:
+    if found.code == 0 and not found.over:
         return Done(found.started, found.ended, state.devices, result)
     return Failed(found.started, found.ended, _reason(found, last_line), found.code, state.devices, result)
 
 
 def _reason(found: Exit, last_line: str) -> str:
+    if found.over:
+        return f"ran longer than its limit of {span(found.over)}" + (f": {last_line}" if last_line else "")
     if found.code is None:
         return found.error
     if found.code < 0:

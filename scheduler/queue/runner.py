@@ -41,12 +41,14 @@ def main(folder: Path) -> int:
     fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
     launch = json.loads(gate)
     started = time.time()
-    code, error = _run(launch, folder)
-    _write(folder / EXIT_FILE, {"attempt": launch["attempt"], "started": started, "ended": time.time(), "code": code, "error": error})
+    code, error, over = _run(launch, folder)
+    said = {"attempt": launch["attempt"], "started": started, "ended": time.time(), "code": code, "error": error, "over": over}
+    _write(folder / EXIT_FILE, said)
     return 0
 
 
-def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str]:
+def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str, float]:
+    """Exit status, why it could not be started, and the limit of time that ended it (0 where none did)."""
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -58,16 +60,22 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str]:
                 stderr=log,
                 process_group=0,  # the session stays ours: by that the daemon finds them all, should we be killed
             )
-        _end_on_sigterm(child)
-        return child.wait(), ""
+        over = _end_in_time(child, launch.get("timeout", 0.0))
+        return child.wait(), "", sum(over)
     except OSError as e:
-        return None, f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}"
+        return None, f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}", 0.0
     finally:
         _reap_tree()
 
 
-def _end_on_sigterm(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to us ends the job: politely, and by force when the grace is over. We stay until it is gone, to write how it ended."""
+def _end_in_time(child: subprocess.Popen[bytes], timeout: float) -> list[float]:
+    """SIGTERM to us, or the end of its time, ends the job: politely, and by force when the grace is over.
+
+    We stay until it is gone, to write how it ended. The limit is put into the list that is returned, once it has ended the job. The
+    timer counts on while clocks are set, and while no daemon runs.
+    """
+    over: list[float] = []
+    told: list[int] = []
 
     def send(number: int) -> None:
         if child.returncode is None:
@@ -77,11 +85,22 @@ def _end_on_sigterm(child: subprocess.Popen[bytes]) -> None:
                 pass  # it ended in this moment
 
     def polite(number: int, frame: FrameType | None) -> None:
+        told.append(number)
         send(signal.SIGTERM)
         signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
 
-    signal.signal(signal.SIGALRM, lambda number, frame: send(signal.SIGKILL))
+    def alarm(number: int, frame: FrameType | None) -> None:
+        if told:
+            send(signal.SIGKILL)
+        else:
+            over.append(timeout)
+            polite(number, frame)
+
+    signal.signal(signal.SIGALRM, alarm)
     signal.signal(signal.SIGTERM, polite)
+    if timeout:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+    return over
 
 
 def _reap_tree() -> None:

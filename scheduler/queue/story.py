@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.devices.model import Device
-from scheduler.jobs import Cancelled, Done, Event, Failed, Job, Lost, Queued, State
+from scheduler.jobs import Cancelled, Done, Event, Failed, Job, Lost, State
 from scheduler.queue.reasons import label
 from scheduler.units import amount
 
@@ -21,13 +21,6 @@ def ended(state: State) -> Event:
     """How the job ended."""
     assert isinstance(state, Done | Failed | Cancelled | Lost)
     return Event(state.at, _word(state), state.reason if isinstance(state, Failed | Lost) else "")
-
-
-def recovered(state: State, now: float) -> Event:
-    """What a new daemon found of a job that had been started."""
-    if isinstance(state, Queued):
-        return Event(now, "queued again", "the daemon ended before the job could start")
-    return ended(state)
 
 
 def _word(state: State) -> str:

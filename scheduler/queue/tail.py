@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from scheduler import paths
 from scheduler.jobs import Progress
-from scheduler.queue.progress import MAX_LINE, parse, printable
+from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable
 
+_ENDS = re.compile(rb"[\r\n]")
+"""A bar that is drawn anew ends its line with a carriage return."""
 CHUNK = 2**18
 """Bytes read at a time; a job that prints more between two looks has its older lines passed over, never its newest."""
 
@@ -19,6 +22,8 @@ class Tail:
         self._file = file
         self._offset = 0
         self._rest = b""
+        self._speaks = False
+        """It has used the protocol: then its bars are for people alone."""
 
     def read(self, now: float) -> list[Progress]:
         """What the job reported since the last call, oldest first."""
@@ -34,9 +39,21 @@ class Tail:
         except OSError:
             return []  # no output yet
         self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._rest = _ENDS.split(self._rest + data)
         self._rest = self._rest[-MAX_LINE - 1 :]
-        return [p for line in lines if (p := parse(line, now)) is not None]
+        said = [p for line in lines if (p := parse(line, now)) is not None]
+        self._speaks = self._speaks or bool(said)
+        return said if self._speaks else [p for line in lines if (p := parse_bar(line, now)) is not None]
+
+
+def last_text(file: Path, size: int) -> str:
+    """The last `size` bytes of a log; empty where there is none."""
+    try:
+        with paths.open_plain(file) as f:
+            f.seek(max(0, f.seek(0, 2) - size))
+            return f.read(size).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def last_line(file: Path) -> str:
@@ -45,10 +62,10 @@ def last_line(file: Path) -> str:
         with paths.open_plain(file) as f:
             size = f.seek(0, 2)
             f.seek(max(0, size - 2 * MAX_LINE))
-            lines = f.read().split(b"\n")
+            lines = _ENDS.split(f.read())
     except OSError:
         return ""
     for line in reversed(lines):
-        if line.strip() and parse(line, 0.0) is None:
+        if line.strip() and parse(line, 0.0) is None and parse_bar(line, 0.0) is None:
             return printable(line.decode(errors="replace").strip())[:200]
     return ""

@@ -1,6 +1,7 @@
 -- From schema 1 to 2. A job from before has no timeline but its submission, which it tells itself.
 ALTER TABLE jobs ADD COLUMN place REAL;
 ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN usage TEXT NOT NULL DEFAULT 'null';
 CREATE TABLE events (                  -- what each job went through, written with the transition itself
     id   INTEGER PRIMARY KEY,
     job  INTEGER NOT NULL,

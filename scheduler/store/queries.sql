@@ -2,10 +2,10 @@
 INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?);
 
 -- name: update_job
-UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ? WHERE id = ?;
+UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ? WHERE id = ?;
 
 -- name: get_job
-SELECT id, spec, submitted, state, place, tries FROM jobs WHERE id = ?;
+SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
 
 -- name: get_env
 SELECT env FROM jobs WHERE id = ?;
@@ -14,10 +14,10 @@ SELECT env FROM jobs WHERE id = ?;
 UPDATE jobs SET env = '{}' WHERE id = ?;
 
 -- name: active_jobs
-SELECT id, spec, submitted, state, place, tries FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
+SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;
 
 -- name: recent_jobs
-SELECT id, spec, submitted, state, place, tries FROM jobs ORDER BY id DESC LIMIT ?;
+SELECT id, spec, submitted, state, place, tries, usage FROM jobs ORDER BY id DESC LIMIT ?;
 
 -- name: add_sample
 INSERT OR REPLACE INTO samples (device, time, data) VALUES (?, ?, ?);

@@ -7,7 +7,8 @@ CREATE TABLE jobs (
     env       TEXT NOT NULL,           -- JSON; may hold secrets: read only to start the job, never sent to a client, emptied when it ends
     state     TEXT NOT NULL,           -- JSON of jobs.State
     place     REAL,                    -- among those that wait; NULL: its number
-    tries     INTEGER NOT NULL DEFAULT 0
+    tries     INTEGER NOT NULL DEFAULT 0,
+    usage     TEXT NOT NULL DEFAULT 'null'  -- JSON of jobs.Usage
 );
 CREATE INDEX jobs_by_status ON jobs (status);
 

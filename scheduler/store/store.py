@@ -16,9 +16,12 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Event, Job, Spec, State, listed, status_of
+from scheduler.jobs import Event, Job, Spec, State, Usage, listed, status_of
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
 
+_SPEC = msgspec.json.Decoder(Spec).decode
+_STATE = msgspec.json.Decoder(State).decode
+_USAGE = msgspec.json.Decoder(Usage | None).decode
 BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -106,7 +109,7 @@ class Store:
 
     def _update(self, job: Job, events: Sequence[Event]) -> None:
         """One that ended needs its environment no more: it is forgotten."""
-        row = (_encode(_bare(job.spec)), job.status, _encode(job.state), job.place, job.tries, job.id)
+        row = (_encode(_bare(job.spec)), job.status, _encode(job.state), job.place, job.tries, _encode(job.usage), job.id)
         self._db.execute(self._q["update_job"], row)
         self._add_events(job.id, events)
         if not job.active:
@@ -167,8 +170,9 @@ class Store:
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """One at a time: each may hold a large result."""
         with self._words():
-            for number, spec, submitted, state, place, tries in self._db.execute(self._q[query], values):
-                yield Job(number, msgspec.json.decode(spec, type=Spec), submitted, msgspec.json.decode(state, type=State), place, tries)
+            for number, spec, submitted, state, place, tries, usage in self._db.execute(self._q[query], values):
+                decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
+                yield Job(number, *decoded)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

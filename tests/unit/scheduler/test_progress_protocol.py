@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.jobs import Progress
-from scheduler.queue.progress import MAX_LINE, parse, printable
+from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable
 
 NOW = 1_764_000_000.0
 
@@ -79,3 +79,31 @@ def test_printable_keeps_the_length_and_drops_every_control_character(text: str)
     clean = printable(text)
     assert len(clean) == len(text)
     assert clean.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("line", "done", "total", "note"),
+    [
+        (b" 45%|####5     | 45/100 [00:12<00:15,  3.60it/s]", 45.0, 100.0, ""),
+        ("train:  45%|████▌     | 45/100 [00:12<00:15,  3.60it/s, loss=0.3]".encode(), 45.0, 100.0, "train"),
+        (b"Downloading: 100%|##########| 1.20G/1.20G [00:12<00:00, 99.6MB/s]", 1.2e9, 1.2e9, "Downloading"),
+        (b"  0%|          | 0/7 [00:00<?, ?it/s]", 0.0, 7.0, ""),
+    ],
+)
+def test_a_bar_of_tqdm(line: bytes, done: float, total: float, note: str) -> None:
+    assert parse_bar(line, 5.0) == Progress(done, total, note, 0.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"45%", b"45% | 3/4 [", b"12it [00:01, 9it/s]", b"0%|  | 0/0 [00:00<?]", b"1%|" + b"|" * 4000, b"%|" * 2000, b" 5%| | x/9 ["],
+)
+def test_what_is_no_bar(line: bytes) -> None:
+    assert parse_bar(line, 5.0) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_may_stand_where_a_bar_might(data: bytes) -> None:
+    for line in (data, b" 45%|" + data, b"x" + data + b"%|##| 45/100 [" + data):
+        found = parse_bar(line, 5.0)
+        assert found is None or (0 <= found.done <= found.total and found.note.isprintable())

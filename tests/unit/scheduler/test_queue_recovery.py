@@ -59,6 +59,8 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
+        (Exit("nonce", 11.0, 12.0, -15, "", 7200.0), "ran longer than its limit of 2 h: last words"),
+        (Exit("nonce", 11.0, 12.0, 0, "", 90.0), "ran longer than its limit of 90 s: last words"),
         (ended(-9), "killed by SIGKILL (often the kernel, out of memory)"),
         (ended(-11), "killed by SIGSEGV"),
         (ended(-64), "killed by SIGRTMAX"),

@@ -1,0 +1,81 @@
+"""What a job used, from readings as a GPU gives them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scheduler.devices.model import Process, Reading
+from scheduler.jobs import Job, Running, Spec, Usage
+from scheduler.queue.meter import Meter
+
+
+def job(number: int, *devices: str, usage: Usage | None = None) -> Job:
+    return Job(number, Spec(("x",), "x", "/", gpus=1), 0.0, Running("n", devices, 0.0, 1, 1, "b"), usage=usage)
+
+
+def reading(device: str, at: float, memory: dict[int, float | None] | None = None, **values: float) -> Reading:
+    processes = tuple(Process(n, "p", memory=m, job=n) for n, m in (memory or {}).items())
+    return Reading(device, at, values, {"power": "not supported"} if "power" not in values else {}, processes=processes)
+
+
+def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
+    meter, one = Meter(), job(1, "a")
+    for at, util, memory in ((0.0, 0.0, 10.0), (1.0, 100.0, 30.0), (3.0, 50.0, 20.0)):
+        meter.add([reading("a", at, {1: memory}, util=util, power=100.0)], [one])
+    used = meter.take(one)
+    assert used == Usage(3.0, 30.0, 300.0, pytest.approx(200 / 3), {})
+    assert meter.take(one) is None, "taken once"
+
+
+def test_the_devices_own_counter_is_better_than_its_power() -> None:
+    meter, one = Meter(), job(1, "a")
+    for at, energy in ((0.0, 1000.0), (1.0, 1250.0)):
+        meter.add([reading("a", at, util=1.0, energy=energy, power=100.0)], [one])
+    assert meter.take(one).energy == 250.0  # type: ignore[union-attr]
+
+
+def test_two_devices_count_together() -> None:
+    meter, one = Meter(), job(1, "a", "b")
+    for at in (0.0, 2.0):
+        meter.add([reading("a", at, {1: 5.0}, util=100.0, power=10.0), reading("b", at, {1: 7.0}, util=0.0, power=30.0)], [one])
+    assert meter.take(one) == Usage(2.0, 7.0, 80.0, 50.0, {})
+
+
+def test_who_shared_is_not_told_what_was_not_its_own() -> None:
+    meter, one, two = Meter(), job(1, "a"), job(2, "a")
+    for at in (0.0, 1.0):
+        meter.add([reading("a", at, {1: 5.0, 2: 6.0}, util=90.0, power=100.0)], [one, two])
+    used = meter.take(one)
+    assert used is not None
+    assert (used.memory, used.energy, used.util) == (5.0, 0.0, 0.0)
+    assert used.absent == dict.fromkeys(("energy", "util"), "it shared its device with other jobs")
+
+
+def test_what_is_not_read_is_absent_with_its_reason() -> None:
+    meter, one = Meter(), job(1, "a")
+    meter.add([reading("a", 0.0, {1: None})], [one])
+    assert set(meter.take(one).absent) == {"memory", "energy", "util"}  # type: ignore[union-attr]
+    meter.add([reading("a", 1.0)], [one])
+    meter.add([reading("a", 2.0)], [one])
+    assert meter.take(one).absent["energy"] == "not supported"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("at", [100_000.0, -100_000.0])
+def test_a_gap_or_a_clock_that_was_set_is_not_counted(at: float) -> None:
+    meter, one = Meter(), job(1, "a")
+    for t in (0.0, 1.0, at, at + 1.0):
+        meter.add([reading("a", t, util=50.0, power=10.0)], [one])
+    used = meter.take(one)
+    assert used is not None
+    assert (used.seconds, used.energy, used.util) == (2.0, 20.0, 50.0)
+
+
+def test_attempts_add_up() -> None:
+    before = Usage(3.0, 40.0, 100.0, 20.0, {})
+    meter, one = Meter(), job(1, "a", usage=before)
+    assert meter.take(one) == before, "an attempt that was not seen adds nothing"
+    for at in (0.0, 1.0):
+        meter.add([reading("a", at, {1: 5.0}, util=60.0, power=50.0)], [one])
+    assert meter.take(one) == Usage(4.0, 40.0, 150.0, 30.0, {})
+    assert msgspec.json.decode(msgspec.json.encode(before), type=Usage) == before

@@ -1,0 +1,102 @@
+"""What becomes of a job that failed: another attempt later, one with more memory, or none."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.jobs import Failed, Job, Queued, Running, Spec, Usage
+from scheduler.queue.oom import needed, next_memory, out_of_memory
+from scheduler.queue.retry import MAX_WAIT_S, again, rests
+from scheduler.units import GIB
+
+FAILED = Failed(1.0, 2.0, "exit code 1", 1)
+TORCH = (
+    "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.19 GiB of which 1.06 GiB is free. Process 12 has 40.00 GiB memory in use. Including non-PyTorch memory, this "
+    "process has 21.50 GiB memory in use. Of the allocated memory 20.1 GiB is allocated by PyTorch\n"
+)
+
+
+def job(tries: int = 0, **more: object) -> Job:
+    spec = Spec(("train",), "train", "/", gpus=1, **more)  # type: ignore[arg-type]
+    return Job(3, spec, 0.0, Running("n", ("GPU-0",), 0.0, 1, 1, "b"), tries=tries)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        TORCH,
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB",
+        "Error: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_out_of_memory_is_recognised(log: str) -> None:
+    assert out_of_memory(log)
+    found = again(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0)
+    assert found is not None and found.job.spec.memory > 4 * GIB
+    assert found.job.state == Queued(), "at once"
+
+
+@pytest.mark.parametrize(
+    "log", ["", "out of memory", "MemoryError", "Killed: Out of memory: process 12 (python)", "CUDA error: invalid argument"]
+)
+def test_other_failures_are_not(log: str) -> None:
+    assert not out_of_memory(log)
+    assert again(job(memory=4 * GIB), FAILED, log, 80 * GIB, 100.0) is None
+
+
+def test_the_next_attempt_reserves_what_this_one_needed() -> None:
+    assert needed(TORCH, 0.0) == 42.0 * GIB, "what the largest of its processes had, and what it asked for"
+    assert needed("CUDA out of memory", 7.5 * GIB) == 7.5 * GIB
+    assert next_memory(4 * GIB, 7.2 * GIB, 80 * GIB) == 8 * GIB
+    assert next_memory(40 * GIB, 7.2 * GIB, 80 * GIB) == 48 * GIB, "it had less than it reserved: the next size"
+    assert next_memory(64 * GIB, 0.0, 79.2 * GIB) == 0, "a GPU for itself"
+    assert next_memory(300 * GIB, 0.0, None) == 600 * GIB
+
+
+@given(st.integers(1, 2**40), st.floats(0, 2**41), st.integers(2**30, 2**38))
+def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, largest: int) -> None:
+    steps = 0
+    while reserved:
+        new = next_memory(reserved, need, largest)
+        assert new == 0 or reserved < new <= largest
+        reserved, steps = new, steps + 1
+        assert steps < 30
+
+
+def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
+    found = again(
+        msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)), FAILED, "CUDA out of memory", None, 9.0
+    )
+    assert found is not None
+    assert (found.job.spec.memory, found.job.spec.retries, found.job.tries) == (6 * GIB, 2, 1)
+    assert (found.event.what, found.event.text) == ("queued again", "with 6 GiB, as 4 GiB were not enough")
+    assert again(found.job, FAILED, "", None, 9.0) is not None, "and its retry is still there"
+
+
+def test_a_job_with_a_gpu_for_itself_gets_no_more_of_it() -> None:
+    assert again(job(), FAILED, TORCH, 80 * GIB, 1.0) is None
+
+
+def test_retries_come_later_and_later_and_end() -> None:
+    found, waits = job(retries=4, backoff=10.0), []
+    while (more := again(found, FAILED, "", None, 1000.0)) is not None:
+        assert isinstance(more.job.state, Queued)
+        waits.append(more.job.state.until - 1000.0)
+        found = more.job
+    assert waits == [10.0, 20.0, 40.0, 80.0]
+    assert found.tries == 4
+    more = again(job(tries=900, retries=1000), FAILED, "", None, 1000.0)
+    assert more is not None and isinstance(more.job.state, Queued)
+    assert more.job.state.until == 1000.0 + MAX_WAIT_S
+
+
+@pytest.mark.parametrize(("now", "left"), [(990.0, 10.0), (1000.0, 0.0), (2000.0, 0.0), (1000.0 - 86400, 0.0)])
+def test_a_clock_that_was_set_does_not_keep_it_waiting(now: float, left: float) -> None:
+    assert rests(msgspec.structs.replace(job(), state=Queued(until=1000.0)), now) == left
