@@ -9,13 +9,18 @@ from tests.benchmarks.rows import spread
 
 
 def measure(count: int = 40) -> dict[str, float]:
-    """Milliseconds, over `count` jobs one after the other: the job prints the time as the first thing it does."""
-    samples = []
+    """Milliseconds, over `count` jobs one after the other."""
+    return spread(samples(count))
+
+
+def samples(count: int = 40) -> list[float]:
+    """As of `measure`, one by one: the job prints the time as the first thing it does."""
+    found = []
     with Client() as deck:
         for i in range(count + 3):
             before = time.time()
             job = deck.submit(["date", "+%s.%N"], gpus=1)
             deck.wait(job.id, timeout=30)
             if i >= 3:  # the first ones load the interpreter from disk
-                samples.append((float(deck.log(job.id)) - before) * 1000)
-    return spread(samples)
+                found.append((float(deck.log(job.id)) - before) * 1000)
+    return found

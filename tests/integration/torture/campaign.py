@@ -79,7 +79,7 @@ class Campaign:
             for client in clients:
                 client.join()
             self.insist(lambda deck: deck.pause(False))
-            self.injected["jobs at once"] += len(self.acknowledged)
+            self.injected["jobs at once"] += 1
             for _ in range(kills):
                 time.sleep(0.5)
                 self.injected["at random: daemon"] += self._kill_daemon()

@@ -74,4 +74,4 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
 
 
 def _last_words() -> str:
-    return paths.daemon_log().read_text(errors="replace")[-600:] if paths.daemon_log().exists() else ""
+    return paths.daemon_log().read_text(errors="replace")[-1500:] if paths.daemon_log().exists() else ""

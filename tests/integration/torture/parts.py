@@ -1,0 +1,71 @@
+"""The parts of `make torture`: each in a process of its own, with a state folder of its own."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler import settings
+from scheduler.settings import Settings
+from tests.integration.torture.campaign import Campaign, read_ledger, small_disk
+from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
+from tests.integration.torture.plan import rounds
+from tests.support import state_folder
+
+FLOOD = 10 * 2**30
+"""Bytes; what the disk has room for is printed where that is less."""
+
+
+class Outcome(NamedTuple):
+    what: str
+    injected: Counter[str]
+    acknowledged: int
+    ran: int
+    violations: list[str]
+
+
+def plain(folder: Path, seed: int) -> Outcome:
+    return _campaign(f"campaign {seed}", folder / "home", folder, lambda c: c.run(rounds(seed, 110)))
+
+
+def crowd(folder: Path, seed: int) -> Outcome:
+    return _campaign("1000 jobs at once", folder / "home", folder, lambda c: c.crowd(1000, kills=10))
+
+
+def flood(folder: Path, seed: int) -> Outcome:
+    folder.mkdir(parents=True)
+    size = min(FLOOD, shutil.disk_usage(folder).free // 4)
+    return _campaign(f"a log of {size / 2**30:.1f} GiB", folder / "home", folder, lambda c: c.flood(size))
+
+
+def small(folder: Path, seed: int) -> Outcome:
+    try:
+        with small_disk(folder / "disk") as disk:
+            return _campaign(f"small disk {seed}", disk / "home", folder, lambda c: c.run(rounds(seed, 40, "small disk")))
+    except PermissionError as e:
+        return Outcome(f"small disk left out: {e}", Counter(), 0, 0, [])
+
+
+def damaged(folder: Path, seed: int) -> Outcome:
+    folder.mkdir(parents=True)
+    draw, found, answers = random.Random(seed), [], Counter[str]()
+    sound = sound_stores(folder)
+    for number in range(60):
+        how = DAMAGES[number % len(DAMAGES)]
+        answer, words = verdict(sound, folder / str(number), how, draw)
+        answers[f"store {how}: {answer}"] += 1
+        if answer == "crashes":
+            found.append(f"{how}: {words}")
+    return Outcome(f"damaged stores {seed}", answers, 0, 0, found)
+
+
+def _campaign(what: str, home: Path, folder: Path, act: Callable[[Campaign], list[str]]) -> Outcome:
+    with state_folder(home):
+        settings.save(Settings(source="cpu"))
+        campaign = Campaign(folder / "torture")
+        found = act(campaign)
+        return Outcome(what, campaign.injected, len(campaign.acknowledged), len(read_ledger(campaign.ledger)), found)
