@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import shutil
 import sqlite3
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.settings import Settings
+from tests.integration.deck import daemon_pid
 from tests.integration.torture import old_store
 from tests.integration.torture.campaign import Campaign, read_ledger, small_disk
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, Row, violations
-from tests.support import state_folder
+from tests.support import eventually, state_folder
 
 SEED = 4
 
@@ -115,6 +118,29 @@ def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(cpu_home: Pa
     assert [job.status for job in ended] == old_store.ENDS
     assert ended[0].result == b'{"tflops": 1.5}'
     assert sorted(job for job, _ in read_ledger(tmp_path / "ledger")) == [5, 6, 7]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace looks at the daemon's system calls")
+def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Path) -> None:
+    """A power cut cannot be had here; that each answer follows an fdatasync of its own can be seen."""
+    calls = tmp_path / "calls"
+    with Client() as deck:
+        deck.pause()
+        watch = ["strace", "-f", "-qq", "-s", "30", "-o", str(calls), "-e", "trace=fdatasync,sendto", "-p", str(daemon_pid())]
+        strace = subprocess.Popen(watch, stderr=subprocess.DEVNULL)
+        eventually(lambda: calls.exists() and "TracerPid:\t0" not in Path(f"/proc/{daemon_pid()}/status").read_text())
+        for _ in range(10):
+            deck.submit(["true"], env={})
+        strace.terminate()
+        strace.wait()
+    synced, answers = False, 0
+    for line in calls.read_text().splitlines():
+        if "fdatasync(" in line and line.endswith("= 0"):
+            synced = True
+        elif r"{\"type\":\"job\"" in line:
+            assert synced, "an answer went out before its job was on disk"
+            synced, answers = False, answers + 1
+    assert answers == 10
 
 
 GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")}, [(1, "a")], [])
