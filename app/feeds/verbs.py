@@ -30,6 +30,8 @@ from app.models.requests import (
     Submitted,
     Tail,
     Tailed,
+    Timeline,
+    Told,
     Waits,
     Wrote,
 )
@@ -90,7 +92,7 @@ class Verbs(QObject):
         if not self._stopped:
             self.replied.emit(reply)
 
-    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | Fetch | Save | StopAnswer) -> Reply:
+    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | StopAnswer) -> Reply:
         match request:
             case StopAnswer():
                 self._assistant.cancel()
@@ -104,6 +106,8 @@ class Verbs(QObject):
                 return Configured(self._with_client(lambda c: c.configure(**changes)))
             case Tail():
                 return self._with_client(lambda c: _tail(c, request))
+            case Timeline(job=job):
+                return Told(job, self._with_client(lambda c: c.timeline(job)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
             case Save(job=job, file=file):

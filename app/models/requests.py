@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.jobs import Job
+from scheduler.jobs import Event, Job
 from scheduler.settings import Settings
 
 
@@ -45,6 +45,13 @@ class Tail:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """Read what a job went through."""
+
+    job: int
+
+
+@dataclass(frozen=True)
 class Fetch:
     """Get a job whole: the snapshots leave out what is large of its result."""
 
@@ -79,7 +86,7 @@ class StopAnswer:
     """End the answer that is being written."""
 
 
-Request = Submit | Cancel | Pause | Configure | Tail | Fetch | Save | Ask | Report | StopAnswer
+Request = Submit | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | Ask | Report | StopAnswer
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,14 @@ class Tailed:
     start: int
     """Where in the log `data` begins, in bytes."""
     data: bytes
+
+
+@dataclass(frozen=True)
+class Told:
+    """A job's timeline, oldest first."""
+
+    job: int
+    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,7 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Fetched | Accepted | Refused | Waits | Wrote | Answered
+Reply = Submitted | Configured | Tailed | Told | Fetched | Accepted | Refused | Waits | Wrote | Answered
 
 
 @dataclass(frozen=True)

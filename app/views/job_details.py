@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import QPlainTextEdit, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.jobs import Details
+from app.models.job_story import Chapter, chapter, story
+from app.models.jobs import details
 from app.models.log import LogTail
-from app.models.requests import Tail, Tailed
+from app.models.requests import Tail, Tailed, Timeline, Told
+from app.views.log_view import LogView
 from app.views.safe_text import SafeText
 from app.views.widgets import button, card, column, elided, label, row, set_text
-
-_MOST_LINES = 5000
+from scheduler.jobs import Event, Job
+from scheduler.telemetry.snapshot import Snapshot
 
 
 class JobDetails(QWidget):
-    """Emits `cancelled` and `repeated` with the job's id, `wanted` with the next piece of log to read."""
+    """Emits `cancelled` and `repeated` with the job's id, `wanted` with what is to be read of it: its log, its timeline."""
 
     cancelled = Signal(int)
     repeated = Signal(int)
@@ -25,7 +26,10 @@ class JobDetails(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: Details | None = None
+        self._shown: Job | None = None
+        self._story: tuple[tuple[str, str], ...] = ()
+        self._events: tuple[Event, ...] = ()
+        self._read: Chapter | None = None
         self._tail: LogTail | None = None
         self._asked = False
         self.title = label(strong=True)
@@ -36,46 +40,51 @@ class JobDetails(QWidget):
         self.cancel.clicked.connect(self._cancel)
         self.again.clicked.connect(self._again)
         self.facts = SafeText()
-        self.log = QPlainTextEdit()
-        self.log.setProperty("log", "true")
-        self.log.setReadOnly(True)
-        self.log.setMaximumBlockCount(_MOST_LINES)
-        self.log.setPlaceholderText("No output yet")
-        self.log.setAccessibleName("Log")
-        self._follows = True
-        bar = self.log.verticalScrollBar()
-        bar.valueChanged.connect(lambda at: setattr(self, "_follows", at >= bar.maximum() - 2))
-        bar.rangeChanged.connect(lambda _, end: bar.setValue(end) if self._follows else None)
+        self.output = LogView()
+        self.log = self.output.text
         header = row(self.title, self.state, self.doing, self.cancel, self.again, spacing=theme.M)
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
         both.addWidget(self.facts)
-        both.addWidget(self.log)
+        both.addWidget(self.output)
         both.setSizes([430, 570])
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
         inner.addLayout(header)
         inner.addWidget(both, 1)
         self.setLayout(column(card(inner)))
-        self._monospace()
 
-    def show_job(self, details: Details) -> None:
-        if self._tail is None or self._tail.job != details.id:
-            self._tail, self._asked = LogTail(details.id), False
-            self.log.clear()
-            self._follows = True
-        ended = self._shown is not None and self._shown.id == details.id and self._shown.active and not details.active
-        if self._shown is None or self._shown.facts != details.facts:
-            self.facts.show_table(details.facts)
-        self._shown = details
-        set_text(self.title, details.title)
-        set_text(self.state, details.state)
-        theme.mark(self.state, "meaning", details.meaning)
-        set_text(self.doing, details.doing if details.active else "")
-        self.cancel.setVisible(details.active)
-        if details.active or ended or self._tail.offset is None:
+    def show_job(self, job: Job, snapshot: Snapshot) -> None:
+        """Show a job of the snapshot. What is not in there is asked for, once for each change."""
+        if self._tail is None or self._tail.job != job.id:
+            self._tail, self._asked, self._events = LogTail(job.id), False, ()
+            self._story = ()
+            self.output.clear()
+        ended = self._shown is not None and self._shown.id == job.id and self._shown.active and not job.active
+        self._shown = job
+        shown = details(job, snapshot)
+        self._tell(story(shown, self._events, snapshot.time))
+        set_text(self.title, shown.title)
+        set_text(self.state, shown.state)
+        theme.mark(self.state, "meaning", shown.meaning)
+        set_text(self.doing, shown.doing if job.active else "")
+        self.cancel.setVisible(job.active)
+        if self._read != (now := chapter(job)):
+            self._read = now
+            self.wanted.emit(Timeline(job.id))
+        if job.active or ended or self._tail.offset is None:
             self._want()
+
+    def add_events(self, told: Told) -> bool:
+        """A timeline that was asked for; whether it is that of the job that is shown."""
+        mine = self._shown is not None and told.job == self._shown.id
+        self._events = told.events if mine else self._events
+        return mine
+
+    def events_failed(self) -> None:
+        """The timeline could not be read; the next refresh asks again."""
+        self._read = None
 
     def add_log(self, piece: Tailed) -> None:
         """A piece of log that was asked for. Follows the end unless the user scrolled away from it."""
@@ -83,12 +92,7 @@ class JobDetails(QWidget):
             return
         self._asked = False
         if text := self._tail.feed(piece.start, piece.data):
-            bar = self.log.verticalScrollBar()
-            follows, at = self._follows, bar.value()
-            cursor = self.log.textCursor()
-            cursor.movePosition(cursor.MoveOperation.End)
-            cursor.insertText(text)
-            bar.setValue(bar.maximum() if follows else at)
+            self.output.add(text)
 
     def log_failed(self) -> None:
         """The piece could not be read; the next refresh asks again."""
@@ -96,8 +100,18 @@ class JobDetails(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange and self._shown is not None:
-            self.facts.show_table(self._shown.facts)
+            self.facts.show_table(self._story)
         super().changeEvent(event)
+
+    def _tell(self, rows: tuple[tuple[str, str], ...]) -> None:
+        """Where the same job's facts changed, the reader stays where they are."""
+        if rows == self._story:
+            return
+        bar = self.facts.verticalScrollBar()
+        at = bar.value() if self._story else 0
+        self._story = rows
+        self.facts.show_table(rows)
+        bar.setValue(at)
 
     def _cancel(self) -> None:
         if self._shown is not None:
@@ -111,8 +125,3 @@ class JobDetails(QWidget):
         if self._tail is not None and not self._asked:
             self._asked = True
             self.wanted.emit(Tail(self._tail.job, self._tail.offset))
-
-    def _monospace(self) -> None:
-        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        font.setPixelSize(theme.SMALL + 1)
-        self.log.setFont(font)

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStacke
 
 from app import theme
 from app.models.format import plural
-from app.models.jobs import again, details, rows
-from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed
+from app.models.jobs import again, rows
+from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed, Timeline, Told
 from app.models.state import State
 from app.views.filter_box import filter_box
 from app.views.job_details import JobDetails
@@ -45,7 +45,14 @@ class Jobs(QWidget):
         self.details.repeated.connect(self._again)
         self.details.wanted.connect(self.requested)
         self._lay_out()
-        for keys, slot in (("Del", self.details.cancel.click), ("Ctrl+R", self.details.again.click), ("Ctrl+F", self.filter.setFocus)):
+        for keys, slot in (
+            ("Del", self.details.cancel.click),
+            ("Ctrl+R", self.details.again.click),
+            ("Ctrl+F", self.filter.setFocus),
+            ("Ctrl+Shift+F", self.details.output.box.setFocus),
+            ("F3", self.details.output.forth.click),
+            ("Shift+F3", self.details.output.back.click),
+        ):
             QShortcut(QKeySequence(keys), self, slot)
 
     def refresh(self) -> None:
@@ -92,6 +99,10 @@ class Jobs(QWidget):
                 self.details.add_log(reply)
             case Refused(request=Tail()):
                 self.details.log_failed()
+            case Told() if self.details.add_events(reply):
+                self._show_details()
+            case Refused(request=Timeline()):
+                self.details.events_failed()
             case Submitted(job=job):
                 self._chosen = job.id  # shown as soon as the snapshot has it
 
@@ -99,7 +110,7 @@ class Jobs(QWidget):
         job = self._state.job(self._chosen)
         self.details.setVisible(job is not None)
         if job is not None and self._state.snapshot is not None:
-            self.details.show_job(details(job, self._state.snapshot))
+            self.details.show_job(job, self._state.snapshot)
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():

@@ -9,7 +9,7 @@ from app import theme
 from app.models.settings_form import Setting
 from app.views.widgets import button, label, row, set_text
 
-_CAPTION_WIDTH, _EDITOR_WIDTH = 130, 260
+_CAPTION_WIDTH, _EDITOR_WIDTH = 150, 260
 
 
 class SettingRow(QWidget):

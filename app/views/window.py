@@ -7,7 +7,7 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.requests import Cancel, Configured, Link, Pause, Refused, Reply, Request, Submit, Tail
+from app.models.requests import Cancel, Configured, Link, Pause, Refused, Reply, Request, Submit, Tail, Timeline
 from app.models.state import State
 from app.models.tiles import tiles
 from app.views.assistant import Assistant
@@ -90,7 +90,7 @@ class MainWindow(QWidget):
         match reply:
             case Refused(request=Submit() | Cancel() | Pause(), message=message):
                 self.status.show_message(message)
-            case Refused(request=Tail(), message=message) if self.state.link.connected:
+            case Refused(request=Tail() | Timeline(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
             case Configured(settings=settings) if settings.theme != self._theme:
                 self._theme = settings.theme
@@ -138,7 +138,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail):
+        if not isinstance(request, Tail | Timeline):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -49,6 +49,7 @@ def test_the_window_starts_the_daemon_and_follows_it(desktop, qtbot):
     number = next(r.job.id for r in replies if isinstance(r, Submitted))
     window.show_page("jobs")
     qtbot.waitUntil(lambda: "hello from the job" in window.jobs.details.log.toPlainText(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "started: attempt 1" in window.jobs.details.facts.toPlainText(), timeout=PATIENCE_MS)
     window.jobs.details.cancel.click()
     qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
 

@@ -30,6 +30,7 @@ from app.models.requests import (
     Submit,
     Tail,
     Tailed,
+    Timeline,
     Waits,
     Wrote,
 )
@@ -416,7 +417,7 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.jobs.choose(4)
     assert not fed.window.jobs.details.cancel.isVisible()
     fed.window.jobs.details.again.click()
-    verbs = [r for r in fed.asked if not isinstance(r, Tail)]
+    verbs = [r for r in fed.asked if not isinstance(r, Tail | Timeline)]
     assert verbs[0] == Cancel(8)
     assert isinstance(verbs[1], Submit)
     assert verbs[1].argv == ("python", "train.py", "--epochs=3")

@@ -1,0 +1,25 @@
+"""What a job went through, below what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.models.format import clock
+from app.models.jobs import Details
+from scheduler.jobs import Event, Job, Running, Spec
+
+Chapter = tuple[int, str, int, bool, float | None, Spec]
+
+
+def chapter(job: Job) -> Chapter:
+    """Changes whenever something is added to the job's timeline, and not with its progress."""
+    stopping = isinstance(job.state, Running) and job.state.stopping
+    return job.id, job.status, job.tries, stopping, job.place, job.spec
+
+
+def story(details: Details, events: Sequence[Event], now: float) -> tuple[tuple[str, str], ...]:
+    """Captions and values: why it waits or ended before all else, then the facts, then one line an event."""
+    first = tuple(fact for fact in details.facts if fact[0] == "Reason")
+    rest = tuple(fact for fact in details.facts if fact[0] != "Reason")
+    lines = [f"{clock(e.time, now)}  {e.what}" + (f": {e.text}" if e.text else "") for e in events]
+    return (*first, *rest, *((("Timeline" if i == 0 else ""), line) for i, line in enumerate(lines)))
