@@ -105,13 +105,13 @@ class Campaign:
         for _ in range(5):
             try:
                 with Client(timeout=10.0) as deck:
-                    job = deck.submit(command, name=kind, gpus=gpus, env={}, cwd="/")
+                    job = deck.submit(command, name=kind, gpus=gpus, env={}, cwd="/", retries=int(kind == "flaky"), backoff=0.1)
             except UserError:
                 self.refused += 1
                 time.sleep(0.02)
                 continue
             self.acknowledged[job.id] = kind
-            if kind in ("fork", "stubborn", "flood"):
+            if kind in ("fork", "stubborn", "flood", "flaky"):
                 self.injected[f"job: {kind}"] += 1
             return job
         return None
@@ -262,8 +262,7 @@ class Campaign:
             end = time.monotonic() + 0.5
             while not (struck := _struck(out)) and time.monotonic() < end:
                 time.sleep(0.02)
-            attached.terminate()
-            attached.wait()
+            detach(attached)
             return struck or _struck(out)
         return False
 
@@ -346,6 +345,16 @@ def read_ledger(file: Path) -> list[tuple[int, str]]:
     """Job and attempt, in the order in which they ran."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [(int(job), attempt) for job, attempt in (line.split() for line in lines)]
+
+
+def detach(strace: subprocess.Popen[bytes]) -> None:
+    """End a strace; one that waits for a child in the middle of its start does not hear the polite signal."""
+    strace.terminate()
+    try:
+        strace.wait(1.0)
+    except subprocess.TimeoutExpired:
+        strace.kill()  # the kernel lets go of what it traced
+        strace.wait()
 
 
 def _struck(trace: Path) -> bool:

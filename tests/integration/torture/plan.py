@@ -40,7 +40,7 @@ _MIXES = {
     "small disk": [(2, _AT_COMMIT), (10, _DISK), (2, _AT_RANDOM), (1, _RUNNER)],
 }
 DISKS = tuple(_MIXES)
-_JOBS = (("quick", 12), ("fail", 3), ("slow", 3), ("fork", 1), ("stubborn", 1))
+_JOBS = (("quick", 12), ("fail", 3), ("slow", 3), ("flaky", 3), ("fork", 1), ("stubborn", 1))
 
 
 def rounds(seed: int, count: int, disk: str = "plain") -> list[Round]:

@@ -19,7 +19,7 @@ from scheduler.errors import UserError
 from scheduler.settings import Settings
 from tests.integration.deck import daemon_pid
 from tests.integration.torture import old_store
-from tests.integration.torture.campaign import Campaign, read_ledger, small_disk
+from tests.integration.torture.campaign import Campaign, detach, read_ledger, small_disk
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, Row, violations
@@ -131,8 +131,7 @@ def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Pa
         eventually(lambda: calls.exists() and "TracerPid:\t0" not in Path(f"/proc/{daemon_pid()}/status").read_text())
         for _ in range(10):
             deck.submit(["true"], env={})
-        strace.terminate()
-        strace.wait()
+        detach(strace)
     synced, answers = False, 0
     for line in calls.read_text().splitlines():
         if "fdatasync(" in line and line.endswith("= 0"):
@@ -154,6 +153,8 @@ GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done
         ({"ledger": [(1, "a"), (1, "b")]}, ["job 1 ran 2 times"]),
         ({"ledger": [(1, "a"), (1, "b")], "excused": frozenset({1})}, ["job 1 ran 2 times"]),
         ({"ledger": []}, ["job 1 (quick) is done and never ran"]),
+        ({"ledger": [(1, "a"), (1, "a")]}, ["attempt a of job 1 ran 2 times", "job 1 ran 2 times"]),
+        ({"ledger": [(1, "a"), (1, "b")], "store": {**GOOD.store, 1: Row("flaky", "done")}}, []),
         ({"ledger": [(1, "a"), (7, "a")]}, ["job 7 ran and is not in the store"]),
         ({"orphans": ["sleep 600"]}, ["left behind: sleep 600"]),
         ({"store": {**GOOD.store, 1: Row("quick", "running")}}, ["job 1 (quick) never ended: running"]),

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 KIND, LEDGER, NONCE = sys.argv[1:4]
 
@@ -46,6 +47,9 @@ match KIND:
     case "fail":
         print("no luck")
         sys.exit(3)
+    case "flaky":  # fails the first time
+        lines = Path(LEDGER).read_text().splitlines()
+        sys.exit(sum(line.startswith(os.environ["GPUDECK_JOB"] + " ") for line in lines) == 1)
     case "slow":
         time.sleep(0.4)
     case "fork":
