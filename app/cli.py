@@ -8,15 +8,18 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import care, queue, watch, words
+from app.commands import care, orders, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
 from scheduler.units import parse_bytes, parse_seconds
+from scheduler.wishes import indices
 
 Command = Callable[[argparse.Namespace], int]
+T = TypeVar("T")
 DEFAULT_TOUR = "gpudeck-tour"
 
 
@@ -129,6 +132,14 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument(
         "--backoff", type=_seconds, default=10.0, metavar="TIME", help="before the second attempt; twice as long each time (default: 10s)"
     )
+    made.add_argument("--after", type=_ids, default=(), metavar="JOB,...", help="start it after these have succeeded")
+    made.add_argument("--after-any", type=_ids, default=(), metavar="JOB,...", help="start it after these have ended, however")
+    made.add_argument("--array", type=_indices, metavar="0-9", help="one job for each index, which it finds in GPUDECK_ARRAY_INDEX")
+    made.add_argument("--group", default="", metavar="NAME", help="a group can be paused, and limited to so many jobs at once")
+    made.add_argument("--hold", action="store_true", help="let it wait until: gpudeck resume JOB")
+    made.add_argument("--notes", default="", metavar="TEXT")
+    made.add_argument("--tag", dest="tags", action="append", default=[], metavar="TAG", help="may be given several times")
+    made.add_argument("--dry-run", action="store_true", help="submit nothing; say where and when it would start")
     made.add_argument("--name", help="shown in lists (default: the command's)")
     made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
     made.add_argument("--wait", action="store_true", help="wait for its end; the exit status tells whether it succeeded")
@@ -149,8 +160,37 @@ def _job_verbs(verb: Verb) -> None:
     made = verb("results", queue.results, "print what a job measured, or write it to a file")
     made.add_argument("job", type=_count, metavar="JOB")
     made.add_argument("--out", metavar="FILE", help="write it to FILE, whose name ends with .csv or .json")
+    for name, run, text in (
+        ("pause", orders.pause, "start nothing new: of the whole queue, of jobs, or of a group"),
+        ("resume", orders.resume, "let the queue, jobs, or a group go on"),
+    ):
+        made = verb(name, run, text)
+        made.add_argument("jobs", type=_count, nargs="*", metavar="JOB")
+        made.add_argument("--group", metavar="NAME")
+    _edit_verb(verb("edit", orders.edit, "change a job that waits; its name, notes and tags at any time"))
+    made = verb("move", orders.move, "let a job that waits stand before or after another")
+    made.add_argument("job", type=_count, metavar="JOB")
+    made.add_argument("--before", type=_count, metavar="JOB")
+    made.add_argument("--after", type=_count, metavar="JOB")
+    made = verb("groups", orders.groups, "list the groups of jobs, or limit one")
+    made.add_argument("name", nargs="?", metavar="NAME")
+    made.add_argument("--limit", type=_count, metavar="N", help="so many of its jobs run at once; 0: no limit")
     made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs")
     made.add_argument("job", type=_count, metavar="JOB")
+
+
+def _edit_verb(made: argparse.ArgumentParser) -> None:
+    made.add_argument("job", type=_count, metavar="JOB")
+    made.add_argument("--name")
+    made.add_argument("--gpus", type=_count, metavar="N")
+    made.add_argument("--memory", type=_amount, metavar="SIZE")
+    made.add_argument("--gpu-type", metavar="NAME")
+    made.add_argument("--priority", type=int, metavar="N")
+    made.add_argument("--timeout", type=_seconds, metavar="TIME")
+    made.add_argument("--retries", type=_count, metavar="N")
+    made.add_argument("--group", metavar="NAME")
+    made.add_argument("--notes", metavar="TEXT")
+    made.add_argument("--tag", dest="tags", action="append", metavar="TAG", help="instead of those it has; '' for none")
 
 
 def _word_verbs(verb: Verb) -> None:
@@ -176,15 +216,24 @@ def _count(text: str) -> int:
 
 
 def _amount(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except UserError as e:
-        raise argparse.ArgumentTypeError(str(e)) from e
+    return 0 if text == "0" else _understood(parse_bytes, text)
 
 
 def _seconds(text: str) -> float:
+    return 0.0 if text == "0" else _understood(parse_seconds, text)
+
+
+def _indices(text: str) -> list[int]:
+    return _understood(indices, text)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _understood(parse: Callable[[str], T], text: str) -> T:
     try:
-        return parse_seconds(text)
+        return parse(text)
     except UserError as e:
         raise argparse.ArgumentTypeError(str(e)) from e
 

@@ -13,27 +13,28 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
 from scheduler import messages as m
 from scheduler import paths
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
-from scheduler.jobs import Event, Job, Spec
+from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Columns, Snapshot
 from scheduler.units import parse_bytes, parse_seconds
 from scheduler.wire import Connection
+from scheduler.wishes import Wishes, checked, wish
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 
-R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.SnapshotReply, m.HistoryReply)
+R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.GroupsReply, m.ForecastReply, m.SnapshotReply, m.HistoryReply)
 
 
 def door() -> Path:
@@ -66,51 +67,62 @@ class Client:
     def close(self) -> None:
         self._connection.close()
 
-    def submit(
-        self,
-        argv: Sequence[str],
-        *,
-        name: str = "",
-        gpus: int = 0,
-        memory: int | str = 0,
-        gpu_type: str = "",
-        priority: int = 0,
-        timeout: float | str = 0,
-        retries: int = 0,
-        backoff: float | str = 10,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        workload: str | None = None,
-        params: Mapping[str, str] | None = None,
-    ) -> Job:
-        """Queue a command. `cwd` and `env` default to the caller's own. Returns the job, already safe on disk.
+    def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Job:
+        """Queue a command; `wishes`: see `scheduler.wishes.Wishes`. Returns the job, already safe on disk.
 
         With `memory` (bytes, or "20GiB") it reserves so much on each of its GPUs (one, where `gpus` is not given) and shares them with
-        other jobs that reserve; without, it has its GPUs for itself. `gpu_type`: part of their name, such as "h100". The higher
-        `priority`, the earlier. After `timeout` (seconds, or "2h") an attempt is ended and has failed; a job that failed is tried again
-        up to `retries` times, after `backoff` seconds, then twice as many, and so on. Raises UserError where it can never run here.
+        other jobs that reserve; without, it has its GPUs for itself. Raises UserError where it can never run here.
         """
-        variables = dict(os.environ if env is None else env)
-        if bad := [name for name, value in variables.items() if not _utf8(name + value)]:
-            raise UserError(
-                f"only UTF-8 can be sent to the daemon, and the environment variable {bad[0]!a} is none. Unset it and try again."
-            )
-        spec = Spec(
-            argv=tuple(argv),
-            name=name or (Path(argv[0]).name if argv else ""),
-            cwd=os.path.abspath(cwd) if cwd is not None else os.getcwd(),
-            env=variables,
-            gpus=gpus or int(bool(memory or gpu_type)),
-            memory=parse_bytes(memory) if memory else 0,
-            gpu_type=gpu_type,
-            priority=priority,
-            timeout=parse_seconds(timeout) if timeout else 0.0,
-            retries=retries,
-            backoff=parse_seconds(backoff) if backoff else 0.0,
-            workload=workload,
-            params=dict(params or {}),
-        )
-        return self._ask(m.Submit(spec), m.JobReply).job
+        return self._ask(m.Submit(wish(argv, wishes)), m.JobReply).job
+
+    def submit_array(self, argv: Sequence[str], indices: Iterable[int], **wishes: Unpack[Wishes]) -> tuple[Job, ...]:
+        """Queue the command once for each index, which it finds in GPUDECK_ARRAY_INDEX: all of these jobs, or none."""
+        spec = wish(argv, wishes)
+        named = [msgspec.structs.replace(spec, index=i, name=f"{spec.name}[{i}]") for i in checked(indices)]
+        return self.submit_many(named)
+
+    def submit_many(self, specs: Sequence[Spec]) -> tuple[Job, ...]:
+        """Queue several jobs (see `scheduler.wishes.wish`) in one transaction: all of them, or none."""
+        checked(range(len(specs)))
+        env = specs[0].env
+        return self._ask(
+            m.SubmitMany(tuple(msgspec.structs.replace(s, env={}) if s.env == env else s for s in specs), env), m.JobsReply
+        ).jobs
+
+    def foresee(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Forecast:
+        """Where and when the job would start; nothing is submitted. Raises what `submit` raises."""
+        return self._ask(m.Foresee(wish(argv, wishes)), m.ForecastReply).forecast
+
+    def edit(self, job: int, **changes: Any) -> Job:
+        """Change what a job that waits needs (see `jobs.Changes`); its name, notes and tags at any time. Raises NotFound, UserError."""
+        if unknown := set(changes) - set(Changes.__struct_fields__):
+            raise UserError(f"a job has no {', '.join(sorted(unknown))} to change. There are: {', '.join(Changes.__struct_fields__)}")
+        if isinstance(changes.get("memory"), str):
+            changes["memory"] = parse_bytes(changes["memory"])
+        for name in ("timeout", "backoff"):
+            if isinstance(changes.get(name), str):
+                changes[name] = parse_seconds(changes[name])
+        return self._ask(m.Edit(job, Changes(**changes)), m.JobReply).job
+
+    def move(self, job: int, *, before: int | None = None, after: int | None = None) -> Job:
+        """Let a job that waits stand right before or after another; it takes that one's priority. Raises NotFound, UserError."""
+        if (before is None) == (after is None):
+            raise UserError("a job is moved either before or after another")
+        beside = before if before is not None else after
+        assert beside is not None
+        return self._ask(m.Move(job, beside, after is not None), m.JobReply).job
+
+    def hold(self, job: int, held: bool = True) -> Job:
+        """Keep a job that waits from being started, or let it go."""
+        return self.edit(job, hold=held)
+
+    def groups(self) -> tuple[m.GroupState, ...]:
+        """The groups of jobs, by name."""
+        return self._ask(m.GetGroups(), m.GroupsReply).groups
+
+    def set_group(self, name: str, *, limit: int | None = None, paused: bool | None = None) -> tuple[m.GroupState, ...]:
+        """Limit how many jobs of a group run at once (0: no limit), pause it or let it go on."""
+        return self._ask(m.SetGroup(name, limit, paused), m.GroupsReply).groups
 
     def cancel(self, job: int) -> Job:
         """Cancel a job that waits, or end one that runs (its whole process tree)."""
@@ -212,11 +224,3 @@ class Client:
         except MALFORMED as e:
             raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
         return reply
-
-
-def _utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

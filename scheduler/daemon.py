@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.jobs import Job, Spec
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -245,34 +246,55 @@ class Daemon:
 
     async def _answer(self, request: m.Request) -> m.Reply:
         match request:
-            case m.Submit(spec):
-                job = self._queue.submit(spec, self._monitor.devices, self._sight())
-                self._step()
-                return m.JobReply(self._queue.get(job.id))
-            case m.Cancel(job_id):
-                cancelled = self._queue.cancel(job_id)
-                self._step()
-                return m.JobReply(cancelled)
             case m.GetJob(job_id):
                 return m.JobReply(self._queue.get(job_id))
             case m.GetTimeline(job_id):
                 return m.TimelineReply(self._queue.timeline(job_id))
             case m.ListJobs(limit, active):
                 return m.JobsReply(self._queue.newest(limit, active))
+            case m.GetGroups():
+                return m.GroupsReply(tuple(self._queue.groups()))
+            case m.Foresee(spec):
+                return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
             case m.GetHistory(device, fields, since, until):
                 return m.HistoryReply(self._monitor.columns(device, fields, since, until))
             case m.Configure(changes):
                 await self._configure(changes)
-            case m.Pause(paused):
-                self._queue.pause(paused)
-                self._step()
-                return m.Ok()
             case m.Stop():
                 asyncio.get_running_loop().call_soon(self._stop.set)
                 return m.Ok()
-            case _:
+            case m.GetSnapshot() | m.Subscribe():
                 pass
+            case _:
+                return self._order(request)
         return m.SnapshotReply(self._take())
+
+    def _order(self, request: m.Order) -> m.Reply:
+        """A verb that changes the queue: carried out, then the queue is looked at anew, then it is answered."""
+        match request:
+            case m.Submit(spec):
+                return m.JobReply(self._submit([spec])[0])
+            case m.SubmitMany(specs, env):
+                return m.JobsReply(tuple(self._submit([msgspec.structs.replace(s, env=s.env or env) for s in specs])))
+            case m.Edit(job_id, changes):
+                self._queue.edit(job_id, changes, self._monitor.devices, self._sight())
+            case m.Move(job_id, beside, after):
+                self._queue.move(job_id, beside, after)
+            case m.Cancel(job_id):
+                self._queue.cancel(job_id)
+            case m.SetGroup(name, limit, paused):
+                self._queue.set_group(name, limit, paused)
+            case m.Pause(paused):
+                self._queue.pause(paused)
+        self._step()
+        if isinstance(request, m.Edit | m.Move | m.Cancel):
+            return m.JobReply(self._queue.get(request.job))
+        return m.GroupsReply(tuple(self._queue.groups())) if isinstance(request, m.SetGroup) else m.Ok()
+
+    def _submit(self, specs: Sequence[Spec]) -> list[Job]:
+        jobs = self._queue.submit(specs, self._monitor.devices, self._sight())
+        self._step()
+        return [self._queue.get(job.id) for job in jobs]
 
     async def _configure(self, changes: dict[str, str | float | bool]) -> None:
         new = settings.changed(self._settings, dict(changes))

@@ -39,6 +39,44 @@ class Spec(msgspec.Struct, frozen=True):
     """How many attempts it gets after the first, where they fail. One that ran out of memory is not counted: it adds one."""
     backoff: float = 10.0
     """Seconds between the first attempt and the second; twice as many after each further one."""
+    after: tuple[int, ...] = ()
+    """Jobs that must have succeeded before it starts; it is cancelled where one does not."""
+    after_any: tuple[int, ...] = ()
+    """Jobs that must have ended before it starts, however."""
+    group: str = ""
+    """Its group, which may be paused or limited; empty: none."""
+    hold: bool = False
+    """It waits until somebody resumes it."""
+    index: int | None = None
+    """Of an array: which of its jobs this is; the job finds it in GPUDECK_ARRAY_INDEX."""
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What is to become different of a Spec; None leaves a field as it is."""
+
+    name: str | None = None
+    gpus: int | None = None
+    memory: int | None = None
+    gpu_type: str | None = None
+    priority: int | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    backoff: float | None = None
+    group: str | None = None
+    hold: bool | None = None
+    notes: str | None = None
+    tags: tuple[str, ...] | None = None
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Jobs that are limited and paused together."""
+
+    name: str
+    limit: int = 0
+    """How many of its jobs run at once at most; 0: as many as fit."""
+    paused: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -107,6 +145,8 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
     at: float
     started: float | None = None
     devices: tuple[str, ...] = ()
+    reason: str = ""
+    """Why, where it was not its user."""
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
@@ -181,6 +221,16 @@ class Job(msgspec.Struct, frozen=True):
         """JSON of the Result file the job left (see `accel.result`), None where it left none."""
         raw = bytes(self.state.result) if isinstance(self.state, Done | Failed) else b"null"
         return None if raw == b"null" else raw
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """Where and when a job would start, were it submitted now."""
+
+    devices: tuple[str, ...]
+    at: float | None
+    """Seconds since the epoch; None where nobody knows."""
+    reason: str = ""
+    """Why it would wait; empty where it would not."""
 
 
 def turn(job: Job) -> tuple[int, float, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.jobs import Event, Job, Spec
+from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
 MAX_LISTED = 1000
@@ -13,6 +13,45 @@ MAX_LISTED = 1000
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
     spec: Spec
+
+
+class SubmitMany(msgspec.Struct, frozen=True, tag="submit_many"):
+    """Several jobs in one transaction: all of them, or none. Answered by the jobs, oldest first."""
+
+    specs: tuple[Spec, ...]
+    env: dict[str, str] = {}
+    """Of each that brings none of its own."""
+
+
+class Foresee(msgspec.Struct, frozen=True, tag="foresee"):
+    """Where and when the job would start; nothing is submitted."""
+
+    spec: Spec
+
+
+class Edit(msgspec.Struct, frozen=True, tag="edit"):
+    job: int
+    changes: Changes
+
+
+class Move(msgspec.Struct, frozen=True, tag="move"):
+    """Let a job that waits stand right before another, or right after it."""
+
+    job: int
+    beside: int
+    after: bool = False
+
+
+class GetGroups(msgspec.Struct, frozen=True, tag="groups"):
+    pass
+
+
+class SetGroup(msgspec.Struct, frozen=True, tag="group"):
+    """Limit or pause a group; None leaves it as it is."""
+
+    name: str
+    limit: int | None = None
+    paused: bool | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -61,7 +100,9 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the daemon. Running jobs run on, and are adopted by the next daemon."""
 
 
-Request = Submit | Cancel | GetJob | GetTimeline | ListJobs | GetSnapshot | Subscribe | GetHistory | Configure | Pause | Stop
+Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
+"""What changes the queue."""
+Request = Order | GetJob | GetTimeline | ListJobs | GetGroups | Foresee | GetSnapshot | Subscribe | GetHistory | Configure | Stop
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -86,6 +127,22 @@ class TimelineReply(msgspec.Struct, frozen=True, tag="timeline"):
     events: tuple[Event, ...]
 
 
+class GroupState(msgspec.Struct, frozen=True):
+    """A group, and how many of its jobs wait and run."""
+
+    group: Group
+    waiting: int
+    running: int
+
+
+class GroupsReply(msgspec.Struct, frozen=True, tag="groups"):
+    groups: tuple[GroupState, ...]
+
+
+class ForecastReply(msgspec.Struct, frozen=True, tag="forecast"):
+    forecast: Forecast
+
+
 class SnapshotReply(msgspec.Struct, frozen=True, tag="snapshot"):
     snapshot: Snapshot
 
@@ -94,4 +151,4 @@ class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
     history: Columns
 
 
-Reply = Ok | Error | JobReply | JobsReply | TimelineReply | SnapshotReply | HistoryReply
+Reply = Ok | Error | JobReply | JobsReply | TimelineReply | GroupsReply | ForecastReply | SnapshotReply | HistoryReply

@@ -15,12 +15,13 @@ from app.commands.log import LogPrinter
 from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
 from app.models.export import save_result, whole
-from app.models.jobs import details, row
+from app.models.jobs import details, device_labels, row
 from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
-from scheduler.jobs import Done, Job
+from scheduler.jobs import Done, Forecast, Job
 from scheduler.messages import MAX_LISTED
+from scheduler.wishes import Wishes
 
 POLL_S = 0.25
 MAX_LOG = 4 * 2**20
@@ -44,20 +45,56 @@ def submit(args: Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given. Example: gpudeck submit --gpus 1 -- python train.py")
+    wishes = _wishes(args)
     with Client() as deck:
-        job = deck.submit(
-            command,
-            name=args.name or "",
-            gpus=args.gpus,
-            memory=args.memory,
-            gpu_type=args.gpu_type,
-            priority=args.priority,
-            timeout=args.timeout,
-            retries=args.retries,
-            backoff=args.backoff,
-            cwd=args.cwd,
-        )
-        return _submitted(deck, job, args)
+        if args.dry_run:
+            return _foretell(deck, deck.foresee(command, **wishes), args)
+        if args.array is None:
+            return _submitted(deck, deck.submit(command, **wishes), args)
+        if args.wait:
+            raise UsageError("--wait waits for one job, not for an array")
+        jobs = deck.submit_array(command, args.array, **wishes)
+    if args.json:
+        say_json(jobs)
+    else:
+        say(f"jobs {jobs[0].id} to {jobs[-1].id} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
+    return 0
+
+
+def _wishes(args: Namespace) -> Wishes:
+    return {
+        "name": args.name or "",
+        "gpus": args.gpus,
+        "memory": args.memory,
+        "gpu_type": args.gpu_type,
+        "priority": args.priority,
+        "timeout": args.timeout,
+        "retries": args.retries,
+        "backoff": args.backoff,
+        "after": args.after,
+        "after_any": args.after_any,
+        "group": args.group,
+        "hold": args.hold,
+        "notes": args.notes,
+        "tags": args.tags,
+        "cwd": args.cwd,
+    }
+
+
+def _foretell(deck: Client, found: Forecast, args: Namespace) -> int:
+    """Where and when a job would start."""
+    if args.json:
+        say_json(found)
+        return 0
+    labels = device_labels(deck.snapshot())
+    where = " on " + " and ".join(labels.get(d, d) for d in found.devices) if found.devices else ""
+    if not found.reason:
+        say(f"it would start at once{where}")
+    elif found.at is None:
+        say(f"it would wait, nobody knows how long: {found.reason}")
+    else:
+        say(f"it would start about {fmt.clock(found.at, time.time())}{where}: {found.reason}")
+    return 0
 
 
 def run(args: Namespace) -> int:

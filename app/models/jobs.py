@@ -93,11 +93,16 @@ def _needs(job: Job) -> list[tuple[str, str]]:
         found.append(("Type of GPU", spec.gpu_type))
     if spec.priority:
         found.append(("Priority", str(spec.priority)))
+    if spec.group:
+        found.append(("Group", spec.group))
+    if spec.after or spec.after_any:
+        found.append(("After", ", ".join([*map(str, spec.after), *(f"{n} (however it ends)" for n in spec.after_any)])))
     if spec.timeout:
         found.append(("Limit", f"{span(spec.timeout)} an attempt"))
     if spec.retries:
         found.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
-    return found
+    found += [("Tags", ", ".join(spec.tags))] if spec.tags else []
+    return [*found, ("Notes", spec.notes)] if spec.notes else found
 
 
 def _used(job: Job) -> list[tuple[str, str]]:
@@ -159,7 +164,7 @@ def _doing(job: Job, now: float) -> str:
             text = "runs; reports no progress"
         case Running(progress=Progress() as progress):
             text = _pace(progress, state.at, now)
-        case Failed() | Lost():
+        case Failed() | Lost() | Cancelled():
             text = state.reason
         case Done() if (result := result_of(job)) is not None:
             text = result.verdict
@@ -178,7 +183,7 @@ def _reason(job: Job) -> str:
         return f"waits: {state.reason}"
     if isinstance(state, Failed):
         return state.reason + (f" (exit status {state.code})" if state.code is not None else "")
-    return state.reason if isinstance(state, Lost) else ""
+    return state.reason if isinstance(state, Lost | Cancelled) else ""
 
 
 def _share(job: Job) -> float | None:

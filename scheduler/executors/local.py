@@ -167,9 +167,11 @@ def release(waiting: Waiting, job: Job, env: dict[str, str], devices: Sequence[D
 
 def _environment(job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path) -> dict[str, str]:
     """The job's own environment, told which devices are its, and where to leave its result and artefacts."""
+    array = {} if job.spec.index is None else {"GPUDECK_ARRAY_INDEX": str(job.spec.index)}
     uuids = [d.id for d in devices if d.id in running.devices and d.kind == "nvidia"]
     return {
         **env,
+        **array,
         # by UUID: the order of indices differs between tools. Empty for a job without GPUs: it must not touch one held by another.
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
         "GPUDECK_JOB": str(job.id),

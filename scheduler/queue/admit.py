@@ -14,6 +14,7 @@ from scheduler.queue.reasons import count
 from scheduler.queue.retry import MAX_RETRIES
 from scheduler.units import MAX_SECONDS, amount, span
 
+MAX_WORDS = 10_000
 MAX_PRIORITY = 1_000_000
 
 
@@ -25,6 +26,8 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("a command, folder or environment cannot hold a NUL character")
     if any(not name or "=" in name for name in spec.env):
         raise UserError("the name of an environment variable cannot be empty or hold a '='")
+    if any("\0" in text or len(text) > MAX_WORDS for text in (spec.group, spec.notes, *spec.tags)):
+        raise UserError(f"a group, a note or a tag holds up to {MAX_WORDS} characters, and no NUL")
     if abs(spec.priority) > MAX_PRIORITY:
         raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")
     if not 0 <= spec.timeout <= MAX_SECONDS or not 0 <= spec.backoff <= MAX_SECONDS:

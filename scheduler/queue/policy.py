@@ -8,11 +8,12 @@ not start were the machine empty holds nothing. Jobs that need no device start w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.devices.model import Device
-from scheduler.jobs import Job, Queued, Spec
+from scheduler.jobs import Group, Job, Queued, Spec
 from scheduler.queue.expected import End
 from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
@@ -39,6 +40,7 @@ class Around(NamedTuple):
     """Seconds since the epoch."""
     kept: Mapping[int, str] = {}
     """Jobs that are not to start whatever is free, and why. They hold nothing."""
+    groups: Mapping[str, Group] = {}
 
 
 def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Plan:  # noqa: B008
@@ -46,6 +48,7 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
     going = [job for job in active if not isinstance(job.state, Queued)]
     running = sum(not job.spec.gpus for job in going)
     floor = _Floor(going, devices, around)
+    groups = Counter(job.spec.group for job in going)
     starts: list[Start] = []
     reasons: dict[int, str] = {}
     for job in active:
@@ -55,15 +58,21 @@ def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: 
             reasons[job.id] = "the queue is paused"
         elif (kept := around.kept.get(job.id)) is not None:
             reasons[job.id] = kept
+        elif job.spec.hold:
+            reasons[job.id] = f"is held; to let it go: gpudeck resume {job.id}"
+        elif job.spec.group and (full := _full(around.groups.get(job.spec.group), groups)):
+            reasons[job.id] = full
         elif not job.spec.gpus:
             if running < slots:
                 running += 1
+                groups[job.spec.group] += 1
                 starts.append(Start(job, ()))
             else:
                 reasons[job.id] = f"needs a processor; {running} jobs run on {slots} already"
         elif isinstance(found := floor.place(job), str):
             reasons[job.id] = found
         else:
+            groups[job.spec.group] += 1
             starts.append(Start(job, found))
     return Plan(starts, reasons)
 
@@ -117,6 +126,17 @@ class _Floor:
         if kind and spec.kind not in ("", kind):
             return f"was submitted for {KINDS[spec.kind]}; this machine shows {KINDS[kind]} now"
         return None
+
+
+def _full(group: Group | None, running: Mapping[str, int]) -> str:
+    """Why a group starts nothing; empty where it may."""
+    if group is None:
+        return ""
+    if group.paused:
+        return f"group {group.name} is paused"
+    if group.limit and running[group.name] >= group.limit:
+        return f"group {group.name} runs {running[group.name]} at once already, its limit"
+    return ""
 
 
 def _behind(job: Job) -> str:

@@ -6,7 +6,8 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,11 +15,14 @@ from scheduler import paths
 from scheduler.devices.model import Device, Reading
 from scheduler.errors import UserError
 from scheduler.executors import local
-from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Spec, Starting, State, listed
-from scheduler.messages import MAX_LISTED
+from scheduler.jobs import Cancelled, Changes, Event, Failed, Forecast, Group, Job, Progress, Queued, Running, Spec, Starting, State, listed
+from scheduler.messages import MAX_LISTED, GroupState
 from scheduler.queue import recovery, story
 from scheduler.queue.admit import bound, refuse
+from scheduler.queue.depend import broken, waits_for
+from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.expected import End, expected_end
+from scheduler.queue.forecast import forecast
 from scheduler.queue.line import Line
 from scheduler.queue.meter import Meter
 from scheduler.queue.placement import Sight
@@ -33,6 +37,7 @@ RETRY_S = 2.0
 """A job that could not be started is tried again after this long."""
 OOM_TAIL = 16 * 2**10
 """Bytes of the end of a log that are searched for what CUDA says when its memory is full."""
+MAX_LIMIT = 1_000_000
 _UNSEEN = Sight()
 
 
@@ -54,6 +59,11 @@ class Queue:
         """Bytes of the largest device."""
         self._resting: set[int] = set()
         """Jobs that failed and are to wait a while before they are tried again."""
+        self._dependent: set[int] = set()
+        """Jobs that wait for others to end."""
+        self._outcomes: dict[int, str] = {}
+        """How jobs ended after which others were to run."""
+        self._groups = {group.name: group for group in store.groups()}
         for job in store.active():
             self._know(job)
         self._ended: list[Job] = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
@@ -119,12 +129,81 @@ class Queue:
         """What the job went through, oldest first. Raises NotFound."""
         return tuple(self._store.timeline(self.get(job_id).id))
 
-    def submit(self, spec: Spec, devices: Sequence[Device], sight: Sight = _UNSEEN) -> Job:
-        """Raises UserError where the job can never run here or cannot be stored."""
+    def submit(self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = _UNSEEN) -> list[Job]:
+        """All of them, in one transaction, or none.
+
+        Raises UserError where one can never run here or cannot be stored, NotFound where one is to run after a job that is not there.
+        """
+        for spec in specs:
+            self._check(spec, devices, sight)
+        jobs = self._store.insert_all([bound(spec, devices) for spec in specs], time.time(), Queued())
+        for job in jobs:
+            self._know(job)
+        return jobs
+
+    def _check(self, spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
         refuse(spec, devices, sight)
-        job = self._store.insert(bound(spec, devices), time.time(), Queued())
-        self._know(job)
-        return job
+        for number in (*spec.after, *spec.after_any):
+            self.get(number)
+        if why := broken(spec, self._active, self._status):
+            raise UserError(f"it can never run: {why}")
+
+    def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = _UNSEEN) -> Forecast:
+        """Where and when the job would start, were it submitted now. Raises what `submit` raises."""
+        self._check(spec, devices, sight)
+        number = 1 + max((job.id for job in (*self._active.values(), *self._ended)), default=0)
+        job = Job(number, bound(spec, devices), time.time(), Queued())
+        around = self._around(sight)
+        if why := waits_for(spec, self._active, around.ends, around.now):
+            return Forecast((), None, why)
+        waiting = [self._active[job_id] for job_id in self._line]
+        return forecast(job, [*self.going, *waiting], devices, self.paused, _slots(), around)
+
+    def edit(self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = _UNSEEN) -> Job:
+        """Raises NotFound, UserError where it is too late, or the job could never run so."""
+        job = self.get(job_id)
+        spec = edited(job, changes)
+        if isinstance(job.state, Queued):
+            refuse(msgspec.structs.replace(spec, env={}), devices, sight)
+            spec = bound(spec, devices) if devices else spec
+        changed = msgspec.structs.replace(job, spec=spec)
+        self._store.update(changed, Event(time.time(), "edited", said(job.spec, spec)))
+        if job.active:
+            self._know(changed)
+        else:
+            self._ended = [listed(changed) if old.id == job_id else old for old in self._ended]
+        return changed
+
+    def move(self, job_id: int, beside: int, after: bool) -> Job:
+        """Raises NotFound, UserError where one of the two does not wait."""
+        one, other = self.get(job_id), self.get(beside)
+        for job in (one, other):
+            if not isinstance(job.state, Queued):
+                raise UserError(f"job {job.id} is {job.status}: only jobs that wait have a place in the queue")
+        if one.id != other.id:
+            now = time.time()
+            where = Event(now, "moved", f"{'after' if after else 'before'} job {beside}")
+            changes = moved([self._active[number] for number in self._line], one, other, after)
+            self._store.update_all([(job, (where,) if job.id == job_id else ()) for job in changes])
+            for job in changes:
+                self._know(job)
+        return self.get(job_id)
+
+    def groups(self) -> list[GroupState]:
+        """Those with jobs that wait or run, and those that are limited or paused; by name."""
+        waiting = Counter(self._active[job_id].spec.group for job_id in self._line)
+        running = Counter(job.spec.group for job in self.going)
+        names = sorted(({*waiting, *running} | self._groups.keys()) - {""})
+        return [GroupState(self._groups.get(name, Group(name)), waiting[name], running[name]) for name in names]
+
+    def set_group(self, name: str, limit: int | None, paused: bool | None) -> None:
+        """Raises UserError where that cannot be, or cannot be stored."""
+        if not name or "\0" in name or (limit is not None and not 0 <= limit <= MAX_LIMIT):
+            raise UserError(f"a group has a name, and a limit from 0 (none) to {MAX_LIMIT}")
+        old = self._groups.get(name, Group(name))
+        new = Group(name, old.limit if limit is None else limit, old.paused if paused is None else paused)
+        self._store.set_group(new)
+        self._groups[name] = new
 
     def cancel(self, job_id: int) -> Job:
         """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""
@@ -154,12 +233,12 @@ class Queue:
         A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
         """
         self._bind(devices)
+        self._drop_broken()
         now = time.monotonic()
         resting = {job_id for job_id, (until, _) in self._refused.items() if now < until}
         going = self.going
         waiting = [self._active[job_id] for job_id in self._line if job_id not in resting]
-        around = Around(sight, self._ends(going), time.time(), self._kept())
-        decided = plan([*going, *waiting], devices, self.paused, os.cpu_count() or 1, around)
+        decided = plan([*going, *waiting], devices, self.paused, _slots(), self._around(sight))
         for start in decided.starts:
             self._refused.pop(start.job.id, None)
             try:
@@ -180,15 +259,32 @@ class Queue:
         """Jobs that were started and have not ended."""
         return [self._active[job_id] for job_id in sorted(self._active.keys() - self._line.ids())]
 
-    def _ends(self, going: Sequence[Job]) -> dict[int, End]:
+    def _around(self, sight: Sight) -> Around:
         now = time.time()
-        return {job.id: end for job in going if (end := expected_end(job, now)) is not None}
+        ends = {job.id: end for job in self.going if (end := expected_end(job, now)) is not None}
+        return Around(sight, ends, now, self._kept(ends), self._groups)
 
-    def _kept(self) -> dict[int, str]:
+    def _drop_broken(self) -> None:
+        """Cancel jobs that were to run after one that did not succeed, and in turn those that were to run after them."""
+        for job_id in sorted(self._dependent):  # a job comes after those it names
+            job = self._active[job_id]
+            if why := broken(job.spec, self._active, self._status):
+                now = time.time()
+                self._put(msgspec.structs.replace(job, state=Cancelled(now, reason=why)), Event(now, "cancelled", why))
+
+    def _status(self, job_id: int) -> str:
+        """Of a job that has ended."""
+        if job_id not in self._outcomes:
+            self._outcomes[job_id] = self._store.get(job_id).status
+        return self._outcomes[job_id]
+
+    def _kept(self, ends: Mapping[int, End]) -> dict[int, str]:
         """Jobs that are not to start whatever is free, and why."""
         now = time.time()
+        waits = {job_id: waits_for(self._active[job_id].spec, self._active, ends, now) for job_id in self._dependent}
         self._resting = {job_id for job_id in self._resting if job_id in self._line and rests(self._active[job_id], now)}
-        return {job_id: resting(self._active[job_id]) for job_id in self._resting}
+        rest = {job_id: resting(self._active[job_id]) for job_id in self._resting}
+        return {job_id: why for job_id, why in waits.items() if why} | rest
 
     def _bind(self, devices: Sequence[Device]) -> None:
         for job in [self._active[job_id] for job_id in sorted(self._unbound)]:
@@ -285,8 +381,12 @@ class Queue:
         self._line.put(job)
         self._unbound.discard(job.id)
         self._resting.discard(job.id)
-        if isinstance(job.state, Queued) and job.state.until:
-            self._resting.add(job.id)
+        self._dependent.discard(job.id)
+        if isinstance(job.state, Queued):
+            if job.state.until:
+                self._resting.add(job.id)
+            if job.spec.after or job.spec.after_any:
+                self._dependent.add(job.id)
         if job.active:
             self._active[job.id] = job
             if job.spec.gpus and not job.spec.kind:
@@ -295,3 +395,8 @@ class Queue:
             self._active.pop(job.id, None)
             self._tails.pop(job.id, None)
             self._ended = [listed(job), *self._ended][:RECENT]
+
+
+def _slots() -> int:
+    """How many jobs without a device run at once."""
+    return os.cpu_count() or 1

@@ -10,4 +10,9 @@ CREATE TABLE events (                  -- what each job went through, written wi
     text TEXT NOT NULL
 );
 CREATE INDEX events_by_job ON events (job);
+CREATE TABLE groups (
+    name    TEXT PRIMARY KEY,
+    "limit" INTEGER NOT NULL,          -- jobs at once; 0: any number
+    paused  INTEGER NOT NULL
+);
 INSERT INTO events (job, time, what, text) SELECT id, submitted, 'submitted', '' FROM jobs ORDER BY id;

@@ -39,3 +39,9 @@ INSERT INTO events (job, time, what, text) VALUES (?, ?, ?, ?);
 
 -- name: timeline
 SELECT time, what, text FROM events WHERE job = ? ORDER BY id;
+
+-- name: groups
+SELECT name, "limit", paused FROM groups ORDER BY name;
+
+-- name: set_group
+INSERT OR REPLACE INTO groups (name, "limit", paused) VALUES (?, ?, ?);

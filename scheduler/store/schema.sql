@@ -20,6 +20,11 @@ CREATE TABLE events (                  -- what each job went through, written wi
     text TEXT NOT NULL
 );
 CREATE INDEX events_by_job ON events (job);
+CREATE TABLE groups (
+    name    TEXT PRIMARY KEY,
+    "limit" INTEGER NOT NULL,          -- jobs at once; 0: any number
+    paused  INTEGER NOT NULL
+);
 
 CREATE TABLE samples (
     device TEXT NOT NULL,

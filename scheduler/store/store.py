@@ -16,7 +16,7 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Event, Job, Spec, State, Usage, listed, status_of
+from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
 
 _SPEC = msgspec.json.Decoder(Spec).decode
@@ -101,11 +101,11 @@ class Store:
             self._update(job, events)
         return job
 
-    def update_all(self, changes: Sequence[tuple[Job, Event]]) -> None:
+    def update_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
         """Commit what became of several jobs: of all or of none."""
         with self._transaction():
-            for job, event in changes:
-                self._update(job, (event,))
+            for job, events in changes:
+                self._update(job, events)
 
     def _update(self, job: Job, events: Sequence[Event]) -> None:
         """One that ended needs its environment no more: it is forgotten."""
@@ -154,6 +154,16 @@ class Store:
         """Commit whether the queue is to start nothing new."""
         with self._transaction():
             self._db.execute(self._q["set_paused"], (paused,))
+
+    def groups(self) -> list[Group]:
+        """Those that were ever limited or paused, by name."""
+        with self._words():
+            return [Group(name, limit, bool(paused)) for name, limit, paused in self._db.execute(self._q["groups"])]
+
+    def set_group(self, group: Group) -> None:
+        """Commit a group's limit, and whether it is paused."""
+        with self._transaction():
+            self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
 
     def add_samples(self, readings: Sequence[Reading], keep_since: float) -> None:
         """Store readings and forget those from before `keep_since`."""

@@ -64,7 +64,7 @@ def test_the_environment_reaches_the_job_and_nobody_else(shared: Client, shared_
     code = "import os; print(os.environ['TOKEN'], os.environ.get('HOME'), sorted(k for k in os.environ if 'DECK' in k or 'CUDA' in k))"
     job = shared.submit(python(code), env={"TOKEN": "s3cr3t-ü"}, name="quiet")
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
-    names = "['CUDA_VISIBLE_DEVICES', 'GPUDECK_ARTEFACTS', 'GPUDECK_ATTEMPT', 'GPUDECK_JOB', 'GPUDECK_RESULT']"
+    names = "['CUDA_VISIBLE_DEVICES', 'GPUDECK_ARTEFACTS', 'GPUDECK_ATTEMPT', 'GPUDECK_JOB', 'GPUDECK_RESULT', 'GPUDECK_TRY']"
     assert log_of(job) == f"s3cr3t-ü None {names}\n", "its own environment, not the daemon's"
     for shown in (shared.job(job.id), shared.jobs(), shared.snapshot()):
         assert "s3cr3t" not in repr(shown)

@@ -7,7 +7,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.jobs import Progress
@@ -65,6 +65,7 @@ pieces = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=30).map(b"".join)))
 @example(b'"gpudeck"' + b"[" * 4000)
 def test_no_bytes_raise_and_what_comes_out_can_be_sent(output: bytes) -> None:
@@ -74,6 +75,7 @@ def test_no_bytes_raise_and_what_comes_out_can_be_sent(output: bytes) -> None:
         assert msgspec.json.decode(msgspec.json.encode(said), type=Progress) == said
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_printable_keeps_the_length_and_drops_every_control_character(text: str) -> None:
     clean = printable(text)
@@ -102,6 +104,7 @@ def test_what_is_no_bar(line: bytes) -> None:
     assert parse_bar(line, 5.0) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_may_stand_where_a_bar_might(data: bytes) -> None:
     for line in (data, b" 45%|" + data, b"x" + data + b"%|##| 45/100 [" + data):

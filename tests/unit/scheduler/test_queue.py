@@ -31,7 +31,7 @@ def store(home: Path) -> Iterator[Store]:
 def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(store: Store) -> None:
     queue = Queue(store, lambda job, runner: None)
     queue.pause(True)
-    job = queue.submit(Spec(("true",), "a", "/", gpus=1), [])
+    job = queue.submit([Spec(("true",), "a", "/", gpus=1)], [])[0]
     queue.step([GPU])
     assert store.get(job.id).spec.kind == "nvidia"
     again = Queue(store, lambda job, runner: None)
@@ -70,7 +70,7 @@ def immovable(home: Path) -> Iterator[Callable[[int], None]]:
 
 def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(store: Store, immovable: Callable[[int], None]) -> None:
     queue = Queue(store, unwatched)
-    first, second = (queue.submit(Spec(("true",), "a", "/", gpus=1), [CPU]) for _ in range(2))
+    first, second = (queue.submit([Spec(("true",), "a", "/", gpus=1)], [CPU])[0] for _ in range(2))
     immovable(first.id)
     queue.step([CPU])
     state = queue.get(first.id).state
@@ -92,7 +92,7 @@ def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(store:
 
     monkeypatch.setattr(module, "RETRY_S", 3600.0)
     queue = Queue(store, watch)
-    first, second = (queue.submit(Spec(("true",), "a", "/"), [CPU]) for _ in range(2))
+    first, second = (queue.submit([Spec(("true",), "a", "/")], [CPU])[0] for _ in range(2))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for _ in range(3):
         with pytest.raises(UserError, match="no more processes can be watched"):
@@ -114,7 +114,7 @@ def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(st
     folder = paths.ensure(paths.job_folder(1))
     (folder / "log").write_text("of the old job 1\n")
     (paths.ensure(folder / "artefacts") / "plot.svg").write_text("<svg/>")
-    job = queue.submit(Spec(("echo", "new"), "a", "/"), [CPU])
+    job = queue.submit([Spec(("echo", "new"), "a", "/")], [CPU])[0]
     queue.step([CPU])
     eventually(lambda: ended(queue, job.id))
     assert (folder / "log").read_text() == "new\n"
@@ -126,7 +126,7 @@ def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(st
 
 def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue(store, unwatched)
-    job = queue.submit(Spec(("true",), "a", "/"), [CPU])
+    job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0]
     with monkeypatch.context() as patch:
         patch.setattr(module.local.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started: No such file or directory"):
@@ -141,6 +141,6 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monk
 def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
     monkeypatch.setattr(module, "MAX_LISTED", 2)
     queue = Queue(store, unwatched)
-    ids = [queue.submit(Spec(("true",), "a", "/"), [CPU]).id for _ in range(4)]
+    ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
     assert [job.id for job in queue.newest(10**9, active)] == [ids[3], ids[2]]
     assert queue.newest(-1, active) == ()

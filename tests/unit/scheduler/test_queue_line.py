@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.jobs import Cancelled, Job, Queued, Running, Spec, State, turn
@@ -12,6 +12,7 @@ from scheduler.queue.line import Line
 STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancelled(1.0))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(-1, 1), st.sampled_from([None, 0.5, 3.5]), st.sampled_from(STATES)), max_size=40))
 def test_the_line_is_what_sorting_gives(changes: list[tuple[int, int, float | None, State]]) -> None:
     line, jobs = Line(), {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.devices.model import Device, Process, Reading
@@ -88,6 +88,7 @@ class Machine:
         self.allocated = {key: a for key, a in self.allocated.items() if key[0] != number}
 
 
+@settings(deadline=None)
 @given(st.data(), st.integers(1, 3))
 def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(data: st.DataObject, gpus: int) -> None:
     machine = Machine(data, gpus)
@@ -111,6 +112,7 @@ def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(data: st.DataObj
     assert sorted(machine.started) == list(range(1, submitted + 1)), "each once"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=8))
 def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> None:
     """An endless stream of small jobs shares the GPUs; the large one before them starts once the three that ran have ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.devices.model import Device
@@ -51,6 +51,7 @@ def check(decided: Plan, active: list[Job], devices: list[Device], paused: bool,
     assert on_devices == possible[: len(on_devices)], "jobs for devices start in the order in which they came"
 
 
+@settings(deadline=None)
 @given(st.data(), machines, st.integers(1, 3))
 def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.DataObject, devices: list[Device], slots: int) -> None:
     active: dict[int, Job] = {}

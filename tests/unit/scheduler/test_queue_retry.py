@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.jobs import Failed, Job, Queued, Running, Spec, Usage
@@ -60,6 +60,7 @@ def test_the_next_attempt_reserves_what_this_one_needed() -> None:
     assert next_memory(300 * GIB, 0.0, None) == 600 * GIB
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**40), st.floats(0, 2**41), st.integers(2**30, 2**38))
 def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, largest: int) -> None:
     steps = 0

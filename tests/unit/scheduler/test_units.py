@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.errors import UserError
@@ -32,6 +32,7 @@ def test_what_is_neither(text: str) -> None:
             parse(text)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**50))
 def test_an_amount_that_is_said_is_there(count: int) -> None:
     text = amount(count)

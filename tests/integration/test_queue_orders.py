@@ -1,0 +1,215 @@
+"""What users order their jobs about with: dependencies, groups, holds, edits, arrays, forecasts; by the client and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from scheduler.client import Client
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Cancelled, Done, Failed, Queued
+from scheduler.wishes import wish
+from tests.integration.deck import kill_daemon, log_of, python, ready, running
+from tests.support import eventually
+
+WAIT_S = 40.0
+UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+
+
+@pytest.fixture
+def deck(shared: Client) -> Iterator[Client]:
+    """With nothing left at the end."""
+    yield shared
+    for job in shared.jobs(1000, active=True):
+        shared.cancel(job.id)
+    for job in shared.jobs(1000, active=True):
+        shared.wait(job.id, WAIT_S)
+
+
+def reason(deck: Client, job: int) -> str:
+    state = deck.job(job).state
+    assert isinstance(state, Queued), state
+    return state.reason
+
+
+def test_a_job_runs_after_another_has_succeeded(deck: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = deck.submit(python(UNTIL, go), name="first")
+    second = deck.submit(["true"], after=[first.id])
+    third = deck.submit(["true"], after=[first.id, second.id])
+    assert reason(deck, second.id) == f"waits for job {first.id} (first)"
+    assert reason(deck, third.id) == f"waits for jobs {first.id}, {second.id}"
+    go.touch()
+    ended = [deck.wait(j.id, WAIT_S).state for j in (first, second, third)]
+    assert all(isinstance(s, Done) for s in ended)
+    starts = [s.started for s in ended if isinstance(s, Done)]
+    assert starts == sorted(starts)
+
+
+def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(deck: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = deck.submit(python(UNTIL + "\nsys.exit(3)", go))
+    never, always = deck.submit(["true"], after=[first.id]), deck.submit(["true"], after_any=[first.id])
+    go.touch()
+    assert isinstance(deck.wait(first.id, WAIT_S).state, Failed)
+    state = deck.wait(never.id, WAIT_S).state
+    assert isinstance(state, Cancelled)
+    assert state.reason == f"job {first.id}, after whose success it was to run, failed"
+    assert isinstance(deck.wait(always.id, WAIT_S).state, Done)
+    with pytest.raises(NotFound, match="there is no job 99999"):
+        deck.submit(["true"], after=[99999])
+
+
+def test_dependants_outlive_a_crash(cpu_home: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with Client() as deck:
+        first = ready(deck).submit(python(UNTIL, go))
+        second = deck.submit(["true"], after=[first.id])
+        running(deck, first)
+    kill_daemon()
+    go.touch()
+    with Client() as deck:
+        assert isinstance(deck.wait(second.id, WAIT_S).state, Done)
+        assert [e.what for e in deck.timeline(first.id)] in (["submitted", "started", "done"], ["submitted", "started", "adopted", "done"])
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs one job at a time")
+def test_a_group_runs_no_more_at_once_than_its_limit(deck: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    deck.set_group("g", limit=1)
+    jobs = [deck.submit(python(UNTIL, go), group="g") for _ in range(2)]
+    other = deck.submit(["true"])
+    running(deck, jobs[0])
+    assert isinstance(deck.wait(other.id, WAIT_S).state, Done), "others pass"
+    assert reason(deck, jobs[1].id) == "group g runs 1 at once already, its limit"
+    (shown,) = [g for g in deck.groups() if g.group.name == "g"]
+    assert (shown.group.limit, shown.waiting, shown.running) == (1, 1, 1)
+    go.touch()
+    assert all(isinstance(deck.wait(j.id, WAIT_S).state, Done) for j in jobs)
+
+
+def test_a_job_that_is_held_waits_until_it_is_let_go(deck: Client) -> None:
+    job = deck.submit(["true"], hold=True)
+    assert reason(deck, job.id) == f"is held; to let it go: gpudeck resume {job.id}"
+    deck.hold(job.id, False)
+    assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
+    with pytest.raises(UserError, match="its hold cannot be changed any more"):
+        deck.hold(job.id)
+
+
+def test_a_job_is_edited_and_moved_while_it_waits(deck: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = deck.submit(python(UNTIL, go), gpus=1)
+    jobs = [deck.submit(["sh", "-c", f"echo {n} >> '{tmp_path}/order'"], gpus=1) for n in range(4)]
+    deck.move(jobs[3].id, before=jobs[1].id)
+    deck.edit(jobs[2].id, priority=1, notes="urgent", tags=("a", "b"))
+    assert deck.job(jobs[2].id).spec.tags == ("a", "b")
+    with pytest.raises(UserError, match="needs 7 GPUs"):
+        deck.edit(jobs[2].id, gpus=7)
+    with pytest.raises(UserError, match="has no colour to change"):
+        deck.edit(jobs[2].id, colour="red")
+    go.touch()
+    for job in (first, *jobs):
+        deck.wait(job.id, WAIT_S)
+    assert (tmp_path / "order").read_text().split() == ["2", "0", "3", "1"]
+    assert [e.what for e in deck.timeline(jobs[3].id)][:2] == ["submitted", "moved"]
+
+
+def test_an_array_is_one_submission_of_many_jobs(deck: Client) -> None:
+    code = "import os; print(os.environ['GPUDECK_ARRAY_INDEX'], os.environ['X'])"
+    jobs = deck.submit_array(python(code), range(0, 6, 2), name="sweep", env={"X": "y"})
+    assert [j.spec.name for j in jobs] == ["sweep[0]", "sweep[2]", "sweep[4]"]
+    assert all(isinstance(deck.wait(j.id, WAIT_S).state, Done) for j in jobs)
+    assert [log_of(j) for j in jobs] == ["0 y\n", "2 y\n", "4 y\n"]
+    for wrong in ([], range(20_000), [1, 1]):
+        with pytest.raises(UserError):
+            deck.submit_array(["true"], wrong)
+
+
+def test_many_jobs_each_with_its_own_environment(deck: Client) -> None:
+    code = "import os; print(os.environ.get('X'))"
+    jobs = deck.submit_many([wish(python(code), {"env": {"X": str(n)} if n else {"X": "first"}}) for n in range(3)])
+    for job in jobs:
+        deck.wait(job.id, WAIT_S)
+    assert [log_of(j) for j in jobs] == ["first\n", "1\n", "2\n"]
+
+
+class Shell:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        self._capsys.readouterr()
+        try:
+            got = main(words)
+        except SystemExit as e:
+            got = int(e.code or 0)
+        out, err = self._capsys.readouterr()
+        assert got == status, (out, err)
+        return out if not status else err
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(words[0], "--json", *words[1:]))
+
+
+@pytest.fixture
+def sh(capsys: pytest.CaptureFixture[str], deck: Client) -> Shell:
+    return Shell(capsys)
+
+
+def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = sh.json("submit", "--gpus", "1", "--timeout", "1h", "--", *python(UNTIL, go))["id"]
+    eventually(lambda: deck.job(first).status == "running")
+    out = sh("submit", "--gpus", "1", "--dry-run", "--", "true")
+    assert out.startswith("it would start about ") and f"on CPU: needs the CPU; 0 free: CPU is held by job {first}" in out
+    assert sh("submit", "--dry-run", "--group", "g2", "--", "true") == "it would start at once\n"
+    assert len(sh.json("jobs", "--active")) == 1, "nothing was submitted"
+    second = sh.json("submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true")["id"]
+    third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
+    assert f"job {third}: queued, waits: is held" in sh("pause", str(third))
+    assert "waits: " in sh("resume", str(third))
+    assert sh("pause", "--group", "g2") == "group g2 is paused: it starts nothing new\n"
+    assert reason(deck, third) == "group g2 is paused"
+    assert "g2" in sh("groups") and "paused" in sh("groups", "g2", "--limit", "3")
+    assert sh("resume", "--group", "g2") == "group g2 goes on\n"
+    assert sh.json("edit", str(third), "--priority", "4", "--memory", "1MiB", "--tag", "z")["spec"]["tags"] == ["z"]
+    assert sh.json("edit", str(third), "--memory", "0")["spec"]["memory"] == 0
+    array = sh.json("submit", "--array", "1-2", "--gpus", "1", "--", "true")
+    assert [j["spec"]["index"] for j in array] == [1, 2]
+    sh("move", str(array[1]["id"]), "--before", str(array[0]["id"]))
+    shown = sh("jobs", str(second))
+    for words in ("After", "Tags", "a, b", "Notes", "mine", f"waits for job {first}"):
+        assert words in shown
+    go.touch()
+    for job in (first, second, third, *(j["id"] for j in array)):
+        assert isinstance(deck.wait(job, WAIT_S).state, Done)
+    assert sh("pause") == "the queue is paused: it starts nothing new\n"
+    assert sh("resume") == "the queue goes on\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("move", "1"), 2),
+        (("edit", "1"), 2),
+        (("groups", "x"), 2),
+        (("pause", "1", "--group", "x"), 2),
+        (("submit", "--after", "x", "--", "true"), 2),
+        (("submit", "--array", "9-1", "--", "true"), 2),
+        (("submit", "--array", "1-2", "--wait", "--", "true"), 2),
+        (("submit", "--after", "99999", "--", "true"), 1),
+        (("move", "99999", "--before", "99998"), 1),
+        (("edit", "99999", "--name", "x"), 1),
+        (("resume", "99999"), 1),
+        (("groups", "", "--limit", "2"), 1),
+    ],
+)
+def test_what_is_wrong_is_told(sh: Shell, words: tuple[str, ...], status: int) -> None:
+    assert "gpudeck" in sh(*words, status=status)

@@ -1,0 +1,225 @@
+"""Dependencies, changes, places, groups and forecasts: pure rules, and the queue that follows them on a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler import paths
+from scheduler.devices.model import Device
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Cancelled, Changes, Done, Forecast, Group, Job, Queued, Running, Spec, State, turn
+from scheduler.queue.edit import edited, moved, said
+from scheduler.queue.expected import End
+from scheduler.queue.forecast import forecast
+from scheduler.queue.placement import Seen, Sight
+from scheduler.queue.policy import Around, plan
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
+from scheduler.units import GIB
+from scheduler.wishes import indices, wish
+
+CPU = Device("cpu", 0, "EPYC", "cpu")
+GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(2)]
+RUNNING = Running("nonce", (), 0.0, 1, 1, "boot")
+
+
+def job(number: int, state: State | None = None, **more: object) -> Job:
+    return Job(number, Spec(("true",), f"job{number}", "/", **more), 0.0, state or Queued())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def queue(home: object) -> Iterator[Queue]:
+    """A queue that starts nothing, as it is paused."""
+    store = Store(paths.store_file())
+    made = Queue(store, lambda job, runner: None)
+    made.pause(True)
+    yield made
+    store.close()
+
+
+def submit(queue: Queue, **more: object) -> int:
+    return queue.submit([Spec(("true",), "x", "/", {"A": "b"}, **more)], [CPU])[0].id  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_job_stands_where_it_was_moved_to_and_the_others_stay_in_order(data: st.DataObject) -> None:
+    jobs = {n: job(n, priority=data.draw(st.integers(0, 1))) for n in range(1, 7)}
+    for _ in range(data.draw(st.sampled_from((1, 5, 80)))):
+        line = sorted(jobs.values(), key=turn)
+        one, beside = (jobs[n] for n in data.draw(st.permutations(range(1, 7)))[:2])
+        after = data.draw(st.booleans())
+        for changed in moved(line, one, beside, after):
+            jobs[changed.id] = changed
+        new = [j.id for j in sorted(jobs.values(), key=turn)]
+        expected = [j.id for j in line if j.id != one.id]
+        expected.insert(expected.index(beside.id) + after, one.id)
+        assert new == expected
+    assert all(turn(job(7, priority=j.spec.priority)) > turn(j) for j in jobs.values()), "who comes later comes after them"
+
+
+def test_between_two_places_there_is_always_another() -> None:
+    line = [job(1), job(2), job(3)]
+    for i in range(200):
+        mover = line[2] if i % 2 else line[0]
+        for changed in moved(line, mover, line[1], after=not i % 2):
+            line = sorted([changed if j.id == changed.id else j for j in line], key=turn)
+    assert len({j.place if j.place is not None else j.id for j in line}) == 3
+
+
+def test_what_may_be_changed_and_until_when() -> None:
+    changes = Changes(priority=5, memory=GIB, notes="new")
+    spec = edited(job(1, gpus=1), changes)
+    assert (spec.priority, spec.memory, spec.notes, spec.gpus) == (5, GIB, "new", 1)
+    assert said(job(1, gpus=1).spec, spec) == f"memory 0 → {GIB}, priority 0 → 5, notes none → new"
+    with pytest.raises(UserError, match="job 1 is running: its memory, priority cannot be changed any more"):
+        edited(job(1, RUNNING), changes)
+    with pytest.raises(UserError, match="nothing to change"):
+        edited(job(1), Changes())
+    for state in (RUNNING, Done(0.0, 1.0)):
+        assert edited(job(1, state), Changes(name="n", notes="x", tags=("a",))).tags == ("a",)
+
+
+def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
+    active = [job(1, RUNNING, group="a"), *(job(n, group="a") for n in (2, 3)), job(4, group="b"), job(5), job(6, hold=True)]
+    decided = plan(active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)}))
+    assert [s.job.id for s in decided.starts] == [2, 5]
+    assert decided.reasons == {
+        3: "group a runs 2 at once already, its limit",
+        4: "group b is paused",
+        6: "is held; to let it go: gpudeck resume 6",
+    }
+
+
+def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue: Queue) -> None:
+    first = submit(queue)
+    good, any_end = submit(queue, after=(first,)), submit(queue, after_any=(first,))
+    chain = submit(queue, after=(good,))
+    queue.pause(False)
+    queue.pause(True)
+    queue.step([CPU])
+    queue.cancel(first)
+    queue.step([CPU])
+    state = queue.get(good).state
+    assert isinstance(state, Cancelled)
+    assert state.reason == f"job {first}, after whose success it was to run, was cancelled"
+    assert queue.get(chain).state == Cancelled(
+        state_at(queue, chain), reason=f"job {good}, after whose success it was to run, was cancelled"
+    )
+    assert isinstance(queue.get(any_end).state, Queued)
+    assert [e.what for e in queue.timeline(chain)] == ["submitted", "cancelled"]
+    with pytest.raises(UserError, match=f"it can never run: job {first}, after whose success it was to run, was cancelled"):
+        submit(queue, after=(first,))
+    submit(queue, after_any=(first,))
+
+
+def state_at(queue: Queue, number: int) -> float:
+    state = queue.get(number).state
+    assert isinstance(state, Cancelled)
+    return state.at
+
+
+@pytest.mark.parametrize("field", ["after", "after_any"])
+@pytest.mark.parametrize("number", [1, 99, 0, -1, 2**70])
+def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(queue: Queue, field: str, number: int) -> None:
+    with pytest.raises(NotFound):
+        submit(queue, **{field: (number,)})
+    assert queue.active == []
+
+
+def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue) -> None:
+    first = submit(queue)
+    second = submit(queue, after=(first,), after_any=(first,))
+    again = Queue(queue._store, lambda job, runner: None)
+    again.pause(False)
+    assert again._kept({}) == {second: f"waits for job {first} (x)"}
+    again.cancel(first)
+    once_more = Queue(queue._store, lambda job, runner: None)
+    once_more.pause(True)
+    once_more.step([CPU])
+    assert once_more.get(second).status == "cancelled", "also where the daemon ended in between"
+
+
+def test_many_are_submitted_whole_or_not_at_all(queue: Queue) -> None:
+    good = Spec(("true",), "x", "/")
+    with pytest.raises(UserError, match="no command"):
+        queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
+    assert queue.active == []
+    assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
+
+
+def test_edits_moves_and_groups_survive_a_restart(queue: Queue) -> None:
+    ids = [submit(queue, group="g") for _ in range(3)]
+    queue.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
+    queue.move(ids[2], ids[0], after=False)
+    queue.set_group("g", 1, None)
+    queue.set_group("g", None, True)
+    again = Queue(queue._store, lambda job, runner: None)
+    assert [again.get(n).spec.name for n in ids] == ["first", "x", "x"]
+    assert list(again._line) == [ids[2], ids[0], ids[1]]
+    assert [(g.group, g.waiting, g.running) for g in again.groups()] == [(Group("g", 1, True), 3, 0)]
+    assert [e.what for e in again.timeline(ids[2])] == ["submitted", "moved"]
+    assert queue._store.env(ids[0]) == {"A": "b"}, "an edit does not lose it"
+
+
+def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queue) -> None:
+    number = submit(queue, gpus=1)
+    with pytest.raises(UserError, match="needs 2 GPUs"):
+        queue.edit(number, Changes(gpus=2), [CPU])
+    assert queue.get(number).spec.gpus == 1
+    queue.cancel(number)
+    assert queue.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
+    assert next(j for j in queue.jobs() if j.id == number).spec.notes == "why"
+    with pytest.raises(UserError, match="cancelled: only jobs that wait have a place"):
+        queue.move(number, submit(queue), after=False)
+
+
+def on(number: int, device: str, **more: object) -> Job:
+    return job(number, Running("n", (device,), 0.0, 1, 1, "b"), gpus=1, **more)
+
+
+def test_a_forecast_plays_the_queue_forward() -> None:
+    active = [on(1, "GPU-0"), on(2, "GPU-1"), job(3, gpus=1, timeout=50.0)]
+    ends = {1: End(200.0), 2: End(150.0)}
+    new = job(9, gpus=1)
+    found = forecast(new, active, GPUS, False, 1, Around(ends=ends, now=100.0))
+    assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
+    assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
+    assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
+    assert forecast(new, [on(1, "GPU-0")], GPUS, False, 1, Around(now=100.0)) == Forecast(("GPU-1",), 100.0, "")
+    urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
+    assert forecast(urgent, active, GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
+    unknown = forecast(new, [on(1, "GPU-0"), on(2, "GPU-1")], GPUS, False, 1, Around(now=100.0))
+    assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
+
+
+def test_a_forecast_counts_the_memory_that_comes_free() -> None:
+    sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
+    sight = Sight({"GPU-0": Seen(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
+    around = Around(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
+    assert forecast(job(9, gpus=1, memory=10 * GIB), sharing, GPUS[:1], False, 1, around).at == 100.0
+    assert forecast(job(9, gpus=1, memory=30 * GIB), sharing, GPUS[:1], False, 1, around).at == 200.0
+    assert forecast(job(9, gpus=1, memory=60 * GIB), sharing, GPUS[:1], False, 1, around).at == 300.0
+
+
+@pytest.mark.parametrize(("text", "found"), [("0-3", [0, 1, 2, 3]), ("0-10:5", [0, 5, 10]), ("4,1, 7-8", [4, 1, 7, 8]), ("5", [5])])
+def test_the_indices_of_an_array(text: str, found: list[int]) -> None:
+    assert indices(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0-9:0", "-1", "1,1", "0-999999999", "1-", "٣", "1;2"])
+def test_what_are_no_indices(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        indices(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_wishes_have_defaults() -> None:
+    assert wish(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
+    asked = wish(["x"], {"env": {}, "memory": "2GiB", "timeout": "2h", "gpu_type": "h100", "tags": ["a"], "after": [3]})
+    assert (asked.gpus, asked.memory, asked.timeout, asked.tags, asked.after) == (1, 2 * GIB, 7200.0, ("a",), (3,))
