@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from scheduler import settings
 from scheduler.settings import Settings
-from tests.integration.torture.campaign import Campaign, read_ledger, small_disk
+from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
+from tests.integration.torture.faults import small_disk
 from tests.integration.torture.plan import rounds
+from tests.integration.torture.witness import read_ledger
 from tests.support import state_folder
 
 FLOOD = 10 * 2**30

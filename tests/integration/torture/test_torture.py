@@ -19,10 +19,12 @@ from scheduler.errors import UserError
 from scheduler.settings import Settings
 from tests.integration.deck import daemon_pid
 from tests.integration.torture import old_store
-from tests.integration.torture.campaign import Campaign, detach, read_ledger, small_disk
+from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
+from tests.integration.torture.faults import detach, small_disk
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, Row, violations
+from tests.integration.torture.witness import read_ledger
 from tests.support import eventually, state_folder
 
 SEED = 4
