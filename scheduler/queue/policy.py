@@ -46,35 +46,45 @@ class Around(NamedTuple):
 def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Plan:  # noqa: B008
     """`active`: jobs that wait or run, in their turn (see `jobs.turn`). `slots`: how many jobs without a device may run at once."""
     going = [job for job in active if not isinstance(job.state, Queued)]
-    running = sum(not job.spec.gpus for job in going)
-    floor = _Floor(going, devices, around)
+    slot = _Slots(sum(not job.spec.gpus for job in going), slots)
     groups = Counter(job.spec.group for job in going)
+    floor = _Floor(going, devices, around)
+    kept = around.kept
     starts: list[Start] = []
     reasons: dict[int, str] = {}
-    for job in active:
+    for job in active:  # there may be ten thousand: what is done for each counts
         if not isinstance(job.state, Queued):
             continue
+        spec = job.spec
         if paused:
             reasons[job.id] = "the queue is paused"
-        elif (kept := around.kept.get(job.id)) is not None:
-            reasons[job.id] = kept
-        elif job.spec.hold:
+        elif kept and job.id in kept:
+            reasons[job.id] = kept[job.id]
+        elif spec.hold:
             reasons[job.id] = f"is held; to let it go: gpudeck resume {job.id}"
-        elif job.spec.group and (full := _full(around.groups.get(job.spec.group), groups)):
+        elif spec.group and (full := _full(around.groups.get(spec.group), groups)):
             reasons[job.id] = full
-        elif not job.spec.gpus:
-            if running < slots:
-                running += 1
-                groups[job.spec.group] += 1
-                starts.append(Start(job, ()))
-            else:
-                reasons[job.id] = f"needs a processor; {running} jobs run on {slots} already"
-        elif isinstance(found := floor.place(job), str):
+        elif isinstance(found := floor.place(job) if spec.gpus else slot.take(), str):
             reasons[job.id] = found
         else:
-            groups[job.spec.group] += 1
+            groups[spec.group] += 1
             starts.append(Start(job, found))
     return Plan(starts, reasons)
+
+
+class _Slots:
+    """The processors, for jobs that need no device."""
+
+    def __init__(self, running: int, slots: int) -> None:
+        self._running, self._slots = running, slots
+        self._full = f"needs a processor; {max(running, slots)} jobs run on {slots} already"
+
+    def take(self) -> tuple[str, ...] | str:
+        """No device, or why it waits."""
+        if self._running >= self._slots:
+            return self._full
+        self._running += 1
+        return ()
 
 
 class _Floor:

@@ -13,6 +13,7 @@ from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Failed, Queued, Running, Spec
+from scheduler.queue import book
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -139,7 +140,7 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monk
 
 @pytest.mark.parametrize("active", [True, False])
 def test_a_list_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch, active: bool) -> None:
-    monkeypatch.setattr(module, "MAX_LISTED", 2)
+    monkeypatch.setattr(book, "MAX_LISTED", 2)
     queue = Queue(store, unwatched)
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
     assert [job.id for job in queue.newest(10**9, active)] == [ids[3], ids[2]]

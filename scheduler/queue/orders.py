@@ -1,0 +1,119 @@
+"""What users order about jobs that wait: submitted, foretold, edited, moved, grouped, paused."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from scheduler.devices.model import Device
+from scheduler.errors import UserError
+from scheduler.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
+from scheduler.messages import GroupState
+from scheduler.queue.admit import bound, refuse
+from scheduler.queue.book import Book
+from scheduler.queue.depend import broken, waits_for
+from scheduler.queue.edit import edited, moved, said
+from scheduler.queue.forecast import forecast
+from scheduler.queue.placement import Sight
+from scheduler.store import Store
+
+MAX_LIMIT = 1_000_000
+UNSEEN = Sight()
+
+
+class Orders(Book):
+    """The verbs that need no process to be started or ended."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.paused = store.paused()
+
+    def submit(self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = UNSEEN) -> list[Job]:
+        """All of them, in one transaction, or none.
+
+        Raises UserError where one can never run here or cannot be stored, NotFound where one is to run after a job that is not there.
+        """
+        for spec in specs:
+            self._check(spec, devices, sight)
+        jobs = self._store.insert_all([bound(spec, devices) for spec in specs], time.time(), Queued())
+        for job in jobs:
+            self._know(job)
+        return jobs
+
+    def _check(self, spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
+        refuse(spec, devices, sight)
+        for number in (*spec.after, *spec.after_any):
+            self.get(number)
+        if why := broken(spec, self._active, self._status):
+            raise UserError(f"it can never run: {why}")
+
+    def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
+        """Where and when the job would start, were it submitted now. Raises what `submit` raises."""
+        self._check(spec, devices, sight)
+        number = 1 + max((job.id for job in (*self._active.values(), *self._ended)), default=0)
+        job = Job(number, bound(spec, devices), time.time(), Queued())
+        around = self._around(sight)
+        if why := waits_for(spec, self._active, around.ends, around.now):
+            return Forecast((), None, why)
+        waiting = [self._active[job_id] for job_id in self._line]
+        return forecast(job, [*self.going, *waiting], devices, self.paused, slots(), around)
+
+    def edit(self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = UNSEEN) -> Job:
+        """Raises NotFound, UserError where it is too late, or the job could never run so."""
+        job = self.get(job_id)
+        spec = edited(job, changes)
+        if isinstance(job.state, Queued):
+            refuse(msgspec.structs.replace(spec, env={}), devices, sight)
+            spec = bound(spec, devices) if devices else spec
+        changed = msgspec.structs.replace(job, spec=spec)
+        self._store.update(changed, Event(time.time(), "edited", said(job.spec, spec)))
+        if job.active:
+            self._know(changed)
+        else:
+            self._ended = [listed(changed) if old.id == job_id else old for old in self._ended]
+        return changed
+
+    def move(self, job_id: int, beside: int, after: bool) -> Job:
+        """Raises NotFound, UserError where one of the two does not wait."""
+        one, other = self.get(job_id), self.get(beside)
+        for job in (one, other):
+            if not isinstance(job.state, Queued):
+                raise UserError(f"job {job.id} is {job.status}: only jobs that wait have a place in the queue")
+        if one.id != other.id:
+            now = time.time()
+            where = Event(now, "moved", f"{'after' if after else 'before'} job {beside}")
+            changes = moved([self._active[number] for number in self._line], one, other, after)
+            self._store.update_all([(job, (where,) if job.id == job_id else ()) for job in changes])
+            for job in changes:
+                self._know(job)
+        return self.get(job_id)
+
+    def groups(self) -> list[GroupState]:
+        """Those with jobs that wait or run, and those that are limited or paused; by name."""
+        waiting = Counter(self._active[job_id].spec.group for job_id in self._line)
+        running = Counter(job.spec.group for job in self.going)
+        names = sorted(({*waiting, *running} | self._groups.keys()) - {""})
+        return [GroupState(self._groups.get(name, Group(name)), waiting[name], running[name]) for name in names]
+
+    def set_group(self, name: str, limit: int | None, paused: bool | None) -> None:
+        """Raises UserError where that cannot be, or cannot be stored."""
+        if not name or "\0" in name or (limit is not None and not 0 <= limit <= MAX_LIMIT):
+            raise UserError(f"a group has a name, and a limit from 0 (none) to {MAX_LIMIT}")
+        old = self._groups.get(name, Group(name))
+        new = Group(name, old.limit if limit is None else limit, old.paused if paused is None else paused)
+        self._store.set_group(new)
+        self._groups[name] = new
+
+    def pause(self, paused: bool) -> None:
+        """Start nothing new, or go on; remembered over a restart. Raises UserError where that cannot be stored."""
+        self._store.pause(paused)
+        self.paused = paused
+
+
+def slots() -> int:
+    """How many jobs without a device run at once."""
+    return os.cpu_count() or 1
