@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test torture matrix lint bench clean
+.PHONY: run test torture matrix emulation lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -18,6 +18,9 @@ torture: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py
+
+emulation: $(STAMP)
+	$(BIN)/python -m pytest -m emulation --timeout 600 tests/emulation
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,0 +1,132 @@
+"""The Hopper kernels of `accel.attention.kernels.hopper`, their own source, on the emulated machine.
+
+Each module is executed with imports of its own: Triton's become the emulator's, torch has a pretended GPU. With `changes` the source is
+altered first, which is how the tests plant defects.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import count
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from accel.attention import kernels
+from tests.emulation import gluon
+from tests.emulation.machine import Machine
+from tests.emulation.memory import fence
+from tests.emulation.values import Whole
+
+PACKAGE = "accel.attention.kernels.hopper"
+FOLDER = Path(kernels.__file__).parent / "hopper"
+Changes = Mapping[str, tuple[str, str]]
+"""Of a file of the package, what is replaced by what."""
+_NUMBER = count()
+
+
+class Hopper:
+    """The kernels on a GPU of `processors` multiprocessors, each of which runs `resident` CTAs of a grid at a time.
+
+    Every launch takes the order in which things happen from `seed`, counted up from launch to launch.
+    """
+
+    def __init__(self, *, seed: int = 0, processors: int = 3, resident: int = 1, changes: Changes | None = None) -> None:
+        self._seeds = count(seed)
+        self._at_once = processors * resident
+        self._changes = dict(changes or {})
+        self._modules: dict[str, ModuleType] = {}
+        self._foreign = _foreign(self._machine, processors)
+        self.forward = self.module("forward")
+        self.backward = self.module("backward")
+
+    def module(self, name: str) -> ModuleType:
+        """A module of the package, emulated. Raises ValueError where a change does not find its place."""
+        if name not in self._modules:
+            self._modules[name] = self._execute(name)
+        return self._modules[name]
+
+    def _machine(self) -> Machine:
+        return Machine(next(self._seeds), self._at_once)
+
+    def _execute(self, name: str) -> ModuleType:
+        path = FOLDER / f"{name}.py"
+        source = path.read_text()
+        if path.name in self._changes:
+            old, new = self._changes[path.name]
+            if old not in source:
+                raise ValueError(f"{path.name} does not have {old!r}")
+            source = source.replace(old, new)
+        module = ModuleType(f"tests.emulation.kernels_{next(_NUMBER)}.{name}")
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import, "range": _range}
+        filename = f"<emulated {path.name} {module.__name__}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        sys.modules[module.__name__] = module  # Dataclasses look their module up.
+        exec(compile(source, filename, "exec"), module.__dict__)
+        return module
+
+    def _import(self, name: str, *args: Any) -> Any:
+        if name in self._foreign:
+            return self._foreign[name]
+        if name.startswith(f"{PACKAGE}."):
+            return self.module(name.removeprefix(f"{PACKAGE}."))
+        if name.partition(".")[0] in ("triton", "torch"):
+            raise ImportError(f"{name} is not emulated")
+        return importlib.__import__(name, *args)
+
+
+def _range(*bounds: int) -> Iterator[int]:
+    """Bounds known at run time give numbers known at run time."""
+    kind: Callable[[int], int] = Whole if any(isinstance(x, Whole) for x in bounds) else int
+    return map(kind, range(*bounds))
+
+
+def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
+    """What the kernels' modules import from elsewhere."""
+    language = _Module(gluon, max=gluon.greatest, sum=gluon.total, join=gluon.join_pairs)
+
+    def jit(body: Callable[..., Any] | None = None, **options: Any) -> Any:
+        del options
+        return jit if body is None else gluon.Kernel(body, machine)
+
+    cuda = SimpleNamespace(
+        device=nullcontext,
+        current_device=lambda: 0,
+        get_device_properties=lambda device: SimpleNamespace(multi_processor_count=processors),
+    )
+    experimental = SimpleNamespace(gluon=SimpleNamespace(jit=jit, language=language))
+    hopper = SimpleNamespace(TensorDescriptor=gluon.TensorDescriptor)
+    instructions = SimpleNamespace(
+        fence_async_shared=fence,
+        mbarrier=gluon.mbarrier,
+        tma=gluon.tma,
+        warpgroup_mma=gluon.warpgroup_mma,
+        warpgroup_mma_wait=gluon.warpgroup_mma_wait,
+    )
+    return {
+        "torch": _Module(torch, cuda=cuda),
+        "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
+        "triton.language": SimpleNamespace(jit=jit, language=language),
+        "triton.experimental": experimental,
+        "triton.experimental.gluon": experimental.gluon,
+        "triton.experimental.gluon.nvidia.hopper": hopper,
+        "triton.experimental.gluon.language.nvidia.hopper": instructions,
+    }
+
+
+class _Module:
+    """A module with some of its names replaced."""
+
+    def __init__(self, module: ModuleType, **names: Any) -> None:
+        self.__dict__.update(names)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
