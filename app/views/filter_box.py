@@ -9,6 +9,6 @@ def filter_box(hint: str) -> QLineEdit:
     box = QLineEdit()
     box.setPlaceholderText(hint)
     box.setClearButtonEnabled(True)
-    box.setMinimumWidth(280)
+    box.setMinimumWidth(340)
     box.setAccessibleName("Filter")
     return box

@@ -9,44 +9,78 @@ from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app import theme
-from app.models.jobs import Row
+from app.models.job_list import Line
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 
-HEADINGS = ("Job", "Name", "State", "Device", "Progress", "Duration", "TFLOP/s")
-WIDTHS = (64, 200, 110, 80, 0, 120, 90)
+HEADINGS = ("Job", "Name", "State", "Device", "Needs", "Progress", "Duration", "TFLOP/s")
+WIDTHS = (64, 170, 100, 80, 170, 0, 100, 84)
 """Pixels; 0: what is left."""
 PROGRESS = HEADINGS.index("Progress")
 _RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
 _STATE = HEADINGS.index("State")
+_NEEDS = HEADINGS.index("Needs")
 SHARE = Qt.ItemDataRole.UserRole
 
 
 class JobTable(QAbstractTableModel):
-    """Rows that change in place keep their selection; only rows that come and go move others."""
+    """Rows that change in place keep their selection; only rows that come, go and move are told as such."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: tuple[Row, ...] = ()
+        self.rows: list[Line] = []
 
-    def show_rows(self, rows: tuple[Row, ...]) -> None:
-        """Both the old and the new rows have falling ids."""
-        wanted = {row.id for row in rows}
-        for at in reversed(range(len(self.rows))):
-            if self.rows[at].id not in wanted:
-                self.beginRemoveRows(_NOWHERE, at, at)
-                self.rows = self.rows[:at] + self.rows[at + 1 :]
+    def show_rows(self, lines: tuple[Line, ...]) -> None:
+        """Show these lines, in this order."""
+        if [line.id for line in self.rows] != [line.id for line in lines]:
+            places = {line.id: at for at, line in enumerate(lines)}
+            self._remove(places)
+            self._sort(places)
+            self._insert(lines)
+        changed = [at for at, (old, new) in enumerate(zip(self.rows, lines, strict=True)) if old is not new and old != new]
+        self.rows = list(lines)
+        if changed:
+            self.dataChanged.emit(self.index(changed[0], 0), self.index(changed[-1], len(HEADINGS) - 1))
+
+    def _remove(self, places: dict[int, int]) -> None:
+        """Take out what has no place any more, run by run from the end."""
+        end = len(self.rows)
+        while end:
+            start = end
+            while start and self.rows[start - 1].id not in places:
+                start -= 1
+            if start < end:
+                self.beginRemoveRows(_NOWHERE, start, end - 1)
+                del self.rows[start:end]
                 self.endRemoveRows()
-        for at, row in enumerate(rows):
-            if at >= len(self.rows) or self.rows[at].id != row.id:
-                self.beginInsertRows(_NOWHERE, at, at)
-                self.rows = (*self.rows[:at], row, *self.rows[at:])
+            end = max(start - 1, 0)
+
+    def _sort(self, places: dict[int, int]) -> None:
+        """Bring what is left into its new order; what is selected stays selected."""
+        ordered = sorted(self.rows, key=lambda line: places[line.id])
+        if all(old is new for old, new in zip(self.rows, ordered, strict=True)):
+            return
+        self.layoutAboutToBeChanged.emit()
+        now = {line.id: at for at, line in enumerate(ordered)}
+        old = self.persistentIndexList()
+        new = [self.index(now[self.rows[index.row()].id], index.column()) for index in old]
+        self.rows = ordered
+        self.changePersistentIndexList(old, new)
+        self.layoutChanged.emit()
+
+    def _insert(self, lines: tuple[Line, ...]) -> None:
+        """Put in what is new, run by run from the beginning."""
+        known, at = {line.id for line in self.rows}, 0
+        while at < len(lines):
+            end = at
+            while end < len(lines) and lines[end].id not in known:
+                end += 1
+            if at < end:
+                self.beginInsertRows(_NOWHERE, at, end - 1)
+                self.rows[at:at] = lines[at:end]
                 self.endInsertRows()
-        changed = [at for at, (old, new) in enumerate(zip(self.rows, rows, strict=True)) if old != new]
-        self.rows = rows
-        for at in changed:
-            self.dataChanged.emit(self.index(at, 0), self.index(at, len(HEADINGS) - 1))
+            at = end + 1
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(self.rows)
@@ -62,11 +96,12 @@ class JobTable(QAbstractTableModel):
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        row, column = self.rows[index.row()], index.column()
+        line, column = self.rows[index.row()], index.column()
+        row = line.row
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return (str(row.id), row.name, row.state, row.device, row.doing, row.duration, row.tflops)[column]
+            return (str(row.id), row.name, row.state, row.device, line.needs, row.doing, row.duration, row.tflops)[column]
         if role == Qt.ItemDataRole.ForegroundRole:
-            return QColor(_color(row, column))
+            return QColor(_color(line, column))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(column)
         return row.share if role == SHARE and column == PROGRESS else None
@@ -92,10 +127,10 @@ def _alignment(column: int) -> int:
     return int(side | Qt.AlignmentFlag.AlignVCenter)
 
 
-def _color(row: Row, column: int) -> str:
-    t = theme.tokens()
+def _color(line: Line, column: int) -> str:
+    t, row = theme.tokens(), line.row
     if row.meaning and column in (_STATE, PROGRESS):
         return theme.meaning_color(row.meaning)
     if column == _STATE:
         return t.accent if row.state == "running" else t.text
-    return t.muted if column == PROGRESS else t.text
+    return t.muted if column in (PROGRESS, _NEEDS) else t.text

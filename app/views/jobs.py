@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.format import plural
-from app.models.jobs import again, rows
+from app.models.job_list import EVERY, KINDS, Listing
+from app.models.jobs import again
 from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed, Timeline, Told
 from app.models.state import State
 from app.views.filter_box import filter_box
+from app.views.job_compare import JobCompare
 from app.views.job_details import JobDetails
 from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.views.whole_rows import WholeRows
@@ -30,8 +32,13 @@ class Jobs(QWidget):
         super().__init__()
         self._state = state
         self._chosen: int | None = None
-        self.filter = filter_box("Filter by id, name, state, device")
+        self.filter = filter_box("Search names, commands, notes, tags (Ctrl+F)")
         self.filter.textChanged.connect(self.refresh)
+        self.kinds = QComboBox()
+        self.kinds.addItems([EVERY, *KINDS])
+        self.kinds.setAccessibleName("State")
+        self.kinds.currentIndexChanged.connect(self.refresh)
+        self._listing = Listing()
         self.count = label(size="small", meaning="muted")
         self.pause = button("Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True)
         self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
@@ -40,7 +47,8 @@ class Jobs(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.details = JobDetails()
+        self.table.selectionModel().selectionChanged.connect(self._show_details)
+        self.details, self.compared = JobDetails(), JobCompare()
         self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
         self.details.repeated.connect(self._again)
         self.details.wanted.connect(self.requested)
@@ -61,12 +69,12 @@ class Jobs(QWidget):
             set_text(self.empty, self._state.link.text)
             self._stack.setCurrentIndex(1)
             self.details.hide()
+            self.compared.hide()
             return
-        shown = rows(snapshot, self.filter.text())
+        shown = self._listing.lines(snapshot, self.filter.text(), self.kinds.currentText())
         self.model.show_rows(shown)
-        set_text(
-            self.count, f"{len(shown)} of {plural(len(snapshot.jobs), 'job')}" if self.filter.text() else plural(len(snapshot.jobs), "job")
-        )
+        total = plural(len(snapshot.jobs), "job")
+        set_text(self.count, total if len(shown) == len(snapshot.jobs) else f"{len(shown)} of {total}")
         set_text(self.empty, NOTHING_FOUND if snapshot.jobs else EMPTY)
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
@@ -90,6 +98,7 @@ class Jobs(QWidget):
     def show_job(self, number: int) -> None:
         """Show the details of a job, whatever the filter hides."""
         self.filter.clear()
+        self.kinds.setCurrentText(EVERY)
         self.choose(number)
         self._show_details()
 
@@ -106,11 +115,21 @@ class Jobs(QWidget):
             case Submitted(job=job):
                 self._chosen = job.id  # shown as soon as the snapshot has it
 
+    def chosen(self) -> list[int]:
+        """The jobs that are selected, from the top of the table down."""
+        return [self.model.rows[at].id for at in sorted(index.row() for index in self.table.selectionModel().selectedRows())]
+
     def _show_details(self) -> None:
+        """Of the current job; of two that are selected, both side by side."""
+        snapshot, pair = self._state.snapshot, [job for number in self.chosen() if (job := self._state.job(number)) is not None]
+        if snapshot is not None and len(pair) == 2:
+            left, right = sorted(pair, key=lambda job: job.id)
+            self.compared.show_jobs(left, right, snapshot)
+        self.compared.setVisible(len(pair) == 2)
         job = self._state.job(self._chosen)
-        self.details.setVisible(job is not None)
-        if job is not None and self._state.snapshot is not None:
-            self.details.show_job(job, self._state.snapshot)
+        self.details.setVisible(job is not None and len(pair) != 2)
+        if job is not None and snapshot is not None:
+            self.details.show_job(job, snapshot)
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
@@ -122,8 +141,8 @@ class Jobs(QWidget):
             self.requested.emit(again(job))
 
     def _lay_out(self) -> None:
-        bar = row(self.filter, self.count, self.pause, spacing=theme.M)
-        bar.insertStretch(2, 1)
+        bar = row(self.filter, self.kinds, self.count, self.pause, spacing=theme.M)
+        bar.insertStretch(3, 1)
         stack = QWidget()
         self._stack = QStackedLayout(stack)
         self._stack.addWidget(WholeRows(self.table))
@@ -136,7 +155,8 @@ class Jobs(QWidget):
         both.setChildrenCollapsible(False)
         both.addWidget(top)
         both.addWidget(self.details)
-        both.setSizes([280, 320])
+        both.addWidget(self.compared)
+        both.setSizes([280, 320, 320])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
@@ -149,13 +169,14 @@ def _table(model: JobTable) -> QTableView:
     table.setModel(model)
     table.setItemDelegateForColumn(PROGRESS, ProgressDelegate(table))
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+    table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
     table.setWordWrap(False)
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     table.verticalHeader().hide()
     table.verticalHeader().setDefaultSectionSize(30)
+    table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
     header = table.horizontalHeader()
     header.setHighlightSections(False)
     header.setSectionsClickable(False)
@@ -164,4 +185,5 @@ def _table(model: JobTable) -> QTableView:
             header.resizeSection(at, WIDTHS[at])
         header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if WIDTHS[at] else QHeaderView.ResizeMode.Stretch)
     table.setAccessibleName("Jobs")
+    table.setAccessibleDescription("Select two jobs to see them side by side")
     return table

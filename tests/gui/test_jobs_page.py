@@ -137,3 +137,100 @@ def test_what_is_searched_for_is_text_and_the_log_steers_nothing(fed, page):
     assert page.details.log.toPlainText() == "red .* <b>x</b>\n"
     page.details.output.box.setText(".*")
     assert page.details.output.found.text() == "1 of 1"
+
+
+# the table
+
+
+def ids(page) -> list[int]:
+    return [line.id for line in page.model.rows]
+
+
+def queued(number: int, **changes: object) -> snapshots.Job:
+    made = snapshots.job(number, Queued("GPU 0 is held by job 8"))
+    place = changes.pop("place", None)
+    return msgspec.structs.replace(made, place=place, spec=msgspec.structs.replace(made.spec, **changes))
+
+
+def with_jobs(*jobs: snapshots.Job, later: float = 1) -> snapshots.Snapshot:
+    return msgspec.structs.replace(snapshots.cpu_snapshot(NOW + later), jobs=jobs)
+
+
+def test_what_runs_comes_first_then_what_waits_in_its_turn(fed, page):
+    ended = snapshots.cpu_snapshot().jobs[3:]
+    running = snapshots.cpu_snapshot().jobs[1]
+    fed.feed(with_jobs(queued(13, place=10.5), queued(12), queued(11, priority=5), queued(10), running, *ended))
+    assert ids(page) == [8, 11, 10, 13, 12, 6, 5, 4, 3, 2, 1]
+
+
+def test_the_chosen_job_stays_chosen_while_jobs_come_go_and_move(fed, page):
+    made = snapshots.cpu_snapshot()
+    fed.feed(with_jobs(queued(12), queued(11), queued(10), *made.jobs[1:]))
+    page.choose(12)
+    fed.feed(with_jobs(queued(14), queued(13), queued(12, priority=9), queued(10), made.jobs[1], *made.jobs[4:], later=2))
+    assert ids(page) == [8, 12, 10, 13, 14, 5, 4, 3, 2, 1]
+    assert page.table.currentIndex().row() == 1
+    assert page.details.title.text() == "Job 12 · attention"
+    assert [index.row() for index in page.table.selectionModel().selectedRows()] == [1]
+
+
+def test_the_table_says_what_a_job_needs(fed, page):
+    fed.feed(with_jobs(queued(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"), queued(8, gpus=0)))
+    column = [page.model.headerData(i, Qt.Orientation.Horizontal) for i in range(page.model.columnCount())].index("Needs")
+    assert [page.model.index(i, column).data() for i in (0, 1)] == ["2 × h100 · 20 GiB · priority 5 · night", ""]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"), [("epochs", [9, 3]), ("LONG one", [9]), ("paper", [8]), ("paper epochs", []), ("lr 0.1", [8]), ("(", [])]
+)
+def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, search, found):
+    trained = ("python", "train.py", "--epochs=3")
+    fed.feed(
+        with_jobs(
+            queued(9, argv=trained, notes="the long one", priority=1),
+            queued(8, tags=("paper", "v2"), params={"optimiser": "lr 0.1"}),
+            msgspec.structs.replace(snapshots.cpu_snapshot().jobs[6], spec=queued(3, argv=trained).spec),
+        )
+    )
+    page.filter.setText(search)
+    assert ids(page) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [("Running", [8, 7]), ("Waiting", [9]), ("Succeeded", [6, 1]), ("Failed", [5, 4, 2]), ("Cancelled", [3]), ("Every state", None)],
+)
+def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
+    QTest.keyClick(page, Qt.Key.Key_F, CTRL)
+    QTest.keyClick(page.filter, Qt.Key.Key_Tab)
+    assert page.kinds.hasFocus()
+    QTest.keyClicks(page.kinds, kind[:2])
+    assert page.kinds.currentText() == kind
+    assert ids(page) == (found or [8, 7, 9, 6, 5, 4, 3, 2, 1])
+    assert page.count.text() == (f"{len(found)} of 9 jobs" if found else "9 jobs")
+
+
+def test_a_job_that_the_filters_hide_is_shown_where_it_is_asked_for(fed, page):
+    page.kinds.setCurrentText("Failed")
+    page.filter.setText("nightly")
+    page.show_job(8)
+    assert page.details.title.text() == "Job 8 · attention"
+    assert len(ids(page)) == 9
+
+
+def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_anew(fed, page):
+    many = tuple(queued(10 + i) for i in range(10_000))
+    fed.feed(with_jobs(*many))
+    before, told = list(page.model.rows), []
+    page.model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
+    page.model.rowsInserted.connect(lambda *_: told.append("in"))
+    page.model.layoutChanged.connect(lambda: told.append("moved"))
+    assert len(page.table.viewport().children()) < 10
+    again = msgspec.json.decode(msgspec.json.encode(many), type=tuple[snapshots.Job, ...])
+    changed = queued(10 + 700, notes="now with a note")
+    fed.feed(with_jobs(*again[:700], changed, *again[701:], later=2))
+    assert told == [(700, 700)]
+    assert sum(old is not new for old, new in zip(before, page.model.rows, strict=True)) == 1
+    fed.feed(with_jobs(*again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), later=3))
+    assert told[1:] == ["in", (695, 695)]
+    assert ids(page) == [10 + i for i in range(10_000) if not 300 <= i < 305] + [20_000, 20_001, 20_002]

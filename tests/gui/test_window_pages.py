@@ -356,14 +356,14 @@ def test_the_table_has_every_job_and_follows_changes_in_place(fed):
     fed.feed(snapshots.cpu_snapshot())
     model, table = fed.window.jobs.model, fed.window.jobs.table
     assert model.rowCount() == 9
-    assert model.index(1, 4).data() == "42 % · timing · 28 s left"
+    assert model.index(0, 5).data() == "42 % · timing · 28 s left"
     assert model.index(5, 2).data(Qt.ItemDataRole.ForegroundRole) == QColor(theme.LIGHT.failed)
     table.selectRow(5)
     assert "Job 4 · train" in texts(fed.window.jobs.details)
     made = snapshots.cpu_snapshot(NOW + 1)
     fewer = (snapshots.job(10, snapshots.Queued("the CPU is held by job 8")), *made.jobs[:2], *made.jobs[3:])
     fed.feed(msgspec.structs.replace(made, jobs=fewer))
-    assert [r.id for r in model.rows] == [10, 9, 8, 6, 5, 4, 3, 2, 1]
+    assert [r.id for r in model.rows] == [8, 9, 10, 6, 5, 4, 3, 2, 1]
     assert table.currentIndex().row() == 5
     assert "Job 4 · train" in texts(fed.window.jobs.details)
 
