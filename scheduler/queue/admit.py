@@ -15,6 +15,7 @@ from scheduler.queue.retry import MAX_RETRIES
 from scheduler.units import MAX_SECONDS, amount, span
 
 MAX_WORDS = 10_000
+MAX_TAGS = 100
 MAX_PRIORITY = 1_000_000
 
 
@@ -26,8 +27,7 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("a command, folder or environment cannot hold a NUL character")
     if any(not name or "=" in name for name in spec.env):
         raise UserError("the name of an environment variable cannot be empty or hold a '='")
-    if any("\0" in text or len(text) > MAX_WORDS for text in (spec.group, spec.notes, *spec.tags)):
-        raise UserError(f"a group, a note or a tag holds up to {MAX_WORDS} characters, and no NUL")
+    refuse_words(spec)
     if abs(spec.priority) > MAX_PRIORITY:
         raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")
     if not 0 <= spec.timeout <= MAX_SECONDS or not 0 <= spec.backoff <= MAX_SECONDS:
@@ -42,6 +42,12 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1")
     if spec.gpus and devices:
         _refuse_devices(spec, devices, sight)
+
+
+def refuse_words(spec: Spec) -> None:
+    """Raises UserError where what the job is called and noted with is too long to be listed."""
+    if any("\0" in text or len(text) > MAX_WORDS for text in (spec.name, spec.group, spec.notes, *spec.tags)) or len(spec.tags) > MAX_TAGS:
+        raise UserError(f"a name, group, note or tag holds up to {MAX_WORDS} characters and no NUL, and a job up to {MAX_TAGS} tags")
 
 
 def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None:

@@ -32,7 +32,10 @@ def needed(log: str, peak: float) -> float:
 
 
 def next_memory(reserved: int, need: float, largest: float | None) -> int:
-    """Bytes that the next attempt reserves: what it needed, else the next size; 0, a GPU for itself, where hardly any has more."""
+    """Bytes that the next attempt reserves: what it needed, else the next size; 0, a GPU for itself, where hardly any has more.
+
+    `largest`: bytes of the largest; None where no device has been read yet.
+    """
     larger = next((size * GIB for size in _SIZES if size * GIB > reserved), 2 * reserved)
     new = math.ceil(need / GIB) * GIB if need > reserved else larger
-    return 0 if largest is not None and new > _SHARE * largest else new
+    return 0 if largest is None or new > _SHARE * largest else new

@@ -13,7 +13,7 @@ from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
 from scheduler.messages import GroupState
-from scheduler.queue.admit import bound, refuse
+from scheduler.queue.admit import bound, refuse, refuse_words
 from scheduler.queue.book import Book
 from scheduler.queue.depend import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
@@ -66,6 +66,7 @@ class Orders(Book):
         """Raises NotFound, UserError where it is too late, or the job could never run so."""
         job = self.get(job_id)
         spec = edited(job, changes)
+        refuse_words(spec)
         if isinstance(job.state, Queued):
             refuse(msgspec.structs.replace(spec, env={}), devices, sight)
             spec = bound(spec, devices) if devices else spec

@@ -57,7 +57,8 @@ def test_the_next_attempt_reserves_what_this_one_needed() -> None:
     assert next_memory(4 * GIB, 7.2 * GIB, 80 * GIB) == 8 * GIB
     assert next_memory(40 * GIB, 7.2 * GIB, 80 * GIB) == 48 * GIB, "it had less than it reserved: the next size"
     assert next_memory(64 * GIB, 0.0, 79.2 * GIB) == 0, "a GPU for itself"
-    assert next_memory(300 * GIB, 0.0, None) == 600 * GIB
+    assert next_memory(300 * GIB, 0.0, 1000 * GIB) == 600 * GIB
+    assert next_memory(4 * GIB, 0.0, None) == 0, "nobody knows how much there is: a GPU for itself is always right"
 
 
 @settings(deadline=None)
@@ -73,7 +74,7 @@ def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, large
 
 def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
     found = again(
-        msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)), FAILED, "CUDA out of memory", None, 9.0
+        msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)), FAILED, "CUDA out of memory", 80 * GIB, 9.0
     )
     assert found is not None
     assert (found.job.spec.memory, found.job.spec.retries, found.job.tries) == (6 * GIB, 2, 1)
