@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.models.export import save_result
@@ -19,8 +20,11 @@ from app.models.requests import (
     Configured,
     Fetch,
     Fetched,
+    Hold,
+    Move,
     Pause,
     Refused,
+    Repeat,
     Reply,
     Report,
     Request,
@@ -41,7 +45,8 @@ from assistant.messages import Answer, Event, Waiting
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import UserError
-from scheduler.jobs import Job
+from scheduler.jobs import Job, Spec
+from scheduler.wishes import wish
 
 T = TypeVar("T")
 
@@ -92,12 +97,20 @@ class Verbs(QObject):
         if not self._stopped:
             self.replied.emit(reply)
 
-    def _carry_out(self, request: Submit | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | StopAnswer) -> Reply:
+    def _carry_out(
+        self, request: Submit | Repeat | Hold | Move | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | StopAnswer
+    ) -> Reply:
         match request:
             case StopAnswer():
                 self._assistant.cancel()
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
+            case Repeat(spec=spec):
+                return Submitted(self._with_client(lambda c: _repeat(c, spec)))
+            case Hold(job=job, held=held):
+                self._with_client(lambda c: c.hold(job, held))
+            case Move(job=job, beside=beside, after=after):
+                self._with_client(lambda c: c.move(job, after=beside) if after else c.move(job, before=beside))
             case Cancel(job=job):
                 self._with_client(lambda c: c.cancel(job))
             case Pause(paused=paused):
@@ -145,6 +158,11 @@ def _submit(client: Client, request: Submit) -> Job:
         workload=request.workload,
         params=request.params,
     )
+
+
+def _repeat(client: Client, spec: Spec) -> Job:
+    env = wish(spec.argv, {}).env
+    return client.submit_many([msgspec.structs.replace(spec, env=env, kind="", after=(), after_any=(), hold=False)])[0]
 
 
 def _tail(client: Client, request: Tail) -> Tailed:

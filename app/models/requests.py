@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.jobs import Event, Job
+from scheduler.jobs import Event, Job, Spec
 from scheduler.settings import Settings
 
 
@@ -19,6 +19,30 @@ class Submit:
     env: dict[str, str] | None = None
     workload: str | None = None
     params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Queue the same command once more, with all that it needed, in the window's environment; not after other jobs, and not held."""
+
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Keep a job that waits from being started, or let it go."""
+
+    job: int
+    held: bool
+
+
+@dataclass(frozen=True)
+class Move:
+    """Let a job that waits stand right before another, or right after it."""
+
+    job: int
+    beside: int
+    after: bool
 
 
 @dataclass(frozen=True)
@@ -86,7 +110,7 @@ class StopAnswer:
     """End the answer that is being written."""
 
 
-Request = Submit | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | Ask | Report | StopAnswer
+Request = Submit | Repeat | Hold | Move | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | Ask | Report | StopAnswer
 
 
 @dataclass(frozen=True)

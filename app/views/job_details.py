@@ -13,15 +13,20 @@ from app.models.requests import Tail, Tailed, Timeline, Told
 from app.views.log_view import LogView
 from app.views.safe_text import SafeText
 from app.views.widgets import button, card, column, elided, label, row, set_text
-from scheduler.jobs import Event, Job
+from scheduler.jobs import Event, Job, Queued
 from scheduler.telemetry.snapshot import Snapshot
 
 
 class JobDetails(QWidget):
-    """Emits `cancelled` and `repeated` with the job's id, `wanted` with what is to be read of it: its log, its timeline."""
+    """Emits `cancelled` and `repeated` with the job's id, `held` with it and whether, `moved` with 1 for later and -1 for earlier.
+
+    `wanted` carries what is to be read of the job: its log, its timeline.
+    """
 
     cancelled = Signal(int)
     repeated = Signal(int)
+    held = Signal(int, bool)
+    moved = Signal(int)
     wanted = Signal(object)
 
     def __init__(self) -> None:
@@ -35,14 +40,20 @@ class JobDetails(QWidget):
         self.title = label(strong=True)
         self.state = label()
         self.doing = elided(meaning="muted")
+        self.earlier = button("Earlier", tooltip="Before the job above it (Alt+Up)")
+        self.later = button("Later", tooltip="After the job below it (Alt+Down)")
+        self.hold = button("Hold", tooltip="Do not start it until it is released (Ctrl+H)")
         self.cancel = button("Cancel", tooltip="Take it from the queue, or end its processes (Del)")
         self.again = button("Run again", tooltip="Queue the same command once more (Ctrl+R)")
+        self.earlier.clicked.connect(lambda: self.moved.emit(-1))
+        self.later.clicked.connect(lambda: self.moved.emit(1))
+        self.hold.clicked.connect(self._hold)
         self.cancel.clicked.connect(self._cancel)
         self.again.clicked.connect(self._again)
         self.facts = SafeText()
         self.output = LogView()
         self.log = self.output.text
-        header = row(self.title, self.state, self.doing, self.cancel, self.again, spacing=theme.M)
+        header = row(self.title, self.state, self.doing, self.earlier, self.later, self.hold, self.cancel, self.again)
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
@@ -69,6 +80,9 @@ class JobDetails(QWidget):
         set_text(self.state, shown.state)
         theme.mark(self.state, "meaning", shown.meaning)
         set_text(self.doing, shown.doing if job.active else "")
+        for one in (self.earlier, self.later, self.hold):
+            one.setVisible(isinstance(job.state, Queued))
+        self.hold.setText("Release" if job.spec.hold else "Hold")
         self.cancel.setVisible(job.active)
         if self._read != (now := chapter(job)):
             self._read = now
@@ -113,8 +127,12 @@ class JobDetails(QWidget):
         self.facts.show_table(rows)
         bar.setValue(at)
 
+    def _hold(self) -> None:
+        if self._shown is not None and isinstance(self._shown.state, Queued):
+            self.held.emit(self._shown.id, not self._shown.spec.hold)
+
     def _cancel(self) -> None:
-        if self._shown is not None:
+        if self._shown is not None and self._shown.active:
             self.cancelled.emit(self._shown.id)
 
     def _again(self) -> None:

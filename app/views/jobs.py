@@ -8,9 +8,8 @@ from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHeaderView, QSplitt
 
 from app import theme
 from app.models.format import plural
-from app.models.job_list import EVERY, KINDS, Listing
-from app.models.jobs import again
-from app.models.requests import Cancel, Pause, Refused, Reply, Submitted, Tail, Tailed, Timeline, Told
+from app.models.job_list import EVERY, KINDS, WAITING, Listing
+from app.models.requests import Cancel, Hold, Move, Pause, Refused, Repeat, Reply, Submitted, Tail, Tailed, Timeline, Told
 from app.models.state import State
 from app.views.filter_box import filter_box
 from app.views.job_compare import JobCompare
@@ -51,6 +50,8 @@ class Jobs(QWidget):
         self.details, self.compared = JobDetails(), JobCompare()
         self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
         self.details.repeated.connect(self._again)
+        self.details.held.connect(lambda job, held: self.requested.emit(Hold(job, held)))
+        self.details.moved.connect(self._move)
         self.details.wanted.connect(self.requested)
         self._lay_out()
         for keys, slot in (
@@ -58,6 +59,9 @@ class Jobs(QWidget):
             ("Ctrl+R", self.details.again.click),
             ("Ctrl+F", self.filter.setFocus),
             ("Ctrl+Shift+F", self.details.output.box.setFocus),
+            ("Ctrl+H", self.details.hold.click),
+            ("Alt+Up", self.details.earlier.click),
+            ("Alt+Down", self.details.later.click),
             ("F3", self.details.output.forth.click),
             ("Shift+F3", self.details.output.back.click),
         ):
@@ -136,9 +140,15 @@ class Jobs(QWidget):
             self._chosen = self.model.rows[current.row()].id
             self._show_details()
 
+    def _move(self, step: int) -> None:
+        """Let the chosen job change places with the one that waits above it (-1) or below it (1)."""
+        waiting = [line.id for line in self.model.rows if line.kind == WAITING]
+        if self._chosen in waiting and 0 <= (at := waiting.index(self._chosen) + step) < len(waiting):
+            self.requested.emit(Move(self._chosen, waiting[at], step > 0))
+
     def _again(self, number: int) -> None:
         if (job := self._state.job(number)) is not None:
-            self.requested.emit(again(job))
+            self.requested.emit(Repeat(job.spec))
 
     def _lay_out(self) -> None:
         bar = row(self.filter, self.kinds, self.count, self.pause, spacing=theme.M)

@@ -7,7 +7,7 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.requests import Cancel, Configured, Link, Pause, Refused, Reply, Request, Submit, Tail, Timeline
+from app.models.requests import Cancel, Configured, Hold, Link, Move, Pause, Refused, Repeat, Reply, Request, Submit, Tail, Timeline
 from app.models.state import State
 from app.models.tiles import tiles
 from app.views.assistant import Assistant
@@ -88,7 +88,7 @@ class MainWindow(QWidget):
         for page in (self.jobs, self.workloads, self.assistant, self.settings):
             page.deliver(reply)
         match reply:
-            case Refused(request=Submit() | Cancel() | Pause(), message=message):
+            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause(), message=message):
                 self.status.show_message(message)
             case Refused(request=Tail() | Timeline(), message=message) if self.state.link.connected:
                 self.status.show_message(message)

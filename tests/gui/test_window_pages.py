@@ -24,6 +24,7 @@ from app.models.requests import (
     Link,
     Pause,
     Refused,
+    Repeat,
     Report,
     Save,
     StopAnswer,
@@ -419,9 +420,7 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.jobs.details.again.click()
     verbs = [r for r in fed.asked if not isinstance(r, Tail | Timeline)]
     assert verbs[0] == Cancel(8)
-    assert isinstance(verbs[1], Submit)
-    assert verbs[1].argv == ("python", "train.py", "--epochs=3")
-    assert verbs[1].cwd == "/home/ada/models/small"
+    assert verbs[1] == Repeat(fed.window.state.job(4).spec)
 
 
 def test_the_log_is_followed_one_question_at_a_time(fed):

@@ -1,0 +1,96 @@
+"""Jobs are held, moved and queued again from the page, by keyboard; against the real daemon, too."""
+
+from __future__ import annotations
+
+import msgspec
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.feeds.verbs import Verbs
+from app.models.requests import Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
+from scheduler.client import Client
+from scheduler.jobs import Queued
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+from tests.support import state_folder
+
+PATIENCE_MS = 20_000
+ALT, CTRL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
+
+
+def orders(fed) -> list[object]:
+    return [request for request in fed.asked if not isinstance(request, Tail | Timeline)]
+
+
+def waiting(*numbers: int, hold: bool = False) -> snapshots.Snapshot:
+    jobs = [snapshots.job(n, Queued("GPU 0 is held by job 8")) for n in numbers]
+    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, hold=hold)) for j in jobs]
+    made = snapshots.cpu_snapshot(NOW + hold)
+    return msgspec.structs.replace(made, jobs=(*jobs, *made.jobs[1:]))
+
+
+def test_a_waiting_job_is_moved_among_those_that_wait(fed):
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    fed.feed(waiting(10, 11, 12))
+    page.choose(11)
+    QTest.keyClick(page, Qt.Key.Key_Up, ALT)
+    QTest.keyClick(page, Qt.Key.Key_Down, ALT)
+    page.choose(10)
+    QTest.keyClick(page, Qt.Key.Key_Up, ALT)  # it is the next already
+    page.choose(12)
+    page.details.later.click()
+    assert orders(fed) == [Move(11, 10, False), Move(11, 12, True)]
+
+
+def test_a_waiting_job_is_held_and_released(fed):
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    fed.feed(waiting(10))
+    page.choose(10)
+    QTest.keyClick(page, Qt.Key.Key_H, CTRL)
+    fed.feed(waiting(10, hold=True))
+    assert page.details.hold.text() == "Release"
+    QTest.keyClick(page, Qt.Key.Key_H, CTRL)
+    assert orders(fed) == [Hold(10, True), Hold(10, False)]
+
+
+def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    fed.feed(waiting(10, 11))
+    for number in (8, 6):
+        page.choose(number)
+        assert not any(b.isVisible() for b in (page.details.hold, page.details.earlier, page.details.later))
+        for key, modifier in ((Qt.Key.Key_Up, ALT), (Qt.Key.Key_Down, ALT), (Qt.Key.Key_H, CTRL)):
+            QTest.keyClick(page, key, modifier)
+    assert orders(fed) == []
+
+
+def test_a_refused_order_says_why(fed):
+    fed.feed(waiting(10))
+    for request in (Hold(10, True), Move(10, 11, True), Repeat(snapshots.cpu_snapshot().jobs[0].spec)):
+        fed.window.deliver(Refused(request, f"not {type(request).__name__}"))
+        assert fed.window.status.message.text() == f"not {type(request).__name__}"
+
+
+def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(clean_qt, qtbot, tmp_path):
+    with state_folder(tmp_path / "home"), Client() as deck:
+        deck.pause()
+        wishes = {"priority": 3, "timeout": "2h", "retries": 2, "backoff": 5, "group": "night", "notes": "long", "tags": ("a",)}
+        first = deck.submit(["true"], hold=True, cwd=tmp_path, params={"lr": "0.1"}, **wishes)
+        second = deck.submit(["true"], priority=3)
+        verbs, replies = Verbs(), []
+        verbs.replied.connect(replies.append)
+        for request in (Hold(first.id, False), Move(second.id, first.id, False), Repeat(deck.job(first.id).spec), Hold(4711, True)):
+            before = len(replies)
+            verbs.request(request)
+            qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
+        assert not deck.job(first.id).spec.hold
+        assert deck.job(second.id).place < first.id
+        made = next(r.job for r in replies if isinstance(r, Submitted))
+        assert made.id != first.id
+        assert made.spec == msgspec.structs.replace(deck.job(first.id).spec, hold=False)
+        assert isinstance(replies[-1], Refused)
+        assert "4711" in replies[-1].message
+        verbs.stop()
