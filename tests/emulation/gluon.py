@@ -125,7 +125,8 @@ def minimum(a: Any, b: Any) -> Any:
 def where(condition: Any, a: Any, b: Any) -> Any:
     if isinstance(condition, Block):
         return Block(torch.where(condition.data, raw(a), raw(b)))
-    return a if condition else b
+    chosen = a if condition else b
+    return Whole(chosen) if type(chosen) is int else chosen
 
 
 def greatest(x: Block, dim: int) -> Any:
