@@ -21,6 +21,7 @@ from scheduler.jobs import NO_RESULT, Job, Running, Starting
 
 EXIT_FILE = "exit.json"
 RESULT_FILE = "result.json"
+LOCK_FILE = "runner.lock"
 ARTEFACTS = "artefacts"
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
@@ -195,6 +196,15 @@ def exit_record(job_id: int, attempt: str) -> Exit | None:
     except (OSError, *MALFORMED):
         return None
     return found if found.attempt == attempt else None
+
+
+def passed(job_id: int, attempt: str) -> bool:
+    """Whether the runner of this attempt passed its gate: it says so before it runs anything."""
+    try:
+        with paths.open_plain(paths.job_folder(job_id) / LOCK_FILE) as f:
+            return f.read(2 * len(attempt)) == attempt.encode()
+    except OSError:
+        return False
 
 
 def result_record(job_id: int) -> msgspec.Raw:

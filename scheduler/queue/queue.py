@@ -55,8 +55,9 @@ class Queue(Orders):
                 continue
             found = local.exit_record(job.id, state.attempt)
             alive = isinstance(state, Running) and local.alive(state)
+            passed = local.passed(job.id, state.attempt)  # after `alive`: then a runner that is gone has said its last word
             log = paths.job_folder(job.id) / "log"
-            verdict = recovery.recover(job, found, boot, alive, local.result_record(job.id), last_line(log), now)
+            verdict = recovery.recover(job, found, boot, alive, passed, local.result_record(job.id), last_line(log), now)
             if verdict == "adopt":
                 assert isinstance(state, Running)
                 self._tails[job.id] = Tail(log)
@@ -154,6 +155,12 @@ class Queue(Orders):
         local.kill(state)  # a runner that was killed leaves its job behind
         self.look(time.time())
         found = local.exit_record(job_id, state.attempt)
+        if found is None and not state.stopping and not local.passed(job_id, state.attempt):
+            why = "its runner ended before it ran anything"
+            self._refused[job_id] = (time.monotonic() + RETRY_S, why)
+            self._put(msgspec.structs.replace(job, state=Queued(why)), Event(time.time(), "queued again", why))
+            self._tails.pop(job_id, None)
+            return
         if found is None:
             new = recovery.lost(state, time.time())
         else:

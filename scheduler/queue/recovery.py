@@ -13,9 +13,9 @@ from scheduler.units import span
 
 
 def recover(
-    job: Job, found: Exit | None, boot: str, alive: bool, result: msgspec.Raw, last_line: str, now: float
+    job: Job, found: Exit | None, boot: str, alive: bool, passed: bool, result: msgspec.Raw, last_line: str, now: float
 ) -> State | Literal["adopt"]:
-    """In this order: the runner's own word, a reboot, a runner that lives, and else it is lost.
+    """In this order: the runner's own word, a reboot, a runner that lives, one that never `passed` its gate, and else it is lost.
 
     A job whose start was committed but whose process was not can never have passed its gate: it waits again.
     """
@@ -28,7 +28,9 @@ def recover(
         return Queued()
     if state.boot != boot:
         return lost(state, now, "the machine was restarted while it ran")
-    return "adopt" if alive else lost(state, now)
+    if alive:
+        return "adopt"
+    return lost(state, now) if passed or state.stopping else Queued()
 
 
 def lost(state: Running, now: float, why: str = "its runner was killed before it could say how the job ended") -> State:

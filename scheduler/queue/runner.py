@@ -40,6 +40,8 @@ def main(folder: Path) -> int:
     lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
     launch = json.loads(gate)
+    os.ftruncate(lock, 0)
+    os.write(lock, launch["attempt"].encode())  # from here on the job may have run; where this is missing, it never did
     started = time.time()
     code, error, over = _run(launch, folder)
     said = {"attempt": launch["attempt"], "started": started, "ended": time.time(), "code": code, "error": error, "over": over}

@@ -181,7 +181,10 @@ class Store:
         """One at a time: each may hold a large result."""
         with self._words():
             for number, spec, submitted, state, place, tries, usage in self._db.execute(self._q[query], values):
-                decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
+                try:
+                    decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
+                except (*MALFORMED, TypeError) as e:  # TypeError: NULL where a text was
+                    raise UserError(f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor") from e
                 yield Job(number, *decoded)
 
     @contextmanager
@@ -201,12 +204,14 @@ class Store:
         """Turn what the environment did to the file into one line; our own mistakes in SQL stay loud."""
         try:
             yield
+        except UnicodeDecodeError as e:  # SQLite quotes what it found in place of a name
+            raise UserError(f"the store {self._file} is damaged ({e.reason}). See: gpudeck doctor") from e
         except sqlite3.DatabaseError as e:
             code = getattr(e, "sqlite_errorcode", None)
             primary = None if code is None else code & 0xFF
             if primary == sqlite3.SQLITE_FULL:
                 raise UserError(f"the disk is full: nothing was changed in {self._file}. Free some space and try again.") from e
-            if primary in _DAMAGED:
+            if primary in _DAMAGED or (code is None and isinstance(e, sqlite3.OperationalError)):  # the latter: a text that is no UTF-8
                 raise UserError(f"the store {self._file} is damaged ({e}). See: gpudeck doctor") from e
             if primary in (
                 sqlite3.SQLITE_IOERR,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -30,14 +29,9 @@ from tests.support import eventually, state_folder
 SEED = 4
 
 
-def known_apart(found: list[str]) -> list[str]:
-    """Without what `test_a_daemon_killed_before_the_gate_opens` shows deterministically."""
-    return [line for line in found if NEVER_RAN not in line]
-
-
 def test_faults_of_every_kind_lose_no_job_and_run_none_twice(cpu_home: Path, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path / "torture")
-    assert known_apart(campaign.run(rounds(SEED, 31))) == []
+    assert campaign.run(rounds(SEED, 31)) == []
     assert campaign.injected.total() >= 20, f"too few faults struck for a verdict: {campaign.injected}"
     assert len(campaign.acknowledged) >= 40
 
@@ -47,7 +41,7 @@ def test_a_disk_that_is_full_again_and_again_loses_no_job(tmp_path: Path) -> Non
         with small_disk(tmp_path / "disk") as disk, state_folder(disk / "home"):
             settings.save(Settings(source="cpu"))
             campaign = Campaign(tmp_path / "torture")
-            assert known_apart(campaign.run(rounds(SEED, 16, "small disk"))) == []
+            assert campaign.run(rounds(SEED, 16, "small disk")) == []
             assert campaign.injected["disk full"] >= 1
     except PermissionError as e:
         pytest.skip(str(e))
@@ -55,17 +49,14 @@ def test_a_disk_that_is_full_again_and_again_loses_no_job(tmp_path: Path) -> Non
 
 def test_many_jobs_at_once_all_run_once(cpu_home: Path, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path / "torture")
-    assert known_apart(campaign.crowd(50, kills=1)) == []
+    assert campaign.crowd(50, kills=1) == []
     assert len(campaign.acknowledged) == 50
 
 
 def test_a_flood_of_output_drowns_nobody(cpu_home: Path, tmp_path: Path) -> None:
-    assert known_apart(Campaign(tmp_path / "torture").flood(200 * 2**20)) == []
+    assert Campaign(tmp_path / "torture").flood(200 * 2**20) == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a start whose runner was committed, but whose gate never opened, is called lost instead of made again"
-)
 def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_home: Path, tmp_path: Path) -> None:
     """Killed after it committed who runs, before it let that runner go: the job never ran, and everybody can know."""
     campaign = Campaign(tmp_path / "torture")
@@ -85,14 +76,9 @@ def test_damaged_stores_are_served_or_refused_in_one_line(tmp_path: Path) -> Non
     sound = sound_stores(tmp_path)
     for how in DAMAGES:
         answer, words = verdict(sound, tmp_path / how, how, draw)
-        assert answer != "crashes" or GARBLED.search(words), f"{how}: {words}"
+        assert answer != "crashes", f"{how}: {words}"
 
 
-GARBLED = re.compile("DecodeError|ValidationError|Could not decode to UTF-8|TypeError: a bytes-like object")
-"""What `test_a_garbled_job_is_told_in_one_line` shows deterministically."""
-
-
-@pytest.mark.xfail(strict=True, reason="a text in the store that is no JSON or no UTF-8 ends the daemon with a traceback")
 @pytest.mark.parametrize(
     ("column", "value"),
     [("spec", "'{'"), ("spec", "CAST(x'7bff' AS TEXT)"), ("spec", "NULL"), ("state", "'{}'")],

@@ -47,13 +47,18 @@ def ended(code: int | None, error: str = "") -> Exit:
     ],
 )  # fmt: skip
 def test_verdict(state: object, found: Exit | None, boot: str, alive: bool, becomes: object) -> None:
-    verdict = recover(job(state), found, boot, alive, RESULT, "last words", 20.0)
+    verdict = recover(job(state), found, boot, alive, True, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
     assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
 
 
 def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours() -> None:
-    assert isinstance(recover(job(RUNNING), None, OTHER_BOOT, True, NO_RESULT, "", 20.0), Lost)
+    assert isinstance(recover(job(RUNNING), None, OTHER_BOOT, True, True, NO_RESULT, "", 20.0), Lost)
+
+
+@pytest.mark.parametrize(("state", "becomes"), [(RUNNING, Queued), (STOPPING, Cancelled)])
+def test_a_runner_that_never_passed_its_gate_ran_nothing(state: object, becomes: type) -> None:
+    assert isinstance(recover(job(state), None, BOOT, False, False, NO_RESULT, "", 20.0), becomes)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +75,6 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours() -> None:
     ],
 )
 def test_a_failure_says_why(found: Exit, words: str) -> None:
-    verdict = recover(job(RUNNING), found, BOOT, False, NO_RESULT, "last words", 20.0)
+    verdict = recover(job(RUNNING), found, BOOT, False, True, NO_RESULT, "last words", 20.0)
     assert isinstance(verdict, Failed)
     assert verdict.reason == words
