@@ -6,7 +6,6 @@ import shlex
 from dataclasses import dataclass
 
 from app.models.format import clock, device_label, duration, scaled, significant
-from app.models.requests import Submit
 from app.models.results import card, result_of
 from app.models.tiles import Meaning
 from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
@@ -40,14 +39,6 @@ class Details:
     active: bool
     share: float | None
     doing: str
-
-
-def rows(snapshot: Snapshot, filter_text: str = "") -> tuple[Row, ...]:
-    """Newest first; of those in whose cells every word of the filter is found."""
-    labels = device_labels(snapshot)
-    words = filter_text.lower().split()
-    made = (row(job, labels, snapshot.time) for job in sorted(snapshot.jobs, key=lambda j: -j.id))
-    return tuple(r for r in made if _matches(r, words))
 
 
 def row(job: Job, labels: dict[str, str], now: float) -> Row:
@@ -116,12 +107,6 @@ def _used(job: Job) -> list[tuple[str, str]]:
     return [*found, ("Watched", duration(usage.seconds))]
 
 
-def again(job: Job) -> Submit:
-    """The request that runs the same command once more."""
-    spec = job.spec
-    return Submit(spec.argv, spec.name, spec.gpus, spec.cwd, dict(spec.env) or None, spec.workload, dict(spec.params))
-
-
 def device_labels(snapshot: Snapshot) -> dict[str, str]:
     return {state.device.id: device_label(state.device) for state in snapshot.devices}
 
@@ -137,11 +122,6 @@ def time_left(progress: Progress, started: float, now: float) -> float | None:
         return None
     left = (progress.total - progress.done) * (progress.time - started) / progress.done
     return max(left - (now - progress.time), 0.0)
-
-
-def _matches(r: Row, words: list[str]) -> bool:
-    text = f"{r.id} {r.name} {r.state} {r.device} {r.doing}".lower()
-    return all(word in text for word in words)
 
 
 def meaning(job: Job) -> Meaning:

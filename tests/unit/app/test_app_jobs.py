@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from app.models.jobs import again, details, rows, time_left
+from app.models.jobs import details, device_labels, row, time_left
 from app.models.log import LogTail
 from app.models.results import bars, card
 from scheduler.jobs import Done, Progress, Running
@@ -11,9 +11,12 @@ from tests.gui.snapshots import NOW, job
 SNAPSHOT = snapshots.cpu_snapshot()
 
 
-def test_rows_are_newest_first_and_each_state_says_what_it_must():
+def rows(snapshot):
+    return [row(job, device_labels(snapshot), snapshot.time) for job in snapshot.jobs]
+
+
+def test_each_state_says_what_it_must():
     by_id = {r.id: r for r in rows(SNAPSHOT)}
-    assert list(by_id) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert [by_id[i].state for i in range(9, 0, -1)] == [
         "queued",
         "running",
@@ -39,15 +42,8 @@ def test_failure_is_marked_also_where_only_the_check_failed():
 
 def test_a_job_told_to_stop_says_so():
     state = Running("a", ("cpu",), NOW - 5, 1, 1, "b", stopping=True)
-    (row,) = rows(snapshots.snapshot(SNAPSHOT.devices, (job(1, state),)))
-    assert (row.state, row.meaning) == ("stopping", "warm")
-
-
-@pytest.mark.parametrize(
-    ("text", "ids"), [("", 9), ("train", 2), ("train failed", 1), ("FAILED", 1), ("cpu attention done", 3), ("zzz", 0)]
-)
-def test_every_word_of_the_filter_must_be_found(text, ids):
-    assert len(rows(SNAPSHOT, text)) == ids
+    (found,) = rows(snapshots.snapshot(SNAPSHOT.devices, (job(1, state),)))
+    assert (found.state, found.meaning) == ("stopping", "warm")
 
 
 def test_time_left_needs_a_pace():
@@ -65,13 +61,6 @@ def test_details_have_the_result_or_the_reason():
     assert found[4]["Reason"] == "exited with status 1: CUDA out of memory (exit status 1)"
     assert found[4]["Command"] == "python train.py --epochs=3"
     assert found[9]["Parameters"] == "seq 1024"
-
-
-def test_run_again_asks_for_the_same_thing():
-    old = SNAPSHOT.jobs[3]
-    request = again(old)
-    assert (request.argv, request.cwd, request.env) == (old.spec.argv, old.spec.cwd, old.spec.env)
-    assert (request.name, request.gpus, request.workload, request.params) == ("attention", 1, "attention", {"seq": "1024"})
 
 
 def test_a_result_that_is_none_of_ours_is_no_result():
