@@ -62,6 +62,14 @@ def users_of(folder: Path) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> bytes:
+    """Its command line; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def send(pid: int, number: int) -> None:
     """A signal to a process that may have ended."""
     try:

@@ -10,7 +10,7 @@ from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import DaemonGone
 from scheduler.jobs import Job, Running
-from tests.support import eventually, lives, send, users_of
+from tests.support import command_of, eventually, lives, send, users_of
 
 
 def ready(deck: Client) -> Client:
@@ -55,11 +55,7 @@ def answers() -> bool:
 def probe_pid(home: Path) -> int | None:
     """The probe of this home's daemon, None while there is none."""
     for pid in users_of(home):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"scheduler.devices.probe" in command and lives(pid):
+        if b"scheduler.devices.probe" in command_of(pid) and lives(pid):
             return pid
     return None
 

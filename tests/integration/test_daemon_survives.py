@@ -23,7 +23,7 @@ from scheduler.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Start
 from scheduler.settings import Settings
 from scheduler.store import Store
 from tests.integration.deck import daemon_pid, kill_daemon, log_of, python, ready, running
-from tests.support import eventually, lives, send, state_folder, users_of
+from tests.support import command_of, eventually, lives, send, state_folder, users_of
 
 WAIT_S = 30.0
 
@@ -103,7 +103,7 @@ def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: P
 
 
 def users_daemon(home: Path) -> list[int]:
-    return [p for p in users_of(home) if b"scheduler.daemon" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    return [p for p in users_of(home) if b"scheduler.daemon" in command_of(p)]
 
 
 def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(cpu_home: Path, tmp_path: Path) -> None:
