@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from accel.attention.dispatch import Choice, choose
-from accel.attention.inputs import Inputs, Window, arrange, checked, describe, problem_of
+from accel.attention.inputs import Inputs, Window, arrange, as_given, checked, describe, problem_of
 from accel.attention.passes import Attention, forward, forward_op
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
@@ -154,7 +154,7 @@ def attention(
     else:
         backends = (plan.forward.backend, plan.backward.backend)
         out, lse = Attention.apply(x.q, x.k, x.v, x.bias, x.ragged, plan.problem, backends)  # type: ignore[no-untyped-call]
-    out = _as_given(out, seqlens, layout)
+    out = as_given(out, seqlens, layout)
     if return_choice:
         return out, plan.forward
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
@@ -226,11 +226,5 @@ def _compiled(
     ragged = (None, None, [0, 0]) if seqlens is None else (seqlens.starts_q, seqlens.starts_k, [seqlens.longest_q, seqlens.longest_k])
     scale = x.q.shape[3] ** -0.5 if scale is None else scale
     out, lse = forward_op(x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend)
-    out = _as_given(out, seqlens, layout)
+    out = as_given(out, seqlens, layout)
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
-
-
-def _as_given(out: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
-    if seqlens is not None:
-        return out.squeeze(0).transpose(0, 1)
-    return out.transpose(1, 2) if layout == "bshd" else out

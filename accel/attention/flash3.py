@@ -8,7 +8,7 @@ from torch import Tensor
 from accel.attention import passes
 from accel.attention.api import NO_WINDOW, attention
 from accel.attention.dispatch import choose
-from accel.attention.inputs import Inputs, Window, arrange, problem_of
+from accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
 from accel.attention.problem import Problem, dtype_name
 from accel.attention.ragged import Ragged
 
@@ -56,7 +56,7 @@ def flash_attention_3_forward(
     x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout)
     with torch.no_grad():
         out, lse = passes.forward(x, problem, choose(problem, backend).backend)
-    return _given(out, seqlens, layout), lse
+    return as_given(out, seqlens, layout), lse
 
 
 def flash_attention_3_backward(
@@ -86,7 +86,7 @@ def flash_attention_3_backward(
     d, o, _ = arrange(dout, out, out, None, seqlens, layout)[:3]
     with torch.no_grad():
         grads = passes.backward(d, x, o, lse, problem, choose(problem, backend, "backward").backend)
-    dq, dk, dv = (_given(g, seqlens, layout) for g in grads[:3])
+    dq, dk, dv = (as_given(g, seqlens, layout) for g in grads[:3])
     return dq, dk, dv
 
 
@@ -108,9 +108,3 @@ def _asked(
 
 def _described(x: Tensor) -> str:
     return f"{dtype_name(x.dtype)} {list(x.shape)} on {x.device}"
-
-
-def _given(x: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
-    if seqlens is not None:
-        return x.squeeze(0).transpose(0, 1)
-    return x.transpose(1, 2) if layout == "bshd" else x

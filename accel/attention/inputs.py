@@ -72,6 +72,13 @@ def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragge
     return Inputs(q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens)
 
 
+def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
+    """An answer [B,H,S,D] (ragged: [1,H,T,D]) in the layout that `arrange` was given: its reverse."""
+    if seqlens is not None:
+        return t.squeeze(0).transpose(0, 1)
+    return t.transpose(1, 2) if layout == "bshd" else t
+
+
 def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool) -> Problem:
     """Raises ValueError saying what was given and what is possible."""
     if isinstance(scale, Tensor):

@@ -76,8 +76,7 @@ def forward_op(
     With backend `auto` the choice is made at every call, so that compiled programs with changing shapes run what is best for each.
     """
     x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
-    out, lse = forward(x, problem, choose(problem, backend).backend)
-    return out, lse
+    return forward(x, problem, choose(problem, backend).backend)
 
 
 @forward_op.register_fake

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accel.attention.inputs import Inputs
+from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem, dtype_name
 
 Direction = Literal["forward", "backward"]
@@ -90,6 +90,12 @@ def widened(x: Inputs, head_dim: int) -> Inputs:
     """The same problem at a larger head size: zeros added to q and k change no score, and those added to v give columns to cut off."""
     more = head_dim - x.q.shape[3]
     return x if more == 0 else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
+
+
+def loadable_rows(x: Inputs) -> Inputs:
+    """The same problem with rows that kernels can load, of a head size that is a multiple of 8."""
+    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
+    return wide._replace(q=loadable(wide.q), k=loadable(wide.k), v=loadable(wide.v))
 
 
 def like(x: Tensor, model: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from accel.attention.backends.base import Direction, Gradients, half_precision_on_ampere, head_size_up_to, no_bias, on_cuda, widened
-from accel.attention.inputs import Inputs, loadable
+from accel.attention.backends.base import Direction, Gradients, half_precision_on_ampere, head_size_up_to, loadable_rows, no_bias, on_cuda
+from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 
@@ -42,7 +42,7 @@ class FlashAttention4:
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Head sizes are widened to a multiple of 8."""
-        q, k, v = (t.transpose(1, 2) for t in _wide(x))
+        q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
         out, lse, *_ = _interface()._flash_attn_fwd(
             q, k, v, softmax_scale=problem.scale, causal=problem.right == 0, softcap=problem.softcap or None, return_lse=True
         )
@@ -50,8 +50,8 @@ class FlashAttention4:
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Deterministic where asked."""
-        q, k, v = (t.transpose(1, 2) for t in _wide(x))
-        d, o, _ = (t.transpose(1, 2) for t in _wide(Inputs(dout, out, out)))
+        q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
+        d, o, _ = (t.transpose(1, 2) for t in loadable_rows(Inputs(dout, out, out))[:3])
         grads = _interface()._flash_attn_bwd(
             q, k, v, o, d, lse, softmax_scale=problem.scale, causal=problem.right == 0, deterministic=problem.deterministic
         )
@@ -69,8 +69,3 @@ def installed() -> bool:
 @lru_cache(maxsize=1)
 def _interface() -> Any:
     return importlib.import_module("flash_attn.cute.interface")
-
-
-def _wide(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
-    return loadable(wide.q), loadable(wide.k), loadable(wide.v)

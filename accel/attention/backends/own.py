@@ -15,13 +15,13 @@ from accel.attention.backends.base import (
     Gradients,
     half_precision_on_ampere,
     head_size_up_to,
+    loadable_rows,
     no_bias,
     on_cuda,
     side_by_side,
     version,
-    widened,
 )
-from accel.attention.inputs import Inputs, loadable
+from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 
@@ -47,26 +47,20 @@ class Hopper:
         """Head sizes are widened to a multiple of 8."""
         from accel.attention.kernels.hopper.forward import forward
 
-        p = problem
-        q, k, v = self._wide(x)
-        out, lse = forward(q, k, v, left=p.left, right=p.right, scale=p.scale, softcap=p.softcap, ragged=x.ragged)
-        return out[..., : p.head_dim], lse
+        q, k, v = loadable_rows(x)[:3]
+        out, lse = forward(q, k, v, **_asked(x, problem))
+        return out[..., : problem.head_dim], lse
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Deterministic where asked."""
         from accel.attention.kernels.hopper.backward import backward
 
         p = problem
-        q, k, v = self._wide(x)
-        d, o, _ = self._wide(Inputs(dout, out, out))
-        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+        q, k, v = loadable_rows(x)[:3]
+        d, o = loadable_rows(Inputs(dout, out, out))[:2]
         with torch.cuda.device(p.device):
-            grads = backward(d, q, k, v, o, lse, **rules, deterministic=p.deterministic)
+            grads = backward(d, q, k, v, o, lse, **_asked(x, p), deterministic=p.deterministic)
         return Gradients(*(g[..., : p.head_dim] for g in grads))
-
-    def _wide(self, x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-        wide = widened(x, -(-x.q.shape[3] // 8) * 8)
-        return loadable(wide.q), loadable(wide.k), loadable(wide.v)
 
 
 class Portable:
@@ -91,10 +85,8 @@ class Portable:
         """Any head size up to 256; float32 without tensor cores, in full precision."""
         from accel.attention.kernels.portable.forward import forward
 
-        p = problem
-        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
         q, k, v = (side_by_side(t) for t in x[:3])
-        return forward(q, k, v, **rules, bias=_expanded(x))
+        return forward(q, k, v, **_asked(x, problem), bias=_expanded(x))
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Without atomic additions, so the same every time."""
@@ -102,14 +94,18 @@ class Portable:
 
         p = problem
         d, q, k, v, o = (side_by_side(t) for t in (dout, x.q, x.k, x.v, out))
-        rules: dict[str, Any] = {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
         bias = x.bias
         if bias is not None and p.bias_grad and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True)):
             x = x._replace(bias=bias.contiguous())  # the kernel would sum over what the caller expanded, who wants each copy's gradient
         dq, dk, dv, dbias = backward(
-            d, q, k, v, o, lse, **rules, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
+            d, q, k, v, o, lse, **_asked(x, p), bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip
         return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
+
+
+def _asked(x: Inputs, p: Problem) -> dict[str, Any]:
+    """What every kernel of ours is told beside its tensors."""
+    return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
 
 
 def _expanded(x: Inputs) -> Tensor | None:

@@ -12,13 +12,15 @@ from accel.attention.backends.base import (
     Gradients,
     half_precision_on_ampere,
     head_size_up_to,
+    loadable_rows,
     no_bias,
     no_softcap,
     on_cuda,
     ordered_sums,
-    widened,
+    side_by_side,
+    version,
 )
-from accel.attention.inputs import Inputs, loadable
+from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
@@ -40,7 +42,7 @@ class FlashCuda:
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Head sizes are widened to a multiple of 8."""
-        q, k, v = (_rows_first(t, x) for t in _loadable(x)[:3])
+        q, k, v = (_rows_first(t, x) for t in loadable_rows(x)[:3])
         out, lse, *_ = _ATEN._flash_attention_forward(
             q, k, v, *_starts(x, problem), 0.0, problem.causal, False, scale=problem.scale, **_window(problem)
         )
@@ -51,8 +53,8 @@ class FlashCuda:
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Adds into dq in an order that varies."""
-        wide = _loadable(x)
-        d, o = (_rows_first(t, x) for t in _loadable(Inputs(dout, out, out))[:2])
+        wide = loadable_rows(x)
+        d, o = (_rows_first(t, x) for t in loadable_rows(Inputs(dout, out, out))[:2])
         if _may_be_blind(problem):
             lse = lse.masked_fill(lse == -torch.inf, torch.inf)
         q, k, v = (_rows_first(t, x) for t in wide[:3])
@@ -90,9 +92,7 @@ class FlashCpu:
         out, lse = _ATEN._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, problem.mask == "square", attn_mask=_lower_right(problem), scale=problem.scale
         )
-        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
-        whole[:, :, problem.blind :], whole_lse[:, :, problem.blind :] = out, lse
-        return whole, whole_lse
+        return _with_blind(out, lse.float(), x, problem.blind)
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """See `forward`."""
@@ -114,7 +114,7 @@ class FlashCpu:
         return Gradients(whole, dk, dv)
 
     def _seeing(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in x[:3])
+        q, k, v = (side_by_side(t) for t in x[:3])
         return q[:, :, problem.blind :], k, v
 
 
@@ -167,22 +167,17 @@ class Cudnn:
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Head sizes are widened to a multiple of 8; queries that see no key are left out."""
-        wide = _loadable(x)
-        blind, d = problem.blind, problem.head_dim
+        wide = loadable_rows(x)
+        blind = problem.blind
         out, lse, *_ = _ATEN._scaled_dot_product_cudnn_attention(
             wide.q[:, :, blind:], wide.k, wide.v, None, True, 0.0, problem.mask == "square", False, scale=problem.scale
         )
-        out, lse = out[..., :d], lse.view(lse.shape[:3])
-        if not blind:
-            return out, lse
-        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
-        whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
-        return whole, whole_lse
+        return _with_blind(out[..., : problem.head_dim], lse.view(lse.shape[:3]), x, blind)
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Adds into dq in an order that varies."""
-        wide, blind = _loadable(x), problem.blind
-        d, o = _loadable(Inputs(dout, out, out))[:2]
+        wide, blind = loadable_rows(x), problem.blind
+        d, o = loadable_rows(Inputs(dout, out, out))[:2]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
         dq, dk, dv = _ATEN._scaled_dot_product_cudnn_attention_backward(
             d[:, :, blind:],
@@ -226,7 +221,7 @@ class Efficient:
         if p.dtype == torch.float64:
             yield "takes float16, bfloat16 and float32, not float64"
         if p.dtype == torch.bfloat16 and p.capability is not None and p.capability < (8, 0):
-            yield f"takes bfloat16 from compute capability 8.0 on; this GPU has {p.capability[0]}.{p.capability[1]}"
+            yield f"takes bfloat16 from compute capability 8.0 on; this GPU has {version(p)}"
         if p.heads != p.kv_heads:
             yield "takes no grouped heads"
         if p.windowed:
@@ -236,25 +231,20 @@ class Efficient:
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """It works on [B,S,H,D]; queries that see no key are left out."""
-        wide, blind = _loadable(x), problem.blind
+        wide, blind = loadable_rows(x), problem.blind
         q, k, v = (t.transpose(1, 2) for t in (wide.q[:, :, blind:], wide.k, wide.v))
         out, lse, *_ = _ATEN._efficient_attention_forward(
             q, k, v, None, None, None, None, None, 0.0, self._mask(problem), True, scale=problem.scale
         )
-        out, lse = out.transpose(1, 2)[..., : problem.head_dim], lse[:, :, : problem.seq_q - blind]
-        if not blind:
-            return out, lse
-        whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
-        whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
-        return whole, whole_lse
+        return _with_blind(out.transpose(1, 2)[..., : problem.head_dim], lse[:, :, : problem.seq_q - blind], x, blind)
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """See `forward`. The kernel reads lse in rows of a multiple of 32, and takes out to lie side by side in memory, rows first."""
-        wide, blind = _loadable(x), problem.blind
+        wide, blind = loadable_rows(x), problem.blind
         seeing = problem.seq_q - blind
         padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
         padded[:, :, :seeing] = lse[:, :, blind:]
-        d, o = _loadable(Inputs(dout, out, out))[:2]
+        d, o = loadable_rows(Inputs(dout, out, out))[:2]
         rows = [t.transpose(1, 2) for t in (d[:, :, blind:], wide.q[:, :, blind:], wide.k, wide.v)]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
         dq, dk, dv, _ = _ATEN._efficient_attention_backward(
@@ -282,10 +272,13 @@ class Efficient:
         return 0 if problem.mask == "none" else 2
 
 
-def _loadable(x: Inputs) -> Inputs:
-    """Rows that kernels can load, of a head size that is a multiple of 8."""
-    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
-    return wide._replace(q=loadable(wide.q), k=loadable(wide.k), v=loadable(wide.v))
+def _with_blind(out: Tensor, lse: Tensor, x: Inputs, blind: int) -> tuple[Tensor, Tensor]:
+    """The answers of the queries that see a key, with 0 and -inf before them for the `blind` first ones, which were left out."""
+    if not blind:
+        return out, lse
+    whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
+    whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
+    return whole, whole_lse
 
 
 def _rows_first(t: Tensor, x: Inputs) -> Tensor:
