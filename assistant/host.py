@@ -57,7 +57,8 @@ class Host:
         say_ready()
         while not self._end.is_set():
             try:
-                await asyncio.wait_for(self._end.wait(), timeout=min(5.0, self._unused_s))
+                async with asyncio.timeout(min(5.0, self._unused_s)):
+                    await self._end.wait()
             except TimeoutError:
                 if not self._stops and time.monotonic() - self._used > self._unused_s:
                     self._leave(f"unused for {self._unused_s:.0f} s")

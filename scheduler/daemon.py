@@ -212,7 +212,8 @@ class Daemon:
         """
         while True:
             try:
-                await asyncio.wait_for(self._dirty.wait(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._dirty.wait()
             except TimeoutError:
                 pass
             self._dirty.clear()

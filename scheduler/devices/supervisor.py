@@ -89,7 +89,11 @@ class Supervisor:
     async def _listen(self, probe: asyncio.subprocess.Process, silence: float) -> AsyncIterator[Message]:
         """What the probe says until it ends. Raises TimeoutError where it falls silent."""
         assert probe.stdout is not None
-        while line := await asyncio.wait_for(probe.stdout.readline(), silence):
+        while True:
+            async with asyncio.timeout(silence):
+                line = await probe.stdout.readline()
+            if not line:
+                return
             yield DECODE(line)
 
 

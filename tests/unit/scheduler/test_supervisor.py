@@ -98,6 +98,26 @@ def test_starts_at_the_same_moment_leave_one_probe_and_a_stop_none(noted: Path) 
     asyncio.run(restart())
 
 
+def test_a_probe_that_talks_without_pause_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stop that comes in the same turn of the loop as a reading must not be lost; the daemon would answer nobody from then on."""
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\necho '{HELLO}'\nexec yes '{READING % 1.0}'")
+    fake.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(fake))
+
+    async def stop_often() -> None:
+        heard = asyncio.Event()
+        keeper = Supervisor(lambda hello: None, lambda readings: heard.set(), lambda words: None)
+        for _ in range(10):
+            heard.clear()
+            await keeper.start("cpu", 1000.0)
+            async with asyncio.timeout(20):
+                await heard.wait()
+                await keeper.stop()
+
+    asyncio.run(stop_often())
+
+
 def test_an_error_of_ours_is_not_kept_quiet(noted: Path) -> None:
     def bug(hello: Hello) -> None:
         raise ZeroDivisionError
