@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,14 +18,13 @@ from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
+from scheduler.store.words import in_words
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
 _USAGE = msgspec.json.Decoder(Usage | None).decode
 BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
-_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-_UNUSABLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PERM)
 
 
 def _named_queries() -> dict[str, str]:
@@ -199,29 +198,8 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
 
-    @contextmanager
-    def _words(self) -> Iterator[None]:
-        """Turn what the environment did to the file into one line; our own mistakes in SQL stay loud."""
-        try:
-            yield
-        except UnicodeDecodeError as e:  # SQLite quotes what it found in place of a name
-            raise UserError(f"the store {self._file} is damaged ({e.reason}). See: gpudeck doctor") from e
-        except sqlite3.DatabaseError as e:
-            code = getattr(e, "sqlite_errorcode", None)
-            primary = None if code is None else code & 0xFF
-            if primary == sqlite3.SQLITE_FULL:
-                raise UserError(f"the disk is full: nothing was changed in {self._file}. Free some space and try again.") from e
-            if primary in _DAMAGED or (code is None and isinstance(e, sqlite3.OperationalError)):  # the latter: a text that is no UTF-8
-                raise UserError(f"the store {self._file} is damaged ({e}). See: gpudeck doctor") from e
-            if primary in (
-                sqlite3.SQLITE_IOERR,
-                sqlite3.SQLITE_READONLY,
-                sqlite3.SQLITE_CANTOPEN,
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_PERM,
-            ):
-                raise UserError(f"the store {self._file} cannot be used: {e}. See: gpudeck doctor") from e
-            raise
+    def _words(self) -> AbstractContextManager[None]:
+        return in_words(self._file)
 
 
 def _reading(data: bytes) -> Reading | None:
