@@ -8,39 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from scheduler import paths
 from scheduler.devices.model import Device
-from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import NO_RESULT, Job, Running, Starting
+from scheduler.errors import UserError
+from scheduler.executors.base import ARTEFACTS, RESULT_FILE, Exit, Lost, Unstarted, attempt_of, exit_record, next_folder
+from scheduler.jobs import Job, Running, Starting
 
-EXIT_FILE = "exit.json"
-RESULT_FILE = "result.json"
 LOCK_FILE = "runner.lock"
-ARTEFACTS = "artefacts"
-MAX_RESULT = 2**20
-"""Bytes of a Result file; a larger one is not read."""
-_SPARE_DEPTH = 500
-"""A result is embedded in replies and in the store: it must decode there too, some levels deeper."""
 KILL_LOOKS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
-
-
-class Exit(msgspec.Struct, frozen=True):
-    """What the runner wrote about the end of an attempt."""
-
-    attempt: str
-    started: float
-    ended: float
-    code: int | None
-    error: str
-    over: float = 0.0
-    """The limit of time that ended it, seconds; 0 where none did."""
 
 
 class Waiting(NamedTuple):
@@ -50,8 +30,63 @@ class Waiting(NamedTuple):
     running: Running
 
 
-class FolderError(UserError):
-    """The job's own folder cannot be used: no use in trying again."""
+class Local:
+    """The executor of this machine: a runner process for each attempt, which outlives the daemon.
+
+    `watch(job_id, runner_pid)` is called for each runner whose end must be reported; it may raise UserError.
+    """
+
+    def __init__(self, watch: Callable[[int, int], None]) -> None:
+        self._watch = watch
+        self._waiting: dict[str, Waiting] = {}
+        """Runners at their gates, by attempt."""
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        """Runners that were let through, by attempt: to be reaped."""
+
+    def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
+        waiting = prepare(job, attempt, devices)
+        try:
+            self._watch(job.id, waiting.running.runner)
+        except UserError:
+            abandon(waiting)
+            raise
+        self._waiting[attempt] = waiting
+        return waiting.running
+
+    def abandon(self, running: Running) -> None:
+        abandon(self._waiting.pop(running.attempt))
+
+    def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
+        waiting = self._waiting.pop(running.attempt)
+        self._children[running.attempt] = waiting.process
+        release(waiting, job, env, devices)
+
+    def adopt(self, job: Job) -> None:
+        assert isinstance(job.state, Running)
+        self._watch(job.id, job.state.runner)
+
+    def alive(self, running: Running) -> bool:
+        return alive(running)
+
+    def end(self, job: Job) -> None:
+        assert isinstance(job.state, Running)
+        end(job.state)
+
+    def kill(self, job: Job) -> None:
+        state = attempt_of(job)
+        if (child := self._children.pop(state.attempt, None)) is not None:
+            child.wait()
+        kill(state)
+
+    def outcome(self, job: Job) -> Exit | Unstarted | Lost:
+        state = attempt_of(job)
+        if (found := exit_record(job.id, state.attempt)) is not None:
+            return found
+        if isinstance(state, Running) and state.boot != boot_id():
+            return Lost("the machine was restarted while it ran")
+        if not passed(job.id, state.attempt):
+            return Unstarted("its runner ended before it ran anything")
+        return Lost("its runner was killed before it could say how the job ended")
 
 
 def boot_id() -> str:
@@ -83,7 +118,7 @@ def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
 
     Raises FolderError where the job's folder is in the way, UserError where no process can be started now.
     """
-    folder, boot = (_next_folder(job) if job.tries else _empty_folder(job.id)), boot_id()
+    folder, boot = next_folder(job), boot_id()
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py"), str(folder)],
@@ -102,38 +137,6 @@ def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
         abandon(waiting)
         raise UserError("the runner ended at once")
     return waiting
-
-
-def _empty_folder(job_id: int) -> Path:
-    """The job's folder. An attempt that is prepared has never run: what lies there is of another job of this number, from a store
-    that was deleted, and is moved aside.
-    """
-    folder = paths.job_folder(job_id)
-    for left in (folder / ARTEFACTS, folder):
-        try:
-            left.rmdir()  # of an attempt that got no further than this
-        except OSError:
-            pass  # there is none, or it holds something
-    try:
-        if os.path.lexists(folder):
-            folder.rename(folder.with_name(f"{job_id}.old-{time.time_ns()}"))
-    except OSError as e:
-        raise FolderError(f"the folder {folder} holds an older job of this number, and cannot be moved: {e.strerror}") from e
-    paths.ensure(paths.ensure(folder) / ARTEFACTS)
-    return folder
-
-
-def _next_folder(job: Job) -> Path:
-    """The folder of a job that is tried again: what the last attempt said is put aside under its number, its artefacts stay."""
-    folder = paths.job_folder(job.id)
-    try:
-        for name in ("log", EXIT_FILE, RESULT_FILE):
-            if os.path.lexists(folder / name):
-                (folder / name).rename(folder / f"{name}.{job.tries}")
-    except OSError as e:
-        raise FolderError(f"what the last attempt left in {folder} cannot be put aside: {e.strerror}") from e
-    paths.ensure(paths.ensure(folder) / ARTEFACTS)
-    return folder
 
 
 def abandon(waiting: Waiting) -> None:
@@ -188,16 +191,6 @@ def alive(running: Running) -> bool:
     return running.boot == boot_id() and start_time(running.runner) == running.started
 
 
-def exit_record(job_id: int, attempt: str) -> Exit | None:
-    """How this attempt ended, None where its runner has not said so."""
-    try:
-        with paths.open_plain(paths.job_folder(job_id) / EXIT_FILE) as f:
-            found = msgspec.json.decode(f.read(MAX_RESULT), type=Exit)
-    except (OSError, *MALFORMED):
-        return None
-    return found if found.attempt == attempt else None
-
-
 def passed(job_id: int, attempt: str) -> bool:
     """Whether the runner of this attempt passed its gate: it says so before it runs anything."""
     try:
@@ -205,18 +198,6 @@ def passed(job_id: int, attempt: str) -> bool:
             return f.read(2 * len(attempt)) == attempt.encode()
     except OSError:
         return False
-
-
-def result_record(job_id: int) -> msgspec.Raw:
-    """The Result file the job left, where it is a JSON object of a sensible size; else NO_RESULT."""
-    try:
-        with paths.open_plain(paths.job_folder(job_id) / RESULT_FILE) as f:
-            data = f.read(MAX_RESULT + 1)
-        msgspec.json.decode(data, type=dict[str, object])
-        msgspec.json.decode(b"[" * _SPARE_DEPTH + data + b"]" * _SPARE_DEPTH)
-    except (OSError, *MALFORMED):
-        return NO_RESULT
-    return msgspec.Raw(data) if len(data) <= MAX_RESULT else NO_RESULT
 
 
 def end(running: Running) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,7 +11,8 @@ import msgspec
 from scheduler import paths
 from scheduler.devices.model import Device, Reading
 from scheduler.errors import UserError
-from scheduler.executors import local
+from scheduler.executors import base, local
+from scheduler.executors.base import Executor
 from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Starting, State
 from scheduler.queue import recovery, story
 from scheduler.queue.meter import Meter
@@ -37,39 +37,38 @@ class Queue(Orders):
 
     def __init__(self, store: Store, watch: Callable[[int, int], None]) -> None:
         super().__init__(store)
-        self._watch = watch
+        self._local = local.Local(watch)
         self._meter = Meter()
         self._largest: float | None = None
         """Bytes of the largest device."""
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._tails: dict[int, Tail] = {}
         self._refused: dict[int, tuple[float, str]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
 
     def recover(self) -> None:
         """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
-        boot, now = local.boot_id(), time.time()
+        now = time.time()
         for job in list(self._active.values()):
             state = job.state
             if not isinstance(state, Starting | Running):
                 continue
-            found = local.exit_record(job.id, state.attempt)
-            alive = isinstance(state, Running) and local.alive(state)
-            passed = local.passed(job.id, state.attempt)  # after `alive`: then a runner that is gone has said its last word
-            log = paths.job_folder(job.id) / "log"
-            verdict = recovery.recover(job, found, boot, alive, passed, local.result_record(job.id), last_line(log), now)
+            executor = self._executor(job)
+            alive = isinstance(state, Running) and executor.alive(state)
+            outcome = executor.outcome(job)  # after `alive`: then a runner that is gone has said its last word
+            log = paths.job_folder(job.id) / base.LOG_FILE
+            verdict = recovery.recover(job, outcome, alive, base.result_record(job.id), last_line(log), now)
             if verdict == "adopt":
                 assert isinstance(state, Running)
                 self._tails[job.id] = Tail(log)
-                self._watch(job.id, state.runner)
+                executor.adopt(job)
                 try:
                     self._put(job, Event(now, "adopted", "by a daemon that was started anew"))
                 except UserError:
                     pass  # a full disk must not keep the daemon from looking after it
                 if state.stopping:
-                    local.end(state)
+                    executor.end(job)
             else:
-                local.kill(state)
+                executor.kill(job)
                 if isinstance(verdict, Queued):
                     self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
                 else:
@@ -84,8 +83,7 @@ class Queue(Orders):
                 self._put(job, Event(time.time(), "told to end"))
             except UserError:  # a full disk must not keep the job alive that fills it; a crash before it ended forgets who ended it
                 self._know(job)
-            assert isinstance(job.state, Running)
-            local.end(job.state)
+            self._executor(job).end(job)
             return job
         if not job.active:
             raise UserError(f"job {job_id} has ended already: {job.status}")
@@ -120,58 +118,57 @@ class Queue(Orders):
 
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
-        attempt, now = secrets.token_hex(16), time.time()
+        attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
         env = self._store.env(job.id)
         self._put(msgspec.structs.replace(job, state=Starting(attempt, held, now)))
         try:
-            waiting = local.prepare(job, attempt, held)
+            running = executor.prepare(job, attempt, held)
             try:
-                self._watch(job.id, waiting.running.runner)
-                self._put(msgspec.structs.replace(job, state=waiting.running), story.started(job, held, devices, now))
+                job = self._put(msgspec.structs.replace(job, state=running), story.started(job, held, devices, now))
             except UserError:
-                local.abandon(waiting)
+                executor.abandon(running)
                 raise
-        except local.FolderError as e:
+        except base.FolderError as e:
             failed = Failed(now, now, str(e))
             self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
             return
         except UserError:
             self._know(job)
             raise
-        self._children[job.id] = waiting.process
-        self._tails[job.id] = Tail(paths.job_folder(job.id) / "log")
-        local.release(waiting, job, env, devices)
+        self._tails[job.id] = Tail(paths.job_folder(job.id) / base.LOG_FILE)
+        executor.release(job, running, env, devices)
 
     def runner_ended(self, job_id: int) -> None:
-        """The runner of this job is gone: take over its word, or conclude that there is none.
+        """The attempt of this job is over: take over its runner's word, or conclude that there is none.
 
         Raises UserError where that cannot be stored; to be called again then.
         """
-        if (child := self._children.pop(job_id, None)) is not None:
-            child.wait()
         job = self._active.get(job_id)
         if job is None or not isinstance(state := job.state, Running):
             return  # it was sent away from its gate
-        local.kill(state)  # a runner that was killed leaves its job behind
+        executor = self._executor(job)
+        executor.kill(job)  # a runner that was killed leaves its job behind
         self.look(time.time())
-        found = local.exit_record(job_id, state.attempt)
-        if found is None and not state.stopping and not local.passed(job_id, state.attempt):
-            why = "its runner ended before it ran anything"
-            self._refused[job_id] = (time.monotonic() + RETRY_S, why)
-            self._put(msgspec.structs.replace(job, state=Queued(why)), Event(time.time(), "queued again", why))
+        outcome = executor.outcome(job)
+        if isinstance(outcome, base.Unstarted) and not state.stopping:
+            self._refused[job_id] = (time.monotonic() + RETRY_S, outcome.why)
+            self._put(msgspec.structs.replace(job, state=Queued(outcome.why)), Event(time.time(), "queued again", outcome.why))
             self._tails.pop(job_id, None)
-            return
-        if found is None:
-            new = recovery.lost(state, time.time())
+        elif isinstance(outcome, base.Exit):
+            log = paths.job_folder(job_id) / base.LOG_FILE
+            self._conclude(job, recovery.ended(state, outcome, base.result_record(job_id), last_line(log)))
         else:
-            new = recovery.ended(state, found, local.result_record(job_id), last_line(paths.job_folder(job_id) / "log"))
-        self._conclude(job, new)
+            self._conclude(job, recovery.lost(state, time.time(), outcome.why))
+
+    def _executor(self, job: Job) -> Executor:
+        """Where its attempts run."""
+        return self._local
 
     def _conclude(self, job: Job, new: State) -> None:
         """An attempt has ended so: the job has ended with it, or waits for another."""
         usage = self._meter.take(job)
         job = msgspec.structs.replace(job, usage=usage)
-        log = last_text(paths.job_folder(job.id) / "log", OOM_TAIL)
+        log = last_text(paths.job_folder(job.id) / base.LOG_FILE, OOM_TAIL)
         more = again(job, new, log, self._largest, time.time()) if isinstance(new, Failed) else None
         try:
             if more is None:

@@ -7,37 +7,36 @@ from typing import Literal
 
 import msgspec
 
-from scheduler.executors.local import Exit
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Starting, State
+from scheduler import jobs
+from scheduler.executors.base import Exit, Lost, Unstarted
+from scheduler.jobs import Cancelled, Done, Failed, Job, Queued, Running, Starting, State
 from scheduler.units import span
 
 
 def recover(
-    job: Job, found: Exit | None, boot: str, alive: bool, passed: bool, result: msgspec.Raw, last_line: str, now: float
+    job: Job, outcome: Exit | Unstarted | Lost, alive: bool, result: msgspec.Raw, last_line: str, now: float
 ) -> State | Literal["adopt"]:
-    """In this order: the runner's own word, a reboot, a runner that lives, one that never `passed` its gate, and else it is lost.
+    """In this order: the runner's own word, an attempt that runs on, one that never ran anything, and else it is lost.
 
-    A job whose start was committed but whose process was not can never have passed its gate: it waits again.
+    A job whose start was committed but not who runs it was never released: it waits again.
     """
     state = job.state
     if not isinstance(state, Starting | Running):
         return state
-    if found is not None:
-        return ended(state, found, result, last_line)
+    if isinstance(outcome, Exit):
+        return ended(state, outcome, result, last_line)
     if isinstance(state, Starting):
         return Queued()
-    if state.boot != boot:
-        return lost(state, now, "the machine was restarted while it ran")
     if alive:
         return "adopt"
-    return lost(state, now) if passed or state.stopping else Queued()
+    return Queued() if isinstance(outcome, Unstarted) and not state.stopping else lost(state, now, outcome.why)
 
 
-def lost(state: Running, now: float, why: str = "its runner was killed before it could say how the job ended") -> State:
-    """The runner is gone and left no word. Where the job was to be ended anyway, it is."""
+def lost(state: Running, now: float, why: str) -> State:
+    """The attempt is gone and left no word. Where the job was to be ended anyway, it is."""
     if state.stopping:
         return Cancelled(now, state.at, state.devices)
-    return Lost(state.at, now, why, state.devices)
+    return jobs.Lost(state.at, now, why, state.devices)
 
 
 def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line: str) -> State:

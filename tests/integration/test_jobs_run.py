@@ -15,7 +15,7 @@ import pytest
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
-from scheduler.executors.local import MAX_RESULT
+from scheduler.executors.base import MAX_RESULT
 from scheduler.jobs import Cancelled, Done, Failed, Queued, Running
 from tests.integration.deck import log_of, python, running
 from tests.support import eventually, lives

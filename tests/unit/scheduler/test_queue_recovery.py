@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from scheduler.executors.local import Exit
+from scheduler.executors.base import Exit, Unstarted
+from scheduler.executors.base import Lost as Gone
+from scheduler.executors.local import Local, boot_id, start_time
 from scheduler.jobs import NO_RESULT, Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, Starting
 from scheduler.queue.recovery import recover
 
-BOOT, OTHER_BOOT = "boot-a", "boot-b"
 STARTING = Starting("nonce", ("cpu",), 10.0)
-RUNNING = Running("nonce", ("cpu",), 10.0, 4711, 99, BOOT)
+RUNNING = Running("nonce", ("cpu",), 10.0, 4711, 99, "boot")
 STOPPING = msgspec.structs.replace(RUNNING, stopping=True)
+GONE, UNSTARTED = Gone("nobody can say"), Unstarted("at its gate")
 RESULT = msgspec.Raw(b'{"tflops": 1}')
 
 
@@ -25,40 +30,37 @@ def ended(code: int | None, error: str = "") -> Exit:
 
 
 @pytest.mark.parametrize(
-    ("state", "found", "boot", "alive", "becomes"),
+    ("state", "outcome", "alive", "becomes"),
     [
-        (STARTING, None, BOOT, False, Queued()),
-        (STARTING, None, OTHER_BOOT, False, Queued()),
-        (RUNNING, None, BOOT, True, "adopt"),
-        (STOPPING, None, BOOT, True, "adopt"),
-        (RUNNING, ended(0), BOOT, False, Done(11.0, 12.0, ("cpu",), RESULT)),
-        (RUNNING, ended(0), BOOT, True, Done(11.0, 12.0, ("cpu",), RESULT)),
-        (RUNNING, ended(0), OTHER_BOOT, False, Done(11.0, 12.0, ("cpu",), RESULT)),
-        (RUNNING, ended(3), BOOT, False, Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT)),
-        (STOPPING, ended(-15), BOOT, False, Cancelled(12.0, 11.0, ("cpu",))),
-        (STOPPING, None, BOOT, False, Cancelled(20.0, 10.0, ("cpu",))),
-        (STOPPING, None, OTHER_BOOT, False, Cancelled(20.0, 10.0, ("cpu",))),
-        (RUNNING, None, OTHER_BOOT, False, Lost(10.0, 20.0, "the machine was restarted while it ran", ("cpu",))),
-        (
-            RUNNING, None, BOOT, False,
-            Lost(10.0, 20.0, "its runner was killed before it could say how the job ended", ("cpu",)),
-        ),
-        (Queued("waits"), None, BOOT, False, Queued("waits")),
+        (STARTING, UNSTARTED, False, Queued()),
+        (STARTING, GONE, False, Queued()),
+        (RUNNING, GONE, True, "adopt"),
+        (RUNNING, UNSTARTED, True, "adopt"),
+        (STOPPING, GONE, True, "adopt"),
+        (RUNNING, ended(0), False, Done(11.0, 12.0, ("cpu",), RESULT)),
+        (RUNNING, ended(0), True, Done(11.0, 12.0, ("cpu",), RESULT)),
+        (RUNNING, ended(3), False, Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT)),
+        (STOPPING, ended(-15), False, Cancelled(12.0, 11.0, ("cpu",))),
+        (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),
+        (STOPPING, UNSTARTED, False, Cancelled(20.0, 10.0, ("cpu",))),
+        (RUNNING, GONE, False, Lost(10.0, 20.0, "nobody can say", ("cpu",))),
+        (RUNNING, UNSTARTED, False, Queued()),
+        (Queued("waits"), GONE, False, Queued("waits")),
     ],
-)  # fmt: skip
-def test_verdict(state: object, found: Exit | None, boot: str, alive: bool, becomes: object) -> None:
-    verdict = recover(job(state), found, boot, alive, True, RESULT, "last words", 20.0)
+)
+def test_verdict(state: object, outcome: Exit | Unstarted | Gone, alive: bool, becomes: object) -> None:
+    verdict = recover(job(state), outcome, alive, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
     assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
 
 
-def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours() -> None:
-    assert isinstance(recover(job(RUNNING), None, OTHER_BOOT, True, True, NO_RESULT, "", 20.0), Lost)
-
-
-@pytest.mark.parametrize(("state", "becomes"), [(RUNNING, Queued), (STOPPING, Cancelled)])
-def test_a_runner_that_never_passed_its_gate_ran_nothing(state: object, becomes: type) -> None:
-    assert isinstance(recover(job(state), None, BOOT, False, False, NO_RESULT, "", 20.0), becomes)
+def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> None:
+    executor = Local(lambda job, runner: None)
+    me = Running("nonce", ("cpu",), 10.0, os.getpid(), start_time(os.getpid()) or 0, boot_id())
+    assert executor.alive(me)
+    before = msgspec.structs.replace(me, boot="before the power cut")
+    assert not executor.alive(before)
+    assert executor.outcome(job(before)) == Gone("the machine was restarted while it ran")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,6 @@ def test_a_runner_that_never_passed_its_gate_ran_nothing(state: object, becomes:
     ],
 )
 def test_a_failure_says_why(found: Exit, words: str) -> None:
-    verdict = recover(job(RUNNING), found, BOOT, False, True, NO_RESULT, "last words", 20.0)
+    verdict = recover(job(RUNNING), found, False, NO_RESULT, "last words", 20.0)
     assert isinstance(verdict, Failed)
     assert verdict.reason == words
