@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import care, orders, queue, watch, words
+from app.commands import alerts, care, orders, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
 from scheduler.units import parse_bytes, parse_seconds
@@ -103,6 +103,9 @@ Verb = Callable[..., argparse.ArgumentParser]
 
 def _look_verbs(verb: Verb) -> None:
     verb("status", watch.status, "what the devices do now, and which jobs wait or run")
+    made = verb("alerts", alerts.alerts, "list what is the matter with devices and jobs, and what was")
+    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
+    made.add_argument("--acknowledge", type=_count, metavar="ALERT", help="say that you have seen it")
     made = verb("tour", _tour, "run the whole main job without a display: watch, run attention, brief, pictures of every page")
     made.add_argument("--out", default=DEFAULT_TOUR, metavar="DIR", help=f"where pictures and reports go (default: {DEFAULT_TOUR})")
     made = verb("record", watch.record, "record a trace of the devices for replay")

@@ -26,7 +26,7 @@ from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Columns, Snapshot
+from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 from scheduler.units import parse_bytes, parse_seconds
 from scheduler.wire import Connection
 from scheduler.wishes import Wishes, checked, wish
@@ -34,7 +34,9 @@ from scheduler.wishes import Wishes, checked, wish
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 
-R = TypeVar("R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.GroupsReply, m.ForecastReply, m.SnapshotReply, m.HistoryReply)
+R = TypeVar(
+    "R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.GroupsReply, m.ForecastReply, m.SnapshotReply, m.HistoryReply, m.AlertsReply
+)
 
 
 def door() -> Path:
@@ -146,6 +148,14 @@ class Client:
     def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18) -> Columns:
         """What was read of `device` between two times (seconds since the epoch)."""
         return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply).history
+
+    def alerts(self, limit: int = 100) -> tuple[Alert, ...]:
+        """The log of alerts, the newest first; those that are raised now are in every snapshot."""
+        return self._ask(m.GetAlerts(limit), m.AlertsReply).alerts
+
+    def acknowledge(self, alert: int) -> None:
+        """Say that somebody has seen an alert that is raised now. Raises NotFound."""
+        self._ask(m.Acknowledge(alert), m.SnapshotReply)
 
     def configure(self, **changes: str | float | bool) -> Settings:
         """Change settings; they are validated, stored and in force when this returns. Raises UserError."""

@@ -19,13 +19,14 @@ import msgspec
 
 from scheduler import messages as m
 from scheduler import paths, settings, wire
+from scheduler.alerting import Alerting
 from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.client import door
 from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Job, Spec
+from scheduler.jobs import Job, Spec, held_devices
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -60,6 +61,7 @@ class Daemon:
         """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
         self._notices: dict[str, str] = {}
+        self._alerting = Alerting(store, self._notice)
         self._unsaved: list[Reading] = []
         self._unsettled: set[int] = set()
         self._seq = 0
@@ -84,6 +86,7 @@ class Daemon:
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
         server.close()
         await self._supervisor.stop()
+        await self._alerting.stop()
         self._flush()
         self._store.close()
         for task in tasks:
@@ -104,6 +107,8 @@ class Daemon:
         self._unsaved += self._monitor.add(message.readings, self._queue.active)
         self._queue.watch(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
+        running = [job for job in self._queue.active if held_devices(job)]
+        self._alerting.look(self._monitor.devices, self._latest, running, self._settings, time.time())
         if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
             self._step()
         self._dirty.set()
@@ -178,6 +183,13 @@ class Daemon:
             self._unsettled.discard(job)
         self._step()
 
+    def _notice(self, topic: str, words: str) -> None:
+        """What everybody sees from now on; empty words: nothing."""
+        self._notices.pop(topic, None)
+        if words:
+            self._notices[topic] = words
+        self._dirty.set()
+
     @contextmanager
     def _noticing(self, topic: str) -> Iterator[None]:
         """What the environment refuses becomes a notice that everybody sees, until it works again."""
@@ -203,6 +215,7 @@ class Daemon:
             self._source,
             tuple(self._notices.values()),
             self._queue.paused,
+            self._alerting.active,
         )
 
     async def _publish(self) -> None:
@@ -259,6 +272,11 @@ class Daemon:
                 return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
             case m.GetHistory(device, fields, since, until):
                 return m.HistoryReply(self._monitor.columns(device, fields, since, until))
+            case m.GetAlerts(limit):
+                return m.AlertsReply(self._alerting.log(limit))
+            case m.Acknowledge(alert):
+                self._alerting.acknowledge(alert)
+                self._dirty.set()
             case m.Configure(changes):
                 await self._configure(changes)
             case m.Stop():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
-from scheduler.telemetry.snapshot import Columns, Snapshot
+from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 
 MAX_LISTED = 1000
 """Jobs in one reply."""
@@ -88,6 +90,18 @@ class GetHistory(msgspec.Struct, frozen=True, tag="history"):
     until: float = 1e18
 
 
+class GetAlerts(msgspec.Struct, frozen=True, tag="alerts"):
+    """The log of alerts, the newest first."""
+
+    limit: Annotated[int, msgspec.Meta(ge=0, le=MAX_LISTED)] = 100
+
+
+class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
+    """Somebody has seen an alert that is raised. Answered by the snapshot."""
+
+    alert: int
+
+
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
     changes: dict[str, str | float | bool]
 
@@ -102,7 +116,21 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
-Request = Order | GetJob | GetTimeline | ListJobs | GetGroups | Foresee | GetSnapshot | Subscribe | GetHistory | Configure | Stop
+Request = (
+    Order
+    | GetJob
+    | GetTimeline
+    | ListJobs
+    | GetGroups
+    | Foresee
+    | GetSnapshot
+    | Subscribe
+    | GetHistory
+    | GetAlerts
+    | Acknowledge
+    | Configure
+    | Stop
+)
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -151,4 +179,8 @@ class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
     history: Columns
 
 
-Reply = Ok | Error | JobReply | JobsReply | TimelineReply | GroupsReply | ForecastReply | SnapshotReply | HistoryReply
+class AlertsReply(msgspec.Struct, frozen=True, tag="alerts"):
+    alerts: tuple[Alert, ...]
+
+
+Reply = Ok | Error | JobReply | JobsReply | TimelineReply | GroupsReply | ForecastReply | SnapshotReply | HistoryReply | AlertsReply

@@ -12,6 +12,10 @@ from scheduler import paths
 from scheduler.errors import MALFORMED, UserError
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
+_CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
+
+Threshold = Annotated[float, msgspec.Meta(ge=0)] | Literal["off"]
+"""From where on something is an alert; "off": never."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -34,6 +38,28 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model_device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs."""
     theme: Literal["system", "light", "dark"] = "system"
+    alert_temperature: Threshold = 5.0
+    """A GPU is too hot from so many °C below its slow-down temperature on."""
+    alert_memory: Threshold = 97.0
+    """Memory is nearly full from this share on, in percent."""
+    alert_slowdown: Threshold = 10.0
+    """Seconds for which heat, the hardware or a power brake may hold the clocks down."""
+    alert_power_cap: Threshold = "off"
+    """Seconds for which the power limit may hold the clocks down: what large matrix products usually meet."""
+    alert_errors: Threshold = 1.0
+    """Hardware errors: memory errors that could not be put right, rows whose remapping failed, Xid events."""
+    alert_corrected: Threshold = 100.0
+    """Memory errors that were put right, within an hour."""
+    alert_idle_job: Threshold = 15.0
+    """Minutes for which a job may hold a GPU that does nothing."""
+    alert_stuck_job: Threshold = 30.0
+    """Minutes for which a job that tells its progress may make none."""
+    quiet_hours: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK}-{_CLOCK})?$")] = ""
+    """When nobody is told of alerts, local time, e.g. 22:00-07:00. They are raised and logged all the same, and told after."""
+    alert_notify: bool = True
+    """Whether the window shows alerts as notifications of the desktop."""
+    webhook: Annotated[str, msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$")] = ""
+    """Where alerts are sent to as JSON, by POST. May hold a secret."""
 
 
 def load() -> Settings:

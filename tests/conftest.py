@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.hook import Hook
 from tests.support import state_folder
 
 # Elsewhere each run tries examples that nobody has tried; there, a commit passes or fails for what is in it.
@@ -22,3 +23,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
     """A state folder of the test's own. No daemon, probe or job that used it outlives the test."""
     with state_folder(tmp_path / "home") as folder:
         yield folder
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.close()

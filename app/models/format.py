@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass
 
 from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA, Device
+from scheduler.devices.model import NA
+from scheduler.telemetry.snapshot import label
 
 GIB = 2.0**30
 NOT_AVAILABLE = "N/A"
+device_label = label
 _MOST_DIGITS = 6
 
 
@@ -89,8 +91,3 @@ def clock(at: float, now: float | None = None) -> str:
     """Local time of day, with the date where it is not the day of `now`."""
     same_day = time.strftime("%Y-%m-%d", time.localtime(at)) == time.strftime("%Y-%m-%d", time.localtime(now))
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def device_label(device: Device) -> str:
-    """The short name of a device: "GPU 0", or "CPU"."""
-    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"

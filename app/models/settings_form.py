@@ -15,7 +15,8 @@ class Setting:
     name: str
     title: str
     help: str
-    kind: Literal["choice", "open choice", "number", "folder"]
+    kind: Literal["choice", "open choice", "switch", "number", "threshold", "text", "folder"]
+    """A threshold is a number, or "off"; a switch is "on" or "off"."""
     choices: tuple[str, ...] = ()
     unit: str = ""
     group: str = ""
@@ -77,6 +78,67 @@ SETTINGS = (
         ("cpu", "cuda"),
         group="Assistant",
     ),
+    Setting(
+        "alert_temperature",
+        "Too hot",
+        "From so far below the card's own slow-down temperature on, for 10 s. Each of these is a number, or off.",
+        "threshold",
+        unit="°C",
+        group="Alerts",
+    ),
+    Setting("alert_memory", "Memory nearly full", "From this share of the memory on, for a minute.", "threshold", unit="%", group="Alerts"),
+    Setting(
+        "alert_slowdown",
+        "Slowed down",
+        "Heat, the hardware or a power brake has held the clocks down for so long.",
+        "threshold",
+        unit="s",
+        group="Alerts",
+    ),
+    Setting(
+        "alert_power_cap",
+        "At its power limit",
+        "The power limit has held the clocks down for so long. Off, as large matrix products usually meet it.",
+        "threshold",
+        unit="s",
+        group="Alerts",
+    ),
+    Setting(
+        "alert_errors",
+        "Hardware errors",
+        "So many memory errors that could not be put right, failed remappings of a memory row, and Xid errors of the driver.",
+        "threshold",
+        group="Alerts",
+    ),
+    Setting("alert_corrected", "Memory errors", "So many that were put right, within an hour.", "threshold", group="Alerts"),
+    Setting(
+        "alert_idle_job", "Held and idle", "A job holds a GPU that has done nothing for so long.", "threshold", unit="min", group="Alerts"
+    ),
+    Setting(
+        "alert_stuck_job",
+        "No progress",
+        "A job that tells its progress has made none for so long.",
+        "threshold",
+        unit="min",
+        group="Alerts",
+    ),
+    Setting(
+        "alert_notify", "Notifications", "Show alerts as notifications of the desktop while the window is open.", "switch", group="Alerts"
+    ),
+    Setting(
+        "quiet_hours",
+        "Quiet hours",
+        "When nobody is told of alerts, such as 22:00-07:00. They are in the list all the same; what lasts is told after. Empty: never.",
+        "text",
+        group="Alerts",
+    ),
+    Setting(
+        "webhook",
+        "Webhook",
+        "An http or https address that gets each alert as JSON, by POST, also without a window; chat services show its text. Empty: none.",
+        "text",
+        group="Alerts",
+    ),
     Setting("theme", "Theme", "system follows the desktop's light or dark.", "choice", ("system", "light", "dark"), group="Appearance"),
 )
 
@@ -84,17 +146,22 @@ SETTINGS = (
 def text_of(settings: Settings, setting: Setting) -> str:
     """The setting's value as the form shows it."""
     value = getattr(settings, setting.name)
-    return f"{value:g}" if setting.kind == "number" else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
     """The request that makes `text` the setting's value; None where it is that already. Raises UserError saying what is wrong."""
     value: str | float = text.strip()
-    if setting.kind == "number":
+    if setting.kind == "switch":
+        value = value == "on"
+    elif setting.kind == "number" or (setting.kind == "threshold" and value != "off"):
         try:
             value = float(text)
         except ValueError as e:
-            raise UserError(f"{setting.title} is a number; got {text!r}") from e
+            or_off = ", or off" if setting.kind == "threshold" else ""
+            raise UserError(f"{setting.title} is a number{or_off}; got {text!r}") from e
     if changed(settings, {setting.name: value}) == settings:
         return None
     return Configure({setting.name: value})

@@ -59,7 +59,7 @@ class SettingRow(QWidget):
         self.error.setVisible(bool(message))
 
     def _editor(self) -> QWidget:
-        if self.setting.kind in ("choice", "open choice"):
+        if self.setting.kind in ("choice", "open choice", "switch"):
             return self._choice()
         self.line = QLineEdit()
         self.line.editingFinished.connect(self._finish)
@@ -71,7 +71,7 @@ class SettingRow(QWidget):
 
     def _choice(self) -> QComboBox:
         box = self.box = QComboBox()
-        box.addItems(list(self.setting.choices))
+        box.addItems(["on", "off"] if self.setting.kind == "switch" else list(self.setting.choices))
         box.textActivated.connect(self._finish)
         if self.setting.kind == "open choice":
             box.setEditable(True)

@@ -8,6 +8,7 @@ from scheduler.devices.model import Device
 from scheduler.jobs import Job, Spec
 from scheduler.queue.expected import End
 from scheduler.queue.placement import Spot, of_type
+from scheduler.telemetry.snapshot import label
 from scheduler.units import amount
 
 KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
@@ -114,11 +115,6 @@ def needs(spec: Spec, device: Device) -> str:
     if spec.memory:
         return f"needs {amount(spec.memory)} on " + ("one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs") + typed
     return f"needs {spec.gpus} GPU{'s' if spec.gpus > 1 else ''}{typed}"
-
-
-def label(device: Device) -> str:
-    """A device's short name: GPU 0, or CPU."""
-    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"
 
 
 def count(devices: Sequence[Device]) -> str:

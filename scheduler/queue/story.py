@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scheduler.devices.model import Device
 from scheduler.jobs import Cancelled, Done, Event, Failed, Job, Lost, State
-from scheduler.queue.reasons import label
+from scheduler.telemetry.snapshot import label
 from scheduler.units import amount
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scheduler import paths
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def sql(name: str) -> str:

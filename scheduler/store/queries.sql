@@ -45,3 +45,18 @@ SELECT name, "limit", paused FROM groups ORDER BY name;
 
 -- name: set_group
 INSERT OR REPLACE INTO groups (name, "limit", paused) VALUES (?, ?, ?);
+
+-- name: put_alert
+INSERT OR REPLACE INTO alerts (id, open, data) VALUES (?, ?, ?);
+
+-- name: prune_alerts
+DELETE FROM alerts WHERE open = 0 AND id <= (SELECT MAX(id) FROM alerts) - ?;
+
+-- name: alerts
+SELECT data FROM alerts ORDER BY id DESC LIMIT ?;
+
+-- name: open_alerts
+SELECT data FROM alerts WHERE open = 1 ORDER BY id;
+
+-- name: last_alert
+SELECT COALESCE(MAX(id), 0) FROM alerts;

@@ -1,4 +1,4 @@
--- Schema 2. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 3. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -24,6 +24,12 @@ CREATE TABLE groups (
     name    TEXT PRIMARY KEY,
     "limit" INTEGER NOT NULL,          -- jobs at once; 0: any number
     paused  INTEGER NOT NULL
+);
+
+CREATE TABLE alerts (
+    id   INTEGER PRIMARY KEY,
+    open INTEGER NOT NULL,             -- 1: its cause is still there
+    data TEXT NOT NULL                 -- JSON of telemetry.snapshot.Alert
 );
 
 CREATE TABLE samples (

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -19,10 +20,14 @@ from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
 from scheduler.store.words import in_words
+from scheduler.telemetry.snapshot import Alert
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
 _USAGE = msgspec.json.Decoder(Usage | None).decode
+T = TypeVar("T")
+KEPT_ALERTS = 1000
+"""How many alerts the log goes back."""
 BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 
@@ -174,7 +179,28 @@ class Store:
         """Oldest first; one that cannot be decoded is a gap, as it must not keep the jobs from being run."""
         with self._words():
             rows = self._db.execute(self._q["samples_since"], (since,)).fetchall()
-        return [reading for (data,) in rows if (reading := _reading(data)) is not None]
+        return [reading for (data,) in rows if (reading := _decoded(data, Reading)) is not None]
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """Commit alerts that were raised, acknowledged or cleared, and forget the oldest of those that are over."""
+        with self._transaction():
+            self._db.executemany(self._q["put_alert"], [(a.id, a.cleared is None, msgspec.json.encode(a).decode()) for a in alerts])
+            self._db.execute(self._q["prune_alerts"], (KEPT_ALERTS,))
+
+    def alerts(self, limit: int) -> list[Alert]:
+        """The newest first; one that cannot be decoded is left out."""
+        return self._alerts("alerts", limit)
+
+    def open_alerts(self) -> tuple[list[Alert], int]:
+        """Those that were not cleared, oldest first, and the number of the next one."""
+        with self._words():
+            (last,) = self._db.execute(self._q["last_alert"]).fetchone()
+        return self._alerts("open_alerts"), last + 1
+
+    def _alerts(self, query: str, *values: object) -> list[Alert]:
+        with self._words():
+            rows = self._db.execute(self._q[query], values).fetchall()
+        return [alert for (data,) in rows if (alert := _decoded(data, Alert)) is not None]
 
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """One at a time: each may hold a large result."""
@@ -202,9 +228,9 @@ class Store:
         return in_words(self._file)
 
 
-def _reading(data: bytes) -> Reading | None:
+def _decoded(data: bytes | str, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(data, type=Reading)
+        return msgspec.json.decode(data, type=kind)
     except MALFORMED:
         return None
 

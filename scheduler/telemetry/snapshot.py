@@ -28,6 +28,25 @@ class DeviceState(msgspec.Struct, frozen=True):
     """Id of the job that holds the device."""
 
 
+class Alert(msgspec.Struct, frozen=True):
+    """Something that a person should look at: raised by a rule, cleared once its cause is gone."""
+
+    id: int
+    rule: str
+    """Of `scheduler.telemetry.rules`: too hot, memory nearly full, ..."""
+    device: str
+    """Id of the device it is about; empty where it is about a job alone."""
+    job: int | None
+    text: str
+    """What is the matter, in one line."""
+    since: float
+    """When its cause began, seconds since the epoch."""
+    raised: float
+    cleared: float | None = None
+    acknowledged: bool = False
+    """Somebody has seen it."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     seq: int
     """Counts up by one with every snapshot of this daemon."""
@@ -42,6 +61,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What the user should know: the probe is being replaced, the disk is full, ..."""
     paused: bool = False
     """The queue starts nothing new."""
+    alerts: tuple[Alert, ...] = ()
+    """Those whose cause is still there, oldest first."""
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -49,3 +70,8 @@ class Columns(msgspec.Struct, frozen=True):
 
     times: list[float]
     columns: dict[str, list[float | None]]
+
+
+def label(device: Device) -> str:
+    """What people call the device: "GPU 0", or "CPU"."""
+    return "CPU" if device.kind == "cpu" else f"GPU {device.index}"

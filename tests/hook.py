@@ -1,0 +1,44 @@
+"""A real HTTP server that gets what a webhook sends, and answers as it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Hook:
+    """A server that gets what the webhook sends; it answers as it is told."""
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, object]] = []
+        self.answers: list[int] = []
+        """Status of the next answers; 200 after them. 0: it hangs."""
+        self.let_go = threading.Event()
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = hook.answers.pop(0) if hook.answers else 200
+                if status == 0:
+                    hook.let_go.wait(30)
+                    return
+                if status == 200:
+                    hook.got.append({"path": self.path, **json.loads(body)})
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self.server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?token=s3cret"
+
+    def close(self) -> None:
+        self.let_go.set()
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()

@@ -1,0 +1,96 @@
+"""Alerts of the real daemon: raised and cleared by a recorded GPU, logged, acknowledged, and sent to a real server."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.cli import main
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.devices import trace
+from scheduler.errors import NotFound, UserError
+from scheduler.settings import Settings
+from tests.hook import Hook
+from tests.integration.deck import daemon_pid, kill_daemon, ready
+from tests.support import eventually, users_of
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """The shipped trace cut down to 1.5 s at the power limit and 1.5 s at rest."""
+    header, moments = trace.read(paths.assets() / "h100.trace.gz")
+    capped = [m for m in moments if m.readings[0].texts["throttle"] == "power limit"][10:25]
+    quiet = [m for m in moments if m.readings[0].texts["throttle"] == "idle"][:15]
+    file = tmp_path / "short.trace.gz"
+    with trace.Writer(file, header.devices, 0.0, {}) as out:
+        for at, moment in enumerate((*capped, *quiet)):
+            out.add(msgspec.structs.replace(moment, time=100 + at / 10))
+    return file
+
+
+@pytest.fixture
+def capped_home(home: Path, recording: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    settings.save(Settings(source=f"replay:{recording}", telemetry_hz=10.0, alert_power_cap=0.3))
+    return home
+
+
+def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
+    capped_home: Path, hook: Hook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook.answers = [500]
+    with Client() as deck:
+        deck.configure(webhook=hook.url)
+        (raised,) = eventually(lambda: deck.snapshot().alerts)
+        assert (raised.rule, raised.device, raised.cleared) == ("at its power limit", "REPLAY-0", None)
+        deck.acknowledge(raised.id)
+        assert deck.snapshot().alerts[0].acknowledged
+        with pytest.raises(NotFound, match="no alert 77"):
+            deck.acknowledge(77)
+        assert deck.alerts()[0].acknowledged
+        pid = daemon_pid()
+        kill_daemon()
+    with Client() as deck:
+        assert daemon_pid() != pid
+        assert [a.id for a in deck.alerts()] == [raised.id]
+        eventually(lambda: ready(deck).snapshot().devices[0].reading)
+        assert [(a.id, a.acknowledged) for a in deck.alerts(1) if a.cleared is None] == [(raised.id, True)], "not raised anew"
+        deck.configure(alert_power_cap="off")
+        assert eventually(lambda: (a := deck.alerts()[-1]).cleared and a).id == raised.id
+        assert deck.snapshot().alerts == ()
+        sent = eventually(lambda: [m for m in hook.got if m["event"] == "cleared"])
+        assert sent[0]["id"] == raised.id
+        assert sent[0]["path"] == "/hook?token=s3cret"
+        assert "power limit" in str(sent[0]["text"])
+        assert "s3cret" not in "".join(deck.snapshot().notices) + paths.daemon_log().read_text()
+    capsys.readouterr()
+    assert main(["alerts"]) == 0
+    assert "held down by its power limit" in capsys.readouterr().out
+    assert main(["alerts", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[-1]["rule"] == "at its power limit"
+    assert main(["alerts", "--acknowledge", str(raised.id)]) == 1
+    assert "no alert" in capsys.readouterr().err
+
+
+def test_a_webhook_that_hangs_holds_nobody_up(capped_home: Path, hook: Hook) -> None:
+    hook.answers = [0] * 9
+    with Client() as deck:
+        deck.configure(webhook=hook.url)
+        eventually(lambda: len(hook.answers) < 9)
+        begin, seq = time.monotonic(), deck.snapshot().seq
+        eventually(lambda: deck.snapshot().seq > seq + 3)
+        assert [p for p in users_of(capped_home) if b"scheduler.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        deck.stop_daemon()
+        assert time.monotonic() - begin < 9, "it waits for no answer"
+    assert [p for p in users_of(capped_home) if b"scheduler.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()] == []
+
+
+@pytest.mark.parametrize("changes", [{"webhook": "file:///etc/passwd"}, {"webhook": "ftp://x/y"}, {"quiet_hours": "25:00-07:00"},
+                                     {"alert_memory": -1.0}, {"alert_memory": "often"}])  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, str | float]) -> None:
+    with pytest.raises(UserError):
+        settings.changed(Settings(), dict(changes))

@@ -1,0 +1,138 @@
+"""Alerts on their way out: the log's bound, quiet hours, and a webhook that refuses, fails, hangs or is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.alerting import Alerting
+from scheduler.devices.model import Device, Reading
+from scheduler.settings import Settings
+from scheduler.store import Store
+from scheduler.store.store import KEPT_ALERTS
+from scheduler.telemetry.quiet import is_quiet
+from scheduler.telemetry.snapshot import Alert
+from scheduler.webhook import WAITING, Webhook
+from tests.hook import Hook
+
+GPU = Device("GPU-0", 0, "H100", "nvidia")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "home" / "gpudeck.sqlite")
+    yield made
+    made.close()
+
+
+def alert(number: int, cleared: float | None = None) -> Alert:
+    return Alert(number, "too hot", "GPU-0", None, "hot", 1.0, 2.0, cleared)
+
+
+def test_the_log_is_bounded_and_keeps_what_is_raised(store: Store) -> None:
+    store.put_alerts([alert(1), *(alert(i, 5.0) for i in range(2, KEPT_ALERTS + 102))])
+    kept = store.alerts(10 * KEPT_ALERTS)
+    assert len(kept) == KEPT_ALERTS + 1
+    assert [a.id for a in kept[:1] + kept[-1:]] == [KEPT_ALERTS + 101, 1]
+    assert store.open_alerts() == ([alert(1)], KEPT_ALERTS + 102)
+    store.put_alerts([alert(1, 9.0)])
+    assert store.open_alerts()[0] == []
+
+
+def at(hour: int, minute: int) -> float:
+    return time.mktime((2026, 11, 21, hour, minute, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("hours", "quiet", "loud"),
+    [
+        ("", [], [(0, 0), (12, 0)]),
+        ("22:00-07:00", [(22, 0), (23, 59), (0, 0), (6, 59)], [(7, 0), (12, 0), (21, 59)]),
+        ("12:30-13:00", [(12, 30), (12, 59)], [(12, 29), (13, 0), (0, 0)]),
+        ("09:00-09:00", [], [(9, 0), (8, 59)]),
+    ],
+)
+def test_quiet_hours(hours: str, quiet: list[tuple[int, int]], loud: list[tuple[int, int]]) -> None:
+    assert [is_quiet(hours, at(*when)) for when in quiet] == [True] * len(quiet)
+    assert [is_quiet(hours, at(*when)) for when in loud] == [False] * len(loud)
+
+
+def hot(now: float, temp: float) -> dict[str, Reading]:
+    return {GPU.id: Reading(GPU.id, now, {"temp": temp, "temp_limit": 89.0})}
+
+
+def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(store: Store, hook: Hook) -> None:
+    settings = msgspec.structs.replace(Settings(), webhook=hook.url, quiet_hours="22:00-07:00")
+
+    async def night() -> None:
+        alerting = Alerting(store, lambda topic, words: None)
+        now = at(22, 0)
+        while now < at(22, 0) + 9 * 3600 + 60:
+            minutes = (now - at(22, 0)) / 60
+            temp = 88.0 if 5 < minutes < 10 or minutes > 100 else 50.0
+            alerting.look((GPU,), hot(now, temp), (), settings, now)
+            now += 4
+        while len(hook.got) < 1:
+            await asyncio.sleep(0.02)
+        await alerting.stop()
+
+    asyncio.run(night())
+    assert [(m["event"], m["id"]) for m in hook.got] == [("raised", 2)]
+    assert [a.id for a in store.alerts(9)] == [2, 1], "the first one is in the log"
+
+
+def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str]:
+    """What the webhook said of each message that was sent, or dropped."""
+    said: list[str] = []
+
+    async def run() -> None:
+        webhook = Webhook(said.append, attempts=(0.0, 0.05), timeout=timeout)
+        for number in range(count):
+            webhook.send(url, {"id": number})
+        while len(said) < min(count, 1) or webhook._waiting:
+            await asyncio.sleep(0.02)
+        await webhook.stop()
+
+    asyncio.run(run())
+    return said
+
+
+def test_a_message_is_tried_again_and_a_refusal_is_told(hook: Hook) -> None:
+    hook.answers = [503]
+    assert deliver(hook.url) == [""]
+    assert [m["id"] for m in hook.got] == [0]
+    hook.answers = [404, 404]
+    assert deliver(hook.url) == ["an alert could not be sent to the webhook: it answered 404 Not Found"]
+
+
+def test_a_server_that_hangs_is_given_up(hook: Hook) -> None:
+    hook.answers = [0, 0]
+    assert deliver(hook.url, timeout=0.4) == ["an alert could not be sent to the webhook: no answer within 0.4 s"]
+
+
+def test_what_cannot_be_reached_is_told_without_its_secret() -> None:
+    (told,) = deliver("http://127.0.0.1:9/hook?token=s3cret")
+    assert "refused" in told
+    assert "s3cret" not in told
+    (told,) = deliver("http://[::1/hook?token=s3cret")
+    assert "cannot be used" in told
+    assert "s3cret" not in told
+
+
+def test_a_storm_of_alerts_is_bounded() -> None:
+    said: list[str] = []
+
+    async def storm() -> None:
+        webhook = Webhook(said.append)
+        for number in range(WAITING + 5):
+            webhook.send("http://127.0.0.1:9/", {"id": number})
+        assert len(webhook._waiting) == WAITING
+        await webhook.stop()
+
+    asyncio.run(storm())
+    assert len(said) == 5

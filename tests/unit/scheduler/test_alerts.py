@@ -1,0 +1,243 @@
+"""Alerts: what is raised, when it is cleared, and what a level that wavers, vanishes or jumps in time does to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler import paths
+from scheduler.devices.model import Device, Reading
+from scheduler.devices.replay import ReplaySource
+from scheduler.errors import NotFound
+from scheduler.jobs import Job, Progress, Running, Spec
+from scheduler.settings import Settings
+from scheduler.telemetry.alerts import Alerts
+from scheduler.telemetry.hysteresis import Calm, Limits, Raised, State, step
+from scheduler.telemetry.snapshot import Alert
+
+GPU = Device("GPU-0", 0, "H100", "nvidia")
+CPU = Device("cpu", 0, "EPYC", "cpu")
+LIMITS = Limits(10.0, 7.0, 4.0, 6.0)
+
+looks = st.lists(
+    st.tuples(st.sampled_from([0.5, 1.0, 2.0, 30.0, -5.0]), st.sampled_from([0.0, 6.9, 7.0, 8.5, 9.9, 10.0, 99.0, None])), max_size=60
+)
+"""Seconds since the look before (also a gap, and a clock that is set back), and the level."""
+
+
+def run(steps: list[tuple[float, float | None]]) -> list[tuple[float, float | None, State]]:
+    """Time, level and state after each look."""
+    state: State = Calm()
+    now, found = 1000.0, []
+    for seconds, level in steps:
+        now += seconds
+        state = step(state, level, now, LIMITS, 3.0)
+        found.append((now, level, state))
+    return found
+
+
+def held(found: list[tuple[float, float | None, State]], at: int, seconds: float, well: bool) -> bool:
+    """Whether, looking back from `at`, the level stood on one side for `seconds`, with no gap between two looks that told it."""
+    end = last = found[at][0]
+    for time, level, _ in reversed(found[: at + 1]):
+        if level is None:
+            continue
+        if not 0 <= last - time <= 3.0 or (level >= 7.0 if well else level < 10.0):
+            return False
+        last = time
+        if end - time >= seconds:
+            return True
+    return False
+
+
+@given(looks)
+def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(steps: list[tuple[float, float | None]]) -> None:
+    found = run(steps)
+    before: State = Calm()
+    for at, (_, level, state) in enumerate(found):
+        if isinstance(state, Raised) and isinstance(before, Calm):
+            assert held(found, at, LIMITS.raise_s, well=False)
+        if isinstance(state, Calm) and isinstance(before, Raised):
+            assert held(found, at, LIMITS.clear_s, well=True)
+        if level is None:
+            assert state == before
+        before = state
+
+
+@given(looks)
+def test_what_stood_for_long_enough_is_always_raised_or_cleared(steps: list[tuple[float, float | None]]) -> None:
+    found = run(steps)
+    for at, (_, level, state) in enumerate(found):
+        if level is not None and held(found, at, LIMITS.raise_s, well=False):
+            assert isinstance(state, Raised)
+        if level is not None and held(found, at, LIMITS.clear_s, well=True):
+            assert isinstance(state, Calm)
+
+
+@given(st.lists(st.floats(7.0, 9.99), max_size=50), st.booleans())
+def test_between_the_limits_nothing_changes(levels: list[float], raised: bool) -> None:
+    state: State = Raised(1.0) if raised else Calm()
+    for now, level in enumerate(levels):
+        state = step(state, level, 10.0 * now, LIMITS, 1e9)
+        assert isinstance(state, Raised) == raised
+
+
+class Room:
+    """One GPU that is looked at twice a second."""
+
+    def __init__(self, **settings: object) -> None:
+        self.alerts, self.now = Alerts(), 1000.0
+        self.settings = msgspec.structs.replace(Settings(), **settings)
+
+    def look(
+        self, seconds: float, jobs: tuple[Job, ...] = (), throttle: str = "none", device: Device = GPU, read: bool = True, **values: float
+    ) -> list[Alert]:
+        """All that changed within `seconds`."""
+        changed = []
+        for _ in range(int(seconds * 2)):
+            self.now += 0.5
+            reading = Reading(device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle})
+            changed += self.alerts.look((device,), {device.id: reading} if read else {}, jobs, self.settings, self.now)
+        return changed
+
+
+def job(number: int = 3, done: float = 5.0, device: str = "GPU-0") -> Job:
+    return Job(number, Spec(("x",), "train", "/", gpus=1), 0.0, Running("n", (device,), 0.0, 1, 1, "b", Progress(done, 10.0)))
+
+
+def rules(changed: list[Alert]) -> list[tuple[str, bool]]:
+    return [(a.rule, a.cleared is None) for a in changed]
+
+
+def test_too_hot_by_the_cards_own_limit() -> None:
+    room = Room()
+    assert room.look(60, temp=83.0, temp_limit=89.0) == []
+    (raised,) = room.look(60, temp=84.0, temp_limit=89.0)
+    assert raised.text == "GPU 0 is at 84 °C, 5 °C below its slow-down temperature"
+    assert raised.raised - raised.since == 10
+    assert room.look(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
+    (cleared,) = room.look(31, temp=80.0, temp_limit=89.0)
+    assert (cleared.id, cleared.cleared) == (raised.id, room.now - 0.5)
+    assert room.alerts.active == ()
+
+
+def test_a_cpu_is_hot_when_it_says_so_itself() -> None:
+    assert Room().look(60, temp=99.0, device=CPU) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "values"),
+    [
+        ("too hot", {"alert_temperature": 10.0}, {"temp": 80.0, "temp_limit": 89.0}),
+        ("memory nearly full", {"alert_memory": 90.0}, {"mem_used": 91.0, "mem_total": 100.0}),
+        ("slowed down", {"alert_slowdown": 30.0}, {"throttle": "power limit, too hot (hardware)"}),
+        ("at its power limit", {"alert_power_cap": 30.0}, {"throttle": "power limit"}),
+        ("hardware errors", {"alert_errors": 2.0}, {"ecc_uncorrected": 2.0}),
+        ("held and idle", {"alert_idle_job": 0.5}, {"util": 0.0, "jobs": (job(),)}),
+        ("no progress", {"alert_stuck_job": 1.0}, {"jobs": (job(),)}),
+    ],
+)
+def test_each_rule_has_its_threshold_and_can_be_switched_off(kind: str, threshold: dict[str, float], values: dict[str, object]) -> None:
+    room = Room(**threshold)
+    changed = room.look(90, **values)  # type: ignore[arg-type]
+    assert rules(changed) == [(kind, True)]
+    assert changed[0].text
+    assert rules(room.look(1, **values)) == []  # type: ignore[arg-type]
+    room.settings = msgspec.structs.replace(room.settings, **dict.fromkeys(threshold, "off"))
+    assert rules(room.look(1, **values)) == [(kind, False)]  # type: ignore[arg-type]
+    assert Room(**dict.fromkeys(threshold, "off")).look(90, **values) == []  # type: ignore[arg-type]
+
+
+def test_the_defaults_let_ordinary_work_be() -> None:
+    assert Room().look(3600, temp=70.0, temp_limit=89.0, mem_used=90.0, mem_total=100.0, throttle="power limit", util=100.0) == []
+
+
+def test_memory_errors_are_counted_within_the_hour() -> None:
+    room = Room(alert_corrected=50.0)
+    assert room.look(60, ecc_corrected=4000.0) == [], "what was there before is not new"
+    assert rules(room.look(60, ecc_corrected=4049.0)) == []
+    assert rules(room.look(60, ecc_corrected=4050.0)) == [("memory errors", True)]
+    assert rules(room.look(3700, ecc_corrected=4050.0)) == [("memory errors", False)]
+    assert room.look(60, ecc_corrected=0.0) == [], "the driver was loaded anew"
+
+
+def test_another_job_on_the_same_gpu_begins_anew() -> None:
+    room = Room(alert_idle_job=1.0)
+    assert room.look(50, util=0.0, jobs=(job(3),)) == []
+    assert room.look(50, util=0.0, jobs=(job(4),)) == []
+    (raised,) = room.look(15, util=0.0, jobs=(job(4),))
+    assert raised.text == "GPU 0 has done nothing for 1 min, and is held by job 4 (train)"
+    assert rules(room.look(1, util=0.0)) == [("held and idle", False)], "the job has ended"
+
+
+def test_a_job_that_goes_on_makes_progress() -> None:
+    room = Room(alert_stuck_job=1.0)
+    for done in (1.0, 2.0, 3.0):
+        assert room.look(50, jobs=(job(done=done),)) == []
+    (raised,) = room.look(15, jobs=(job(done=3.0),))
+    assert (raised.job, raised.text) == (3, "job 3 (train) has made no progress for 1 min")
+    assert rules(room.look(1, jobs=(job(done=4.0),))) == [("no progress", False)]
+    assert room.look(200, jobs=(job(done=10.0),)) == [], "all is done: it winds up"
+
+
+def test_a_night_in_which_the_machine_slept_is_not_held_against_anybody() -> None:
+    room = Room(alert_stuck_job=1.0, alert_idle_job=1.0)
+    assert room.look(50, util=0.0, jobs=(job(),)) == []
+    room.now += 8 * 3600
+    assert room.look(5, util=0.0, jobs=(job(),)) == []
+    assert sorted(rules(room.look(60, util=0.0, jobs=(job(),)))) == [("held and idle", True), ("no progress", True)]
+
+
+def test_a_device_that_is_not_read_neither_raises_nor_clears() -> None:
+    room = Room()
+    room.look(60, temp=88.0, temp_limit=89.0)
+    assert room.look(60, read=False) == []
+    assert rules(room.look(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
+
+
+def test_a_device_that_is_gone_has_no_alert() -> None:
+    room = Room()
+    room.look(60, temp=88.0, temp_limit=89.0)
+    assert rules(room.look(1, device=CPU)) == [("too hot", False)]
+
+
+def test_what_was_raised_before_a_restart_is_not_raised_again() -> None:
+    room = Room()
+    room.look(60, temp=88.0, temp_limit=89.0)
+    room.alerts = Alerts(room.alerts.active, 7)
+    assert room.look(1, temp=88.0, temp_limit=89.0) == []
+    assert rules(room.look(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
+    (again,) = room.look(60, temp=88.0, temp_limit=89.0)
+    assert again.id == 7
+
+
+def test_what_is_acknowledged_stays_so_until_it_is_cleared() -> None:
+    room = Room()
+    room.look(60, temp=88.0, temp_limit=89.0)
+    seen = room.alerts.acknowledge(1)
+    assert seen.acknowledged
+    assert room.alerts.active == (seen,)
+    with pytest.raises(NotFound, match="gpudeck alerts"):
+        room.alerts.acknowledge(2)
+    (cleared,) = room.look(60, temp=50.0, temp_limit=89.0)
+    assert cleared.acknowledged
+
+
+def test_a_recorded_h100_meets_its_power_limit_and_comes_back() -> None:
+    """The shipped trace: idle, a GEMM, attention, a copy, idle."""
+    source = ReplaySource(Path(paths.assets() / "h100.trace.gz"), start=1000.0)
+    (device,) = source.devices()
+    alerts, changed = Alerts(), []
+    settings = msgspec.structs.replace(Settings(), alert_power_cap=10.0)
+    for i in range(186 * 2):
+        now = 1000.0 + i / 2
+        changed += alerts.look((device,), {device.id: source.read(now)[0]}, (), settings, now)
+    raised, cleared = changed
+    assert (raised.rule, cleared.id, alerts.active) == ("at its power limit", raised.id, ())
+    assert 1031 <= raised.since <= 1033
+    assert cleared.cleared is not None
+    assert 1127 <= cleared.cleared <= 1129, "the eight seconds between the two are too few to be well again"
