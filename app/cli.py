@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,8 @@ from app import __version__
 from app.commands import alerts, care, orders, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
-from scheduler.units import parse_bytes, parse_seconds
+from scheduler.search import OUTCOMES
+from scheduler.units import parse_bytes, parse_moment, parse_seconds
 from scheduler.wishes import indices
 
 Command = Callable[[argparse.Namespace], int]
@@ -151,10 +153,7 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("workload", metavar="WORKLOAD", help=", ".join(w.name for w in WORKLOADS))
     made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
     made.add_argument("--wait", action="store_true", help="wait for the result")
-    made = verb("jobs", queue.jobs, "list the newest jobs, or tell all about one")
-    made.add_argument("job", type=_count, nargs="?", metavar="JOB", help="tell all about this one, and what it went through")
-    made.add_argument("--active", action="store_true", help="only those that wait or run")
-    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
+    _jobs_verb(verb("jobs", queue.jobs, "list the newest jobs, search all of them, or tell all about one"))
     made = verb("logs", queue.logs, "print what a job printed")
     made.add_argument("job", type=_count, metavar="JOB")
     made.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
@@ -180,6 +179,18 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("--limit", type=_count, metavar="N", help="so many of its jobs run at once; 0: no limit")
     made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs")
     made.add_argument("job", type=_count, metavar="JOB")
+
+
+def _jobs_verb(made: argparse.ArgumentParser) -> None:
+    made.add_argument("job", type=_count, nargs="?", metavar="JOB", help="tell all about this one, and what it went through")
+    made.add_argument("--active", action="store_true", help="only those that wait or run")
+    made.add_argument("--search", default="", metavar="TEXT", help="those with all of these words in name, command, notes, tags")
+    made.add_argument("--status", type=_outcomes, default=(), metavar="STATUS,...", help=", ".join(OUTCOMES))
+    made.add_argument("--group", metavar="NAME")
+    made.add_argument("--device", default="", metavar="GPU", help="those that held this device: its index or UUID")
+    made.add_argument("--since", type=_moment, metavar="WHEN", help="not ended before: so long ago (7d), or a date (2026-11-20T14:30)")
+    made.add_argument("--until", type=_moment, metavar="WHEN", help="submitted before")
+    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
 
 
 def _edit_verb(made: argparse.ArgumentParser) -> None:
@@ -228,6 +239,17 @@ def _seconds(text: str) -> float:
 
 def _indices(text: str) -> list[int]:
     return _understood(indices, text)
+
+
+def _moment(text: str) -> float:
+    return _understood(lambda given: parse_moment(given, time.time()), text)
+
+
+def _outcomes(text: str) -> tuple[str, ...]:
+    wanted = tuple(part.strip() for part in text.split(","))
+    if unknown := [part for part in wanted if part not in OUTCOMES]:
+        raise argparse.ArgumentTypeError(f"no job is {unknown[0]!r}. There are: {', '.join(OUTCOMES)}")
+    return wanted
 
 
 def _ids(text: str) -> tuple[int, ...]:

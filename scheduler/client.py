@@ -25,6 +25,7 @@ from scheduler import paths
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
+from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 from scheduler.units import parse_bytes, parse_seconds
@@ -35,7 +36,17 @@ _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 
 R = TypeVar(
-    "R", m.Ok, m.JobReply, m.JobsReply, m.TimelineReply, m.GroupsReply, m.ForecastReply, m.SnapshotReply, m.HistoryReply, m.AlertsReply
+    "R",
+    m.Ok,
+    m.JobReply,
+    m.JobsReply,
+    m.FoundReply,
+    m.TimelineReply,
+    m.GroupsReply,
+    m.ForecastReply,
+    m.SnapshotReply,
+    m.HistoryReply,
+    m.AlertsReply,
 )
 
 
@@ -141,6 +152,23 @@ class Client:
     def jobs(self, limit: int = 100, active: bool = False) -> tuple[Job, ...]:
         """The newest jobs first."""
         return self._ask(m.ListJobs(limit, active), m.JobsReply).jobs
+
+    def page(self, search: Search, before: int = m.NEWEST, limit: int = 100) -> tuple[tuple[Job, ...], int | None]:
+        """The newest jobs with numbers below `before` that are looked for, and where the next page begins; None: there are no more.
+
+        The daemon searches for some milliseconds only: a page may be short, or empty, though there are more.
+        """
+        reply = self._ask(m.FindJobs(search, before, min(limit, m.MAX_LISTED)), m.FoundReply)
+        return reply.jobs, reply.before
+
+    def find(self, search: Search, limit: int = 100, before: int = m.NEWEST) -> tuple[tuple[Job, ...], int | None]:
+        """As `page`, but short only where there are no more: the daemon is asked as often as it takes."""
+        found: list[Job] = []
+        on: int | None = before
+        while len(found) < limit and on is not None:
+            jobs, on = self.page(search, on, limit - len(found))
+            found += jobs
+        return tuple(found), on
 
     def snapshot(self) -> Snapshot:
         return self._ask(m.GetSnapshot(), m.SnapshotReply).snapshot

@@ -259,17 +259,9 @@ class Daemon:
         await peer.send(_ENCODE(reply))
 
     async def _answer(self, request: m.Request) -> m.Reply:
+        if isinstance(request, m.Question):
+            return self._tell(request)
         match request:
-            case m.GetJob(job_id):
-                return m.JobReply(self._queue.get(job_id))
-            case m.GetTimeline(job_id):
-                return m.TimelineReply(self._queue.timeline(job_id))
-            case m.ListJobs(limit, active):
-                return m.JobsReply(self._queue.newest(limit, active))
-            case m.GetGroups():
-                return m.GroupsReply(tuple(self._queue.groups()))
-            case m.Foresee(spec):
-                return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
             case m.GetHistory(device, fields, since, until):
                 return m.HistoryReply(self._monitor.columns(device, fields, since, until))
             case m.GetAlerts(limit):
@@ -287,6 +279,24 @@ class Daemon:
             case _:
                 return self._order(request)
         return m.SnapshotReply(self._take())
+
+    def _tell(self, request: m.Question) -> m.Reply:
+        """What is known of the jobs."""
+        match request:
+            case m.GetJob(job_id):
+                return m.JobReply(self._queue.get(job_id))
+            case m.GetTimeline(job_id):
+                return m.TimelineReply(self._queue.timeline(job_id))
+            case m.ListJobs(limit, active):
+                return m.JobsReply(self._queue.newest(limit, active))
+            case m.FindJobs(search, before, limit):
+                ids = [d.id for d in self._monitor.devices if search.device in (d.id, str(d.index))]
+                found = msgspec.structs.replace(search, device=(ids or [search.device])[0])
+                return m.FoundReply(*self._queue.find(found, before, limit))
+            case m.GetGroups():
+                return m.GroupsReply(tuple(self._queue.groups()))
+            case m.Foresee(spec):
+                return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
 
     def _order(self, request: m.Order) -> m.Reply:
         """A verb that changes the queue: carried out, then the queue is looked at anew, then it is answered."""

@@ -7,10 +7,13 @@ from typing import Annotated
 import msgspec
 
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
+from scheduler.search import Search
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 
 MAX_LISTED = 1000
 """Jobs in one reply."""
+NEWEST = 2**62
+"""Beyond the number of any job."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
@@ -75,6 +78,17 @@ class ListJobs(msgspec.Struct, frozen=True, tag="jobs"):
     active: bool = False
 
 
+class FindJobs(msgspec.Struct, frozen=True, tag="find"):
+    """The newest jobs with numbers below `before` that are looked for; MAX_LISTED at most, without large results.
+
+    The daemon stops after some milliseconds: a page may be short, or empty, and there may be more all the same.
+    """
+
+    search: Search
+    before: int = NEWEST
+    limit: int = 100
+
+
 class GetSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     pass
 
@@ -116,21 +130,9 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
-Request = (
-    Order
-    | GetJob
-    | GetTimeline
-    | ListJobs
-    | GetGroups
-    | Foresee
-    | GetSnapshot
-    | Subscribe
-    | GetHistory
-    | GetAlerts
-    | Acknowledge
-    | Configure
-    | Stop
-)
+Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
+"""What is asked about jobs."""
+Request = Order | Question | GetSnapshot | Subscribe | GetHistory | GetAlerts | Acknowledge | Configure | Stop
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -149,6 +151,12 @@ class JobReply(msgspec.Struct, frozen=True, tag="job"):
 
 class JobsReply(msgspec.Struct, frozen=True, tag="jobs"):
     jobs: tuple[Job, ...]
+
+
+class FoundReply(msgspec.Struct, frozen=True, tag="found"):
+    jobs: tuple[Job, ...]
+    before: int | None
+    """Where the next page begins; None: there are no more."""
 
 
 class TimelineReply(msgspec.Struct, frozen=True, tag="timeline"):
@@ -183,4 +191,16 @@ class AlertsReply(msgspec.Struct, frozen=True, tag="alerts"):
     alerts: tuple[Alert, ...]
 
 
-Reply = Ok | Error | JobReply | JobsReply | TimelineReply | GroupsReply | ForecastReply | SnapshotReply | HistoryReply | AlertsReply
+Reply = (
+    Ok
+    | Error
+    | JobReply
+    | JobsReply
+    | FoundReply
+    | TimelineReply
+    | GroupsReply
+    | ForecastReply
+    | SnapshotReply
+    | HistoryReply
+    | AlertsReply
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from datetime import datetime
 
 from scheduler.errors import UserError
 
@@ -34,6 +35,18 @@ def _parse(text: str, units: dict[str, int], most: float, wanted: str) -> float:
     if not 0 < value <= most:
         raise UserError(f"{wanted} is needed; got {text!r}")
     return value
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Seconds since the epoch: of 7d or 45min, so long before `now`; of 2026-11-20 or 2026-11-20T14:30, local time. Raises UserError."""
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now - parse_seconds(text)
+    except UserError as e:
+        raise UserError(f"a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; got {text!r}") from e
 
 
 def amount(count: float) -> str:

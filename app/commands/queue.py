@@ -21,6 +21,7 @@ from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Forecast, Job
 from scheduler.messages import MAX_LISTED
+from scheduler.search import ACTIVE, FOREVER, Search
 from scheduler.wishes import Wishes
 
 POLL_S = 0.25
@@ -182,15 +183,17 @@ def ask(question: Callable[[Client], T]) -> T:
 
 
 def jobs(args: Namespace) -> int:
-    """The newest jobs; or one, with all that is known of it and what it went through."""
+    """The newest jobs, of those that are looked for; or one, with all that is known of it and what it went through."""
     if args.job is not None:
         return _one(args)
-    if args.limit > MAX_LISTED:
-        raise UsageError(f"--limit takes up to {MAX_LISTED}")
+    search = _search(args)
+    plain = search in (Search(), Search(outcomes=ACTIVE))
     with Client() as deck:
-        found = deck.jobs(args.limit, args.active)
+        found = deck.jobs(args.limit, args.active) if plain and args.limit <= MAX_LISTED else deck.find(search, args.limit)[0]
     if args.json:
         say_json(found)
+    elif not found and not plain:
+        say("no such job")
     elif not found:
         say("no jobs yet. Start one with: gpudeck run attention   or: gpudeck submit -- COMMAND")
     else:
@@ -198,6 +201,13 @@ def jobs(args: Namespace) -> int:
         rows += [(str(j.id), j.spec.name[:32], j.status, fmt.clock(j.submitted), describe(j)[:100]) for j in found]
         table(rows, right=(0,))
     return 0
+
+
+def _search(args: Namespace) -> Search:
+    if args.active and args.status:
+        raise UsageError("name either --active or --status")
+    until = FOREVER if args.until is None else args.until
+    return Search(args.search, ACTIVE if args.active else args.status, args.group, args.device, args.since or 0.0, until)
 
 
 def _one(args: Namespace) -> int:

@@ -17,6 +17,7 @@ from scheduler.queue.line import Line
 from scheduler.queue.placement import Sight
 from scheduler.queue.policy import Around
 from scheduler.queue.retry import resting, rests
+from scheduler.search import Search
 from scheduler.store import Store
 
 RECENT = 50
@@ -61,6 +62,11 @@ class Book:
         if active:
             return tuple(reversed(self.active))[: max(0, min(limit, MAX_LISTED))]
         return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, MAX_LISTED))))
+
+    def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
+        """See `Store.find`; MAX_LISTED jobs at most."""
+        found, on = self._store.find(search, before, max(1, min(limit, MAX_LISTED)))
+        return tuple(self._active.get(job.id, job) for job in found), on
 
     def timeline(self, job_id: int) -> tuple[Event, ...]:
         """What the job went through, oldest first. Raises NotFound."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scheduler import paths
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def sql(name: str) -> str:

@@ -19,6 +19,21 @@ SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE status IN
 -- name: recent_jobs
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs ORDER BY id DESC LIMIT ?;
 
+-- name: set_search
+INSERT OR REPLACE INTO search (job, outcome, submitted, ended, "group", devices, words) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: newest_job
+SELECT coalesce(max(id), 0) FROM jobs;
+
+-- name: find_jobs
+SELECT job FROM search
+WHERE job >= :first AND job < :before
+  AND outcome IN (SELECT value FROM json_each(:outcomes))
+  AND (ended IS NULL OR ended >= :since) AND submitted < :until
+  AND (:group IS NULL OR "group" = :group) AND instr(devices, :device)
+  AND (instr(words, :one) OR job = :one) AND (instr(words, :other) OR job = :other)
+ORDER BY job DESC;
+
 -- name: add_sample
 INSERT OR REPLACE INTO samples (device, time, data) VALUES (?, ?, ?);
 

@@ -1,4 +1,4 @@
--- Schema 3. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 4. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -30,6 +30,16 @@ CREATE TABLE alerts (
     id   INTEGER PRIMARY KEY,
     open INTEGER NOT NULL,             -- 1: its cause is still there
     data TEXT NOT NULL                 -- JSON of telemetry.snapshot.Alert
+);
+
+CREATE TABLE search (                  -- what jobs are found by: narrow rows, so that a search reads little; written with the job itself
+    job       INTEGER PRIMARY KEY,
+    outcome   TEXT NOT NULL,           -- see search.outcome
+    submitted REAL NOT NULL,
+    ended     REAL,                    -- NULL: it waits or runs
+    "group"   TEXT NOT NULL,
+    devices   TEXT NOT NULL,           -- ids, each between blanks
+    words     TEXT NOT NULL            -- see search.searched
 );
 
 CREATE TABLE samples (

@@ -7,6 +7,7 @@ at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from scheduler import paths
 from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
+from scheduler.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
 from scheduler.store.words import in_words
 from scheduler.telemetry.snapshot import Alert
@@ -28,6 +30,10 @@ _USAGE = msgspec.json.Decoder(Usage | None).decode
 T = TypeVar("T")
 KEPT_ALERTS = 1000
 """How many alerts the log goes back."""
+FIND_S = 0.005
+"""After this long a search is broken off: the daemon answers nobody meanwhile. Who asked goes on from where it was."""
+WINDOW = 2048
+"""Jobs that are looked at between two looks at the clock."""
 BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 
@@ -97,7 +103,14 @@ class Store:
         cursor = self._db.execute(self._q["insert_job"], (submitted, status_of(state), _encode(bare), _encode(spec.env), _encode(state)))
         assert cursor.lastrowid is not None
         self._add_events(cursor.lastrowid, (Event(submitted, "submitted"),))
-        return Job(cursor.lastrowid, bare, submitted, state)
+        job = Job(cursor.lastrowid, bare, submitted, state)
+        self._set_search(job)
+        return job
+
+    def _set_search(self, job: Job) -> None:
+        held = "".join(f" {device}" for device in devices(job.state)) + " "
+        row = (job.id, outcome(job.state), job.submitted, ended(job.state), job.spec.group, held, searched(job.spec))
+        self._db.execute(self._q["set_search"], row)
 
     def update(self, job: Job, *events: Event) -> Job:
         """Commit what became of the job, and what its timeline says of it."""
@@ -115,6 +128,7 @@ class Store:
         """One that ended needs its environment no more: it is forgotten."""
         row = (_encode(_bare(job.spec)), job.status, _encode(job.state), job.place, job.tries, _encode(job.usage), job.id)
         self._db.execute(self._q["update_job"], row)
+        self._set_search(job)
         self._add_events(job.id, events)
         if not job.active:
             self._db.execute(self._q["forget_env"], (job.id,))
@@ -147,6 +161,45 @@ class Store:
     def recent(self, limit: int) -> list[Job]:
         """The newest jobs first, without large results."""
         return [listed(job) for job in self._rows("recent_jobs", limit)]
+
+    def find(self, search: Search, before: int, limit: int) -> tuple[list[Job], int | None]:
+        """The newest jobs with numbers below `before` that are looked for, without large results; and where to go on.
+
+        That is None where there are no more. The page may be short of `limit`, or empty, where the search took too long.
+        """
+        end, found = time.monotonic() + FIND_S, list[Job]()
+        with self._words():
+            (newest,) = self._db.execute(self._q["newest_job"]).fetchone()
+        before = min(before, newest + 1)
+        while before > 1:
+            first = before - WINDOW
+            for job_id in self._likely(search, first, before):
+                job = self.get(job_id)
+                found += [listed(job)] if matches(search, job) else []
+                if len(found) >= limit or time.monotonic() > end:
+                    return found, job_id
+            before = first
+            if time.monotonic() > end:
+                break
+        return found, before if before > 1 else None
+
+    def _likely(self, search: Search, first: int, before: int) -> Iterator[int]:
+        """Ids of the jobs from `first` to `before`, the newest first, that may be looked for: of its words only two are looked at."""
+        one, other = (*sorted(search.words, key=len, reverse=True), "", "")[:2]
+        wanted = {
+            "first": first,
+            "before": before,
+            "outcomes": _encode(search.outcomes or OUTCOMES),
+            "since": search.since,
+            "until": search.until,
+            "group": search.group,
+            "device": f" {search.device} " if search.device else "",
+            "one": one,
+            "other": other,
+        }
+        with self._words():
+            for (job_id,) in self._db.execute(self._q["find_jobs"], wanted):
+                yield job_id
 
     def paused(self) -> bool:
         """Whether the queue is to start nothing new."""

@@ -21,7 +21,10 @@ from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.devices.model import Device
 from scheduler.jobs import Spec
+from scheduler.messages import NEWEST
 from scheduler.queue.queue import Queue
+from scheduler.search import ENDED as ENDS
+from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.store import Store
 from tests.benchmarks import latency
@@ -29,6 +32,7 @@ from tests.benchmarks.rows import context, spread, write
 
 ENDED, WAITING, BATCH = 100_000, 10_000, 2000
 _SPECS = [Spec(("true",), "true", "/", {"PATH": "/usr/bin"}, gpus=1)] * BATCH
+_WORDS = ["-m", "project.train", "--config", "configs/attention/small.yaml", "--seed", "4711", "--out", "/data/runs/attention-small"]
 TARGETS = {
     "submit acknowledged, p50": (3.0, "ms"),
     "submit acknowledged, p99": (10.0, "ms"),
@@ -38,6 +42,9 @@ TARGETS = {
     "daemon at rest, memory": (80.0, "MB"),
     "full: scheduling pass": (10.0, "ms"),
     "full: a page of 100 jobs": (20.0, "ms"),
+    "full: a page of 100 jobs with a common word": (20.0, "ms"),
+    "full: one answer of a search that finds nothing": (20.0, "ms"),
+    "full: a search through all jobs that finds nothing": (200.0, "ms"),
     "full: submit acknowledged, p50": (3.0, "ms"),
     "full: submit acknowledged, p99": (10.0, "ms"),
     "full: daemon at rest, CPU": (1.0, "% of a core"),
@@ -68,6 +75,9 @@ def main() -> int:
         with Client() as deck:
             _until(lambda: bool(deck.snapshot().devices))
             measured["full: a page of 100 jobs"] = [_ms(lambda: deck.jobs(100)) for _ in range(200)]
+            measured["full: a page of 100 jobs with a common word"] = [_ms(lambda: deck.find(Search("train", ENDS))) for _ in range(200)]
+            measured["full: one answer of a search that finds nothing"] = _answers(deck, Search("nowhere"))
+            measured["full: a search through all jobs that finds nothing"] = [_ms(lambda: deck.find(Search("nowhere"))) for _ in range(20)]
             measured["full: submit acknowledged, p50"] = measured["full: submit acknowledged, p99"] = _submissions(deck, 300)
             measured["full: daemon at rest, CPU"], measured["full: daemon at rest, memory"] = _at_rest()
             deck.cancel(_holder(deck))
@@ -85,7 +95,7 @@ def fill() -> None:
     """A job that ended, one that runs and one that waits, made by the daemon; then the ended and the waiting one many times over."""
     with Client() as deck:
         _until(lambda: bool(deck.snapshot().devices))
-        ended = deck.wait(deck.submit(["true"], name="ended", gpus=1).id)
+        ended = deck.wait(deck.submit(["true", *_WORDS], name="pattern", gpus=1).id)
         runs = deck.submit(["sleep", "3600"], name="holder", gpus=1)
         _until(lambda: deck.job(runs.id).status == "running")
         waits = deck.submit(["true"], name="waits", gpus=1)
@@ -95,6 +105,14 @@ def fill() -> None:
         many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
         for job, count in ((ended.id, ENDED), (waits.id, WAITING)):
             db.execute(f"{many} INSERT INTO jobs ({columns}) SELECT {columns} FROM jobs, n WHERE id = ?", (count - 1, job))
+        db.execute("UPDATE jobs SET spec = json_set(spec, '$.notes', 'number-' || id)")
+        words = "one.words || ' number-' || jobs.id"
+        for job in (ended.id, waits.id):  # the rows of the two last, as they are the patterns of the others
+            db.execute(
+                f"""INSERT OR REPLACE INTO search SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
+                FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome ORDER BY jobs.id = ?""",
+                (job, job),
+            )
 
 
 def _passes() -> list[float]:
@@ -122,6 +140,18 @@ def _at_rest(spans: int = 5, seconds: float = 4.0) -> tuple[list[float], list[fl
         shares.append((sum(daemon.cpu_times()[:2]) - before) / (time.monotonic() - start) * 100)
         sizes.append(daemon.memory_info().rss / 1e6)
     return shares, sizes
+
+
+def _answers(deck: Client, search: Search, rounds: int = 10) -> list[float]:
+    """Milliseconds of each answer of the daemon, from the newest job to the oldest."""
+    found = []
+    for _ in range(rounds):
+        before: int | None = NEWEST
+        while before is not None:
+            start = time.perf_counter()
+            _, before = deck.page(search, before)
+            found.append((time.perf_counter() - start) * 1000)
+    return found
 
 
 def _holder(deck: Client) -> int:

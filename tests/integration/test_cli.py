@@ -117,6 +117,19 @@ def test_submit_and_wait_tell_success_from_failure(sh: Shell) -> None:
     assert sh.json("wait", str(sh.json("submit", "--", "true")["id"]))["state"]["type"] == "done"
 
 
+def test_jobs_are_searched(sh: Shell, shared: Client) -> None:
+    one = shared.wait(shared.submit(["false"], name="needle", group="haystack", notes="a long one").id)
+    other = shared.wait(shared.submit(["true"], name="needle", group="haystack").id)
+    assert [j["id"] for j in sh.json("jobs", "--search", "NEEDLE", "--since", "1h")] == [other.id, one.id]
+    assert [j["id"] for j in sh.json("jobs", "--search", "long needle")] == [one.id]
+    assert [j["id"] for j in sh.json("jobs", "--status", "failed,lost", "--group", "haystack", "--limit", "5000")] == [one.id]
+    assert sh.json("jobs", "--group", "haystack", "--until", "1d") == sh.json("jobs", "--device", "0", "--search", "needle") == []
+    assert sh("jobs", "--search", "no such words") == "no such job\n"
+    assert "needle" in sh("jobs", "--group", "haystack", "--status", "done")
+    for wrong in (("--status", "broken"), ("--since", "soon"), ("--active", "--status", "done")):
+        assert "gpudeck" in sh("jobs", *wrong, status=2)
+
+
 def test_jobs_lists_the_newest_first_and_only_so_many(sh: Shell, shared: Client) -> None:
     numbers = [sh.json("submit", "--wait", "--name", f"n{i}", "--", "true")["id"] for i in range(3)]
     assert [j["id"] for j in sh.json("jobs", "--limit", "2")] == numbers[:0:-1]

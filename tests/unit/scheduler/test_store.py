@@ -127,7 +127,7 @@ def test_a_newer_schema_is_refused_and_left_alone(store: Store, file: Path) -> N
         db.execute("PRAGMA user_version = 99")
     db.close()
     before = file.read_bytes()
-    assert "newer GPU Deck (schema 99; this one knows 3)" in refused(file)
+    assert "newer GPU Deck (schema 99; this one knows 4)" in refused(file)
     assert file.read_bytes() == before
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from scheduler.errors import UserError
 from scheduler.jobs import Cancelled, Event, Queued, Spec
+from scheduler.messages import NEWEST
+from scheduler.search import Search
 from scheduler.store import Store
 from scheduler.store import store as module
 from scheduler.store.migrate import SCHEMA_VERSION, backup_of
@@ -24,6 +26,12 @@ CREATE TABLE queue (paused INTEGER NOT NULL);
 INSERT INTO queue VALUES (1);
 PRAGMA user_version = 1;
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search is not cut short here, however slow the machine."""
+    monkeypatch.setattr(module, "FIND_S", 60.0)
 
 
 @pytest.fixture
@@ -66,6 +74,7 @@ def test_the_jobs_of_an_older_store_are_there_and_a_copy_of_it_too(old: Path) ->
     assert store.paused()
     assert store.timeline(1) == [Event(5.0, "submitted")]
     assert store.insert(waiting.spec, 6.0, Queued()).id == 3
+    assert [job.id for job in store.find(Search("OLD", ("queued",)), NEWEST, 9)[0]] == [3, 1]
     store.update(msgspec.structs.replace(waiting, state=Cancelled(7.0)), Event(7.0, "cancelled"))
     store.close()
     copy = backup_of(old, 1)
@@ -82,6 +91,15 @@ def test_a_store_that_was_taken_over_is_like_a_new_one(old: Path) -> None:
     Store(new).close()
     assert shape(old) == shape(new)
     assert version(old) == version(new) == SCHEMA_VERSION
+
+
+def test_a_garbled_job_of_an_older_store_keeps_no_other_from_being_found(old: Path) -> None:
+    with sqlite3.connect(old) as db:
+        db.execute("UPDATE jobs SET spec = '{', state = x'ff' WHERE id = 2")
+    db.close()
+    store = Store(old)
+    assert [job.id for job in store.find(Search("true"), NEWEST, 9)[0]] == [1]
+    store.close()
 
 
 def test_where_no_copy_can_be_made_nothing_is_changed(old: Path) -> None:

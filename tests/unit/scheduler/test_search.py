@@ -1,0 +1,118 @@
+"""Jobs are found by words and by what became of them, page by page; the store and the plain rule find the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.errors import UserError
+from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
+from scheduler.messages import NEWEST
+from scheduler.search import ENDED, MOST_SEARCHED, Search, matches
+from scheduler.store import Store
+from scheduler.store import store as module
+from scheduler.units import parse_moment
+
+PASSED, FAILED = (msgspec.Raw(f'{{"verdict": "{verdict}"}}'.encode()) for verdict in ("pass", "fail: out is off"))
+JOBS: list[tuple[Spec, State]] = [
+    (Spec(("python", "train.py", "--lr=0.1"), "TRÄIN", "/", notes="the long one", tags=("paper", "v2")), Done(1.0, 20.0, ("GPU-1",))),
+    (Spec(("python", "eval.py"), "eval", "/", group="night"), Failed(1.0, 30.0, "exit code 3", 3, ("GPU-1", "GPU-10"))),
+    (Spec(("accel",), "attention", "/", params={"seq": "1024"}), Done(1.0, 40.0, ("GPU-10",), FAILED)),
+    (Spec(("accel",), "attention", "/", params={"seq": "2048"}), Done(1.0, 50.0, ("GPU-10",), PASSED)),
+    (Spec(("sleep",), '100% "quoted" _', "/", group="night"), Cancelled(60.0)),
+    (Spec(("sleep",), "lost", "/"), Lost(1.0, 70.0, "power cut")),
+    (Spec(("sleep",), "strange", "/"), Done(1.0, 80.0, (), msgspec.Raw(b'{"verdict": 7}'))),
+    (Spec(("python", "-c", "x" * MOST_SEARCHED, "beyond"), "big", "/"), Running("a", ("GPU-1",), 85.0, 1, 2, "boot")),
+    (Spec(("python", "train.py"), "waits", "/", group="night"), Queued("GPU 0 is held by job 8")),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "home" / "gpudeck.sqlite")
+    for at, (spec, state) in enumerate(JOBS):
+        job = made.insert(spec, 10.0 * (at + 1), Queued())
+        made.update(msgspec.structs.replace(job, state=state))
+    yield made
+    made.close()
+
+
+def every(store: Store) -> list[Job]:
+    return [store.get(n) for n in range(len(JOBS), 0, -1)]
+
+
+def found_in(store: Store, search: Search) -> list[int]:
+    """All of it: an answer may be cut short on a slow machine."""
+    found, before = list[int](), NEWEST
+    while before:
+        page, on = store.find(search, before, 100)
+        found, before = [*found, *(job.id for job in page)], on or 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        (Search(), [9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        (Search("train"), [9, 1]),
+        (Search("träin"), [1]),
+        (Search("python TRAIN.py paper"), [1]),
+        (Search("paper python zzz"), []),
+        (Search("1024"), [3]),
+        (Search("4"), [4, 3]),  # a parameter, and a number of a job
+        (Search("100% _"), [5]),  # no wildcards
+        (Search('"quoted"'), [5]),
+        (Search("beyond"), []),
+        (Search("x" * 50), [8]),
+        (Search(outcomes=("done",)), [7, 4, 1]),
+        (Search(outcomes=("failed", "lost", "rejected")), [6, 3, 2]),
+        (Search(outcomes=ENDED, group="night"), [5, 2]),
+        (Search(group=""), [8, 7, 6, 4, 3, 1]),
+        (Search(device="GPU-1"), [8, 2, 1]),
+        (Search(device="GPU"), []),
+        (Search(since=50.0), [9, 8, 7, 6, 5, 4]),
+        (Search(until=30.0), [2, 1]),
+        (Search("accel", ("rejected",), "", "GPU-10", 35.0, 35.0), [3]),
+    ],
+    ids=str,
+)
+def test_the_store_and_the_rule_find_the_same_jobs(store: Store, search: Search, found: list[int]) -> None:
+    assert [job.id for job in every(store) if matches(search, job)] == found
+    assert found_in(store, search) == found
+
+
+def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, seconds, window in ((2, 9.0, 2048), (2, 9.0, 3), (100, 0.0, 2), (1, 0.0, 1)):
+        monkeypatch.setattr(module, "FIND_S", seconds)
+        monkeypatch.setattr(module, "WINDOW", window)
+        before: int | None = NEWEST
+        found: list[int] = []
+        answers = 0
+        while before is not None:
+            page, before = store.find(Search("python"), before, limit)
+            found += [job.id for job in page]
+            answers += 1
+            assert len(page) <= limit
+        assert found == [9, 8, 2, 1], (limit, seconds, window)
+        assert answers > 1
+
+
+def test_a_job_is_found_by_what_it_became(store: Store) -> None:
+    job = store.get(9)
+    spec = msgspec.structs.replace(job.spec, notes="now noted", group="day")
+    store.update(msgspec.structs.replace(job, spec=spec, state=Failed(1.0, 90.0, "x", 1, ("GPU-1",))))
+    for search in (Search("noted"), Search("waits", ("failed",)), Search(group="day", device="GPU-1")):
+        assert found_in(store, search) == [9]
+    assert found_in(store, Search(outcomes=("queued",))) == []
+
+
+def test_moments_are_spans_ago_or_dates() -> None:
+    assert parse_moment("7d", 1e9) == 1e9 - 7 * 86400
+    assert parse_moment("2026-11-20T14:30+00:00", 0.0) == 1795185000.0
+    assert parse_moment("2026-11-21", 0.0) - parse_moment("2026-11-20", 0.0) == 86400
+    for wrong in ("", "yesterday", "-3d", "2026-13-40"):
+        with pytest.raises(UserError, match="7d or 2h"):
+            parse_moment(wrong, 0.0)
