@@ -38,6 +38,8 @@ LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
 HEARTBEAT_S = 1.0
 """The longest time between two snapshots."""
+PAUSE_S = 0.02
+"""The shortest time between two snapshots: many jobs that start at once are one change."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 KEEP_S = 1.5 * SPAN_S
@@ -68,7 +70,10 @@ class Daemon:
         self._snapshot = self._take()
         self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
         self._fresh = asyncio.Condition()
+        self._subscribers = 0
         self._dirty = asyncio.Event()
+        self._due = asyncio.Event()
+        """An order changed the queue: it is to be looked at."""
         self._stop = asyncio.Event()
 
     async def run(self, listening: socket.socket) -> None:
@@ -80,7 +85,7 @@ class Daemon:
         await self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
         server = await wire.serve(listening, self._handle)
         tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed]
-        tasks += [asyncio.create_task(t) for t in (self._publish(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
+        tasks += [asyncio.create_task(t) for t in (self._publish(), self._obey(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
         say_ready()
         stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -104,11 +109,11 @@ class Daemon:
         self._step()
 
     def _readings(self, message: Readings) -> None:
-        self._unsaved += self._monitor.add(message.readings, self._queue.active)
+        self._unsaved += self._monitor.add(message.readings, self._queue.going)
         self._queue.watch(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
-        running = [job for job in self._queue.active if held_devices(job)]
-        self._alerting.look(self._monitor.devices, self._latest, running, self._settings, time.time())
+        holders = [job for job in self._queue.going if held_devices(job)]
+        self._alerting.look(self._monitor.devices, self._latest, holders, self._settings, time.time())
         if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
             self._step()
         self._dirty.set()
@@ -127,7 +132,7 @@ class Daemon:
         for job, said in news.items():
             self._monitor.heard(job, said)
         if news:
-            self._monitor.forget({j.id for j in self._queue.active})
+            self._monitor.forget({j.id for j in self._queue.going})
             self._dirty.set()
         for job in tuple(self._unsettled):
             self._settle(job)
@@ -142,6 +147,13 @@ class Daemon:
                 self._store.add_samples(unsaved, time.time() - KEEP_S)
 
     # The queue
+
+    async def _obey(self) -> None:
+        """Start what orders allow to start. They were acknowledged before, and what came meanwhile is looked at once."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            self._step()
 
     def _step(self) -> None:
         with self._noticing("queue"):
@@ -205,21 +217,22 @@ class Daemon:
 
     def _take(self) -> Snapshot:
         self._seq += 1
-        now = time.time()
+        now, jobs = time.time(), self._queue.jobs()
         return Snapshot(
             self._seq,
             now,
-            self._monitor.states(self._queue.active, self._settings, now),
-            self._queue.jobs(),
+            self._monitor.states(jobs, self._settings, now),
+            jobs,
             self._settings,
             self._source,
             tuple(self._notices.values()),
             self._queue.paused,
             self._alerting.active,
+            self._queue.waiting,
         )
 
     async def _publish(self) -> None:
-        """A new snapshot whenever something changed; each subscriber gets the newest, however slowly it reads.
+        """A new snapshot whenever something changed, where anybody listens; each gets the newest, however slowly it reads.
 
         And one a while after the last: by time alone an idle device becomes busy, when its readings fail to come.
         """
@@ -230,18 +243,25 @@ class Daemon:
             except TimeoutError:
                 pass
             self._dirty.clear()
-            async with self._fresh:
-                self._snapshot = self._take()
-                self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
-                self._fresh.notify_all()
+            if self._subscribers:
+                async with self._fresh:
+                    self._snapshot = self._take()
+                    self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
+                    self._fresh.notify_all()
+                await asyncio.sleep(PAUSE_S)
 
     async def _subscribe(self, peer: wire.Peer) -> None:
-        seen = 0
-        while True:
-            async with self._fresh:
-                await self._fresh.wait_for(lambda: self._snapshot.seq > seen)  # noqa: B023
-                seen, encoded = self._snapshot.seq, self._encoded
-            await peer.send(encoded)
+        seen = self._snapshot.seq
+        self._subscribers += 1
+        self._dirty.set()
+        try:
+            while True:
+                async with self._fresh:
+                    await self._fresh.wait_for(lambda: self._snapshot.seq > seen)  # noqa: B023
+                    seen, encoded = self._snapshot.seq, self._encoded
+                await peer.send(encoded)
+        finally:
+            self._subscribers -= 1
 
     # The door
 
@@ -249,7 +269,6 @@ class Daemon:
         try:
             request = _DECODE(line)
             if isinstance(request, m.Subscribe):
-                self._dirty.set()
                 await self._subscribe(peer)
             reply = await self._answer(request)
         except MALFORMED as e:
@@ -299,7 +318,7 @@ class Daemon:
                 return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
 
     def _order(self, request: m.Order) -> m.Reply:
-        """A verb that changes the queue: carried out, then the queue is looked at anew, then it is answered."""
+        """A verb that changes the queue: carried out and answered; then what can start now is started."""
         match request:
             case m.Submit(spec):
                 return m.JobReply(self._submit([spec])[0])
@@ -315,15 +334,19 @@ class Daemon:
                 self._queue.set_group(name, limit, paused)
             case m.Pause(paused):
                 self._queue.pause(paused)
-        self._step()
+        self._changed()
         if isinstance(request, m.Edit | m.Move | m.Cancel):
             return m.JobReply(self._queue.get(request.job))
         return m.GroupsReply(tuple(self._queue.groups())) if isinstance(request, m.SetGroup) else m.Ok()
 
     def _submit(self, specs: Sequence[Spec]) -> list[Job]:
         jobs = self._queue.submit(specs, self._monitor.devices, self._sight())
-        self._step()
+        self._changed()
         return [self._queue.get(job.id) for job in jobs]
+
+    def _changed(self) -> None:
+        self._queue.weigh(self._monitor.devices, self._sight())
+        self._due.set()
 
     async def _configure(self, changes: dict[str, str | float | bool]) -> None:
         new = settings.changed(self._settings, dict(changes))

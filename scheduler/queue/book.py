@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
 
 import msgspec
 
@@ -11,17 +12,19 @@ from scheduler.devices.model import Device
 from scheduler.jobs import Cancelled, Event, Job, Queued, listed
 from scheduler.messages import MAX_LISTED
 from scheduler.queue.admit import bound
-from scheduler.queue.depend import broken, waits_for
+from scheduler.queue.depend import Dependents, broken, waits_for
 from scheduler.queue.expected import End, expected_end
-from scheduler.queue.line import Line
+from scheduler.queue.line import Line, Need
 from scheduler.queue.placement import Sight
-from scheduler.queue.policy import Around
+from scheduler.queue.policy import Around, Plan
 from scheduler.queue.retry import resting, rests
 from scheduler.search import Search
 from scheduler.store import Store
 
 RECENT = 50
 """How many ended jobs a snapshot shows."""
+NEXT = 200
+"""How many waiting jobs a snapshot shows: those whose turn comes first."""
 
 
 class Book:
@@ -29,39 +32,61 @@ class Book:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.paused = store.paused()
         self._active: dict[int, Job] = {}
+        self._going: dict[int, Job] = {}
         self._line = Line()
+        self._dependents = Dependents()
+        self._suspects: set[int] = set()
+        """Jobs that are to run after others of which one has ended: perhaps they never can."""
         self._unbound: set[int] = set()
         """Jobs for devices of a kind that was not known when they were submitted."""
         self._resting: set[int] = set()
         """Jobs that failed and are to wait a while before they are tried again."""
-        self._dependent: set[int] = set()
-        """Jobs that wait for others to end."""
+        self._refused: dict[int, tuple[float, str]] = {}
+        """Jobs that could not be started: when to try again (monotonic seconds), and why."""
+        self._plan = Plan([], {})
+        """Of the last pass."""
         self._outcomes: dict[int, str] = {}
         """How jobs ended after which others were to run."""
         self._groups = {group.name: group for group in store.groups()}
+        self._ended: list[Job] = []
         for job in store.active():
             self._know(job)
-        self._ended: list[Job] = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
+        self._suspects |= {n for n in self._line if self._active[n].spec.after}
+        self._ended = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
 
     def jobs(self) -> tuple[Job, ...]:
-        """Active jobs and those that ended last, newest first, without large results."""
-        return tuple(sorted((*self._active.values(), *self._ended), key=lambda j: -j.id))
+        """Those that run, those that are next and those that ended last, without large results; newest first."""
+        waiting = (self.shown(self._active[number]) for number in self._line.next(NEXT))
+        return tuple(sorted((*self._going.values(), *waiting, *self._ended), key=lambda j: -j.id))
 
     @property
-    def active(self) -> list[Job]:
-        """Jobs that wait or run, oldest first."""
-        return sorted(self._active.values(), key=lambda j: j.id)
+    def going(self) -> list[Job]:
+        """Jobs that were started and have not ended."""
+        return list(self._going.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        return len(self._line)
+
+    @property
+    def waits_for_devices(self) -> bool:
+        """Whether a job waits whose start may depend on what is read of the devices."""
+        return self._line.for_devices
 
     def get(self, job_id: int) -> Job:
         """Raises NotFound."""
-        return self._active.get(job_id) or self._store.get(job_id)
+        job = self._active.get(job_id)
+        return self._store.get(job_id) if job is None else self.shown(job)
 
     def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
         """The newest jobs first, MAX_LISTED at most, without large results."""
+        limit = max(0, min(limit, MAX_LISTED))
         if active:
-            return tuple(reversed(self.active))[: max(0, min(limit, MAX_LISTED))]
-        return tuple(self._active.get(job.id, job) for job in self._store.recent(max(0, min(limit, MAX_LISTED))))
+            return tuple(self.shown(self._active[number]) for number in nlargest(limit, self._active))
+        return tuple(self.shown(self._active.get(job.id, job)) for job in self._store.recent(limit))
 
     def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
         """See `Store.find`; MAX_LISTED jobs at most."""
@@ -72,15 +97,23 @@ class Book:
         """What the job went through, oldest first. Raises NotFound."""
         return tuple(self._store.timeline(self.get(job_id).id))
 
-    @property
-    def going(self) -> list[Job]:
-        """Jobs that were started and have not ended."""
-        return [self._active[job_id] for job_id in sorted(self._active.keys() - self._line.ids())]
+    def shown(self, job: Job) -> Job:
+        """The job, told why it waits. Nothing of that is stored: after a crash it is worked out anew."""
+        if not isinstance(job.state, Queued):
+            return job
+        return msgspec.structs.replace(job, state=Queued(self._why(job), job.state.until))
 
-    @property
-    def waits_for_devices(self) -> bool:
-        """Whether a job waits whose start may depend on what is read of the devices."""
-        return any(self._active[job_id].spec.gpus for job_id in self._line)
+    def _why(self, job: Job) -> str:
+        if job.id in self._refused:
+            return self._refused[job.id][1]
+        if self.paused:
+            return "the queue is paused"
+        now = time.time()
+        if waits := waits_for(job.spec, self._active, self._ends(now), now):
+            return waits
+        if job.id in self._resting and rests(job, now):
+            return resting(job)
+        return self._plan.why(job)
 
     def due(self, now: float) -> bool:
         """Whether a job that was to wait for another attempt may be started now."""
@@ -88,16 +121,18 @@ class Book:
 
     def _around(self, sight: Sight) -> Around:
         now = time.time()
-        ends = {job.id: end for job in self.going if (end := expected_end(job, now)) is not None}
-        return Around(sight, ends, now, self._kept(ends), self._groups)
+        return Around(sight, self._ends(now), now, self._groups)
 
-    def _kept(self, ends: Mapping[int, End]) -> dict[int, str]:
-        """Jobs that are not to start whatever is free, and why."""
-        now = time.time()
-        waits = {job_id: waits_for(self._active[job_id].spec, self._active, ends, now) for job_id in self._dependent}
-        self._resting = {job_id for job_id in self._resting if job_id in self._line and rests(self._active[job_id], now)}
-        rest = {job_id: resting(self._active[job_id]) for job_id in self._resting}
-        return {job_id: why for job_id, why in waits.items() if why} | rest
+    def _ends(self, now: float) -> dict[int, End]:
+        return {job.id: end for job in self._going.values() if (end := expected_end(job, now)) is not None}
+
+    def _lanes(self) -> dict[Need, Iterator[Job]]:
+        """The jobs that wait and may start."""
+        now, soon = time.time(), time.monotonic()
+        self._resting = {n for n in self._resting if rests(self._active[n], now)}
+        refused = {n for n, (until, _) in self._refused.items() if soon < until}
+        kept = self._dependents.ids() | self._resting | refused
+        return {key: (self._active[n] for n in lane if n not in kept) for key, lane in self._line.lanes().items()}
 
     def _status(self, job_id: int) -> str:
         """Of a job that has ended."""
@@ -107,43 +142,49 @@ class Book:
 
     def _drop_broken(self) -> None:
         """Cancel jobs that were to run after one that did not succeed, and in turn those that were to run after them."""
-        for job_id in sorted(self._dependent):  # a job comes after those it names
-            job = self._active[job_id]
-            if why := broken(job.spec, self._active, self._status):
-                now = time.time()
-                self._put(msgspec.structs.replace(job, state=Cancelled(now, reason=why)), Event(now, "cancelled", why))
+        while suspects := sorted(self._suspects & self._line.ids()):
+            now = time.time()
+            found = [(self._active[n], why) for n in suspects if (why := broken(self._active[n].spec, self._active, self._status))]
+            changes = [(msgspec.structs.replace(job, state=Cancelled(now, reason=why)), why) for job, why in found]
+            self._put_all([(job, (Event(now, "cancelled", why),)) for job, why in changes], looked_at=suspects)
+        self._suspects.clear()
 
     def _bind(self, devices: Sequence[Device]) -> None:
-        for job in [self._active[job_id] for job_id in sorted(self._unbound)]:
-            if (spec := bound(job.spec, devices)).kind:
-                self._put(msgspec.structs.replace(job, spec=spec))
-
-    def _tell(self, job_id: int, reason: str) -> None:
-        """Why it waits, for display: it is worked out anew after a crash, so it need not be stored."""
-        job = self._active[job_id]
-        if isinstance(job.state, Queued) and job.state.reason != reason:
-            self._active[job_id] = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, reason=reason))
+        jobs = [self._active[job_id] for job_id in sorted(self._unbound)]
+        found = [(job, spec) for job in jobs if (spec := bound(job.spec, devices)).kind]
+        self._put_all([(msgspec.structs.replace(job, spec=spec), ()) for job, spec in found])
 
     def _put(self, job: Job, *events: Event) -> Job:
         self._store.update(job, *events)
         self._know(job)
         return job
 
+    def _put_all(self, changes: Sequence[tuple[Job, Sequence[Event]]], looked_at: Sequence[int] = ()) -> None:
+        """In one transaction. `looked_at`: suspects that are none any more once that is done."""
+        if changes:
+            self._store.update_all(changes)
+        self._suspects.difference_update(looked_at)
+        for job, _ in changes:
+            self._know(job)
+
     def _know(self, job: Job) -> None:
         """The job is as given now."""
+        waits = isinstance(job.state, Queued)
         self._line.put(job)
         self._unbound.discard(job.id)
         self._resting.discard(job.id)
-        self._dependent.discard(job.id)
-        if isinstance(job.state, Queued):
-            if job.state.until:
-                self._resting.add(job.id)
-            if job.spec.after or job.spec.after_any:
-                self._dependent.add(job.id)
+        self._going.pop(job.id, None)
         if job.active:
             self._active[job.id] = job
+            if not waits:
+                self._going[job.id] = job
             if job.spec.gpus and not job.spec.kind:
                 self._unbound.add(job.id)
         else:
             self._active.pop(job.id, None)
             self._ended = [listed(job), *self._ended][:RECENT]
+        if isinstance(job.state, Queued) and job.state.until:
+            self._resting.add(job.id)
+        if not waits:
+            self._refused.pop(job.id, None)
+        self._suspects |= self._dependents.put(job, self._active)

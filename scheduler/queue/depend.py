@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 
-from scheduler.jobs import Job, Spec
+from scheduler.jobs import Job, Queued, Spec
 from scheduler.queue.expected import End
 
 Status = Callable[[int], str]
@@ -31,3 +31,41 @@ def waits_for(spec: Spec, active: Mapping[int, Job], ends: Mapping[int, End], no
 
 
 _ENDS = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
+
+
+class Dependents:
+    """Told of every job that changes; knows those that wait for others to end. What is done for one end does not grow with the rest."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, set[int]] = {}
+        """Of each job that waits: the jobs that have not ended."""
+        self._after: dict[int, set[int]] = {}
+        """Of each job that is waited for: those that wait."""
+
+    def ids(self) -> Set[int]:
+        return self._left.keys()
+
+    def put(self, job: Job, active: Container[int]) -> set[int]:
+        """The job is as given now. Where it has ended: those that waited for it, which may be broken now, or wait for nothing more."""
+        self._forget(job.id)
+        if isinstance(job.state, Queued):
+            if left := {number for number in (*job.spec.after, *job.spec.after_any) if number in active}:
+                self._left[job.id] = left
+                for number in left:
+                    self._after.setdefault(number, set()).add(job.id)
+            return set()
+        if job.active:
+            return set()
+        freed = self._after.pop(job.id, set())
+        for number in freed:
+            self._left[number].discard(job.id)
+            if not self._left[number]:
+                del self._left[number]
+        return freed
+
+    def _forget(self, job_id: int) -> None:
+        for number in self._left.pop(job_id, ()):
+            waiting = self._after[number]
+            waiting.discard(job_id)
+            if not waiting:
+                del self._after[number]

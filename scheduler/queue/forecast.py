@@ -5,38 +5,43 @@ Pure. Of a job that tells no progress and has no limit nobody knows its end: a f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from scheduler.devices.model import Device
-from scheduler.jobs import Forecast, Job, Queued, Running, turn
+from scheduler.jobs import Forecast, Job, Running, turn
 from scheduler.queue.expected import End
+from scheduler.queue.line import need
 from scheduler.queue.placement import Seen, Sight
-from scheduler.queue.policy import Around, plan
+from scheduler.queue.policy import Around, Lanes, plan
 
 MAX_PASSES = 50
 """The daemon answers nobody meanwhile."""
 
 
-def forecast(job: Job, active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around) -> Forecast:
-    """`job`: one that was not submitted. `active`: as of `plan`; those that come after it in their turn do not matter."""
-    jobs = [j for j in active if not isinstance(j.state, Queued) or turn(j) < turn(job)]
-    first = ""
+def forecast(job: Job, going: Sequence[Job], lanes: Lanes, devices: Sequence[Device], paused: bool, slots: int, around: Around) -> Forecast:
+    """`job`: one that was not submitted. `going`, `lanes`: as of `plan`; jobs that come after it in their turn do not matter."""
+    waiting = {key: [j for j in lane if turn(j) < turn(job)] for key, lane in lanes.items()}
+    waiting.setdefault(need(job.spec), []).append(job)
+    running, first = {j.id: j for j in going}, ""
     for _ in range(MAX_PASSES):
-        decided = plan([*jobs, job], devices, paused, slots, around)
+        decided = plan(list(running.values()), waiting, devices, paused, slots, around)
         found = next((start for start in decided.starts if start.job.id == job.id), None)
         if found is not None:
             return Forecast(found.devices, around.now, first)
-        first = first or decided.reasons[job.id]
+        first = first or decided.why(job)
+        for key, count in Counter(need(start.job.spec) for start in decided.starts).items():
+            waiting[key] = waiting[key][count:]  # of a lane the first ones start
         started = {start.job.id: _running(start.job, start.devices, around.now) for start in decided.starts}
-        jobs = [started.get(j.id, j) for j in jobs]
+        running |= started
         ends = {**around.ends, **{n: End(around.now + j.spec.timeout, latest=True) for n, j in started.items() if j.spec.timeout}}
-        going = [j.id for j in jobs if j.id in ends and isinstance(j.state, Running)]
-        if not going:
+        known = [n for n, j in running.items() if n in ends and isinstance(j.state, Running)]
+        if not known:
             break
-        over = min(going, key=lambda number: (ends[number].at, number))
-        jobs = [j for j in jobs if j.id != over]
+        over = min(known, key=lambda number: (ends[number].at, number))
+        del running[over]
         now = max(ends[over].at, around.now)
         around = around._replace(sight=_without(around.sight, over), ends=ends, now=now)
     return Forecast((), None, first)

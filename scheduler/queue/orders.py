@@ -19,7 +19,6 @@ from scheduler.queue.depend import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.forecast import forecast
 from scheduler.queue.placement import Sight
-from scheduler.store import Store
 
 MAX_LIMIT = 1_000_000
 UNSEEN = Sight()
@@ -27,10 +26,6 @@ UNSEEN = Sight()
 
 class Orders(Book):
     """The verbs that need no process to be started or ended."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.paused = store.paused()
 
     def submit(self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = UNSEEN) -> list[Job]:
         """All of them, in one transaction, or none.
@@ -54,13 +49,12 @@ class Orders(Book):
     def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
         """Where and when the job would start, were it submitted now. Raises what `submit` raises."""
         self._check(spec, devices, sight)
-        number = 1 + max((job.id for job in (*self._active.values(), *self._ended)), default=0)
+        number = 1 + max((*self._active, *(job.id for job in self._ended)), default=0)
         job = Job(number, bound(spec, devices), time.time(), Queued())
         around = self._around(sight)
         if why := waits_for(spec, self._active, around.ends, around.now):
             return Forecast((), None, why)
-        waiting = [self._active[job_id] for job_id in self._line]
-        return forecast(job, [*self.going, *waiting], devices, self.paused, slots(), around)
+        return forecast(job, self.going, self._lanes(), devices, self.paused, slots(), around)
 
     def edit(self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = UNSEEN) -> Job:
         """Raises NotFound, UserError where it is too late, or the job could never run so."""

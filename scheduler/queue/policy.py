@@ -4,19 +4,26 @@ The jobs are looked at in their turn: the higher priority first; within one, as 
 (see `placement`). The first that cannot start, among those that ask for the same type of GPU, holds as many devices as it needs:
 the jobs after it get only what it leaves, so that a job for many GPUs or much memory is not starved by small ones. A job that could
 not start were the machine empty holds nothing. Jobs that need no device start when a processor is free.
+
+Jobs that need the same stand in a lane (see `line`). Room only shrinks during a pass, so that of a lane nobody starts after the first
+who cannot: a pass over ten thousand jobs looks at as many as start, and at one more in each lane.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from scheduler.devices.model import Device
-from scheduler.jobs import Group, Job, Queued, Spec
+from scheduler.jobs import Group, Job, Spec, turn
 from scheduler.queue.expected import End
+from scheduler.queue.line import Need, Turn, need
 from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
+
+STARTS = "starts now"
 
 
 class Start(NamedTuple):
@@ -24,10 +31,30 @@ class Start(NamedTuple):
     devices: tuple[str, ...]
 
 
+class Refusal(NamedTuple):
+    """Why a lane waits."""
+
+    first: int
+    """Id of the first of its jobs that cannot start."""
+    own: str
+    """Why that one waits."""
+    rest: str
+    """Why those after it wait."""
+
+
 class Plan(NamedTuple):
     starts: list[Start]
-    reasons: dict[int, str]
-    """For each job that waits on: why."""
+    refusals: dict[Need, Refusal]
+    """For each lane whose jobs do not all start: why."""
+
+    def why(self, job: Job) -> str:
+        """Why a job that was among those of the lanes waits on."""
+        if job.spec.hold:
+            return f"is held; to let it go: gpudeck resume {job.id}"
+        refusal = self.refusals.get(need(job.spec))
+        if refusal is None:
+            return STARTS
+        return refusal.own if refusal.first == job.id else refusal.rest
 
 
 class Around(NamedTuple):
@@ -38,38 +65,72 @@ class Around(NamedTuple):
     """When running jobs are expected to end."""
     now: float = 0.0
     """Seconds since the epoch."""
-    kept: Mapping[int, str] = {}
-    """Jobs that are not to start whatever is free, and why. They hold nothing."""
     groups: Mapping[str, Group] = {}
 
 
-def plan(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Plan:  # noqa: B008
-    """`active`: jobs that wait or run, in their turn (see `jobs.turn`). `slots`: how many jobs without a device may run at once."""
-    going = [job for job in active if not isinstance(job.state, Queued)]
-    slot = _Slots(sum(not job.spec.gpus for job in going), slots)
-    groups = Counter(job.spec.group for job in going)
-    floor = _Floor(going, devices, around)
-    kept = around.kept
+Lanes = Mapping[Need, Iterable[Job]]
+"""For each need its jobs that wait and may start, in their turn."""
+
+
+def plan(
+    going: Sequence[Job],
+    lanes: Lanes,
+    devices: Sequence[Device],
+    paused: bool,
+    slots: int,
+    around: Around = Around(),  # noqa: B008 - a constant
+) -> Plan:
+    """`going`: the jobs that run. `slots`: how many jobs without a device may run at once."""
     starts: list[Start] = []
-    reasons: dict[int, str] = {}
-    for job in active:  # there may be ten thousand: what is done for each counts
-        if not isinstance(job.state, Queued):
+    refusals: dict[Need, Refusal] = {}
+    judge = _Judge(going, devices, paused, slots, around)
+    heads = [head for key, lane in lanes.items() if not key.hold and (head := _head(key, iter(lane))) is not None]
+    heapify(heads)
+    while heads:
+        _, key, job, lane = heads[0]
+        found = judge.place(job)
+        if isinstance(found, str):
+            refusals[key] = Refusal(job.id, found, judge.again(job, found))
+            heappop(heads)
             continue
-        spec = job.spec
-        if paused:
-            reasons[job.id] = "the queue is paused"
-        elif kept and job.id in kept:
-            reasons[job.id] = kept[job.id]
-        elif spec.hold:
-            reasons[job.id] = f"is held; to let it go: gpudeck resume {job.id}"
-        elif spec.group and (full := _full(around.groups.get(spec.group), groups)):
-            reasons[job.id] = full
-        elif isinstance(found := floor.place(job) if spec.gpus else slot.take(), str):
-            reasons[job.id] = found
+        starts.append(Start(job, found))
+        if (head := _head(key, lane)) is not None:
+            heapreplace(heads, head)
         else:
-            groups[spec.group] += 1
-            starts.append(Start(job, found))
-    return Plan(starts, reasons)
+            heappop(heads)
+    return Plan(starts, refusals)
+
+
+def _head(key: Need, lane: Iterator[Job]) -> tuple[Turn, Need, Job, Iterator[Job]] | None:
+    """Sorts by the turn, which no two jobs share."""
+    job = next(lane, None)
+    return None if job is None else (turn(job), key, job, lane)
+
+
+class _Judge:
+    """All that a job needs to start, during one pass."""
+
+    def __init__(self, going: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around) -> None:
+        self._paused, self._around = paused, around
+        self._slots = _Slots(sum(not job.spec.gpus for job in going), slots)
+        self._floor = _Floor(going, devices, around)
+        self._groups = Counter(job.spec.group for job in going)
+
+    def place(self, job: Job) -> tuple[str, ...] | str:
+        """The devices it starts on, or why it waits."""
+        spec = job.spec
+        if self._paused:
+            return "the queue is paused"
+        if spec.group and (full := _full(self._around.groups.get(spec.group), self._groups)):
+            return full
+        found = self._floor.place(job) if spec.gpus else self._slots.take()
+        if not isinstance(found, str):
+            self._groups[spec.group] += 1
+        return found
+
+    def again(self, job: Job, reason: str) -> str:
+        """Why a job of the same need waits that comes after one which was refused for `reason`."""
+        return self._floor.refused(job.spec) or reason
 
 
 class _Slots:
@@ -100,23 +161,26 @@ class _Floor:
     def place(self, job: Job) -> tuple[str, ...] | str:
         """The devices it starts on, or why it waits."""
         spec = job.spec
-        need = (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
-        if (known := self._refused.get(need)) is not None:
+        if known := self.refused(spec):
             return known
         if (elsewhere := self._other_kind(spec)) is not None:
-            self._refused[need] = elsewhere
+            self._refused[_room(spec)] = elsewhere
             return elsewhere
         if (found := choose(spec, self._spots)) is not None:
             for spot in found:
                 spot.give(job)
             return tuple(spot.device.id for spot in found)
         reason = self._why(job)
-        self._refused[need] = reason
+        self._refused[_room(spec)] = reason
         if self._possible(spec) and spec.gpu_type not in self._first:
             self._first[spec.gpu_type] = job
             claim(job, self._spots)
-            self._refused[need] = _behind(job)
+            self._refused[_room(spec)] = _behind(job)
         return reason
+
+    def refused(self, spec: Spec) -> str:
+        """Why jobs wait that need the room of one which was refused; empty where none was."""
+        return self._refused.get(_room(spec), "")
 
     def _possible(self, spec: Spec) -> bool:
         """Whether it could start were the machine empty."""
@@ -136,6 +200,10 @@ class _Floor:
         if kind and spec.kind not in ("", kind):
             return f"was submitted for {KINDS[spec.kind]}; this machine shows {KINDS[kind]} now"
         return None
+
+
+def _room(spec: Spec) -> tuple[object, ...]:
+    return (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
 
 
 def _full(group: Group | None, running: Mapping[str, int]) -> str:

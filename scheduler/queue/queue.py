@@ -42,8 +42,6 @@ class Queue(Orders):
         self._largest: float | None = None
         """Bytes of the largest device."""
         self._tails: dict[int, Tail] = {}
-        self._refused: dict[int, tuple[float, str]] = {}
-        """Jobs that could not be started: when to try again (monotonic seconds), and why."""
 
     def recover(self) -> None:
         """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
@@ -90,6 +88,10 @@ class Queue(Orders):
         now = time.time()
         return self._put(msgspec.structs.replace(job, state=Cancelled(now)), Event(now, "cancelled", "before it ran"))
 
+    def weigh(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
+        """See what can start, and why the rest waits; nothing is started."""
+        self._plan = plan(self.going, self._lanes(), devices, self.paused, slots(), self._around(sight))
+
     def step(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
         """Start what can start and say why the rest waits.
 
@@ -97,22 +99,12 @@ class Queue(Orders):
         """
         self._bind(devices)
         self._drop_broken()
-        now = time.monotonic()
-        resting = {job_id for job_id, (until, _) in self._refused.items() if now < until}
-        going = self.going
-        waiting = [self._active[job_id] for job_id in self._line if job_id not in resting]
-        decided = plan([*going, *waiting], devices, self.paused, slots(), self._around(sight))
-        for start in decided.starts:
-            self._refused.pop(start.job.id, None)
+        self.weigh(devices, sight)
+        for start in self._plan.starts:
             try:
                 self._start(start.job, start.devices, devices)
             except UserError as e:
-                self._refused[start.job.id] = (now + RETRY_S, str(e))
-        self._refused = {job_id: why for job_id, why in self._refused.items() if job_id in self._line}
-        for job_id, reason in decided.reasons.items():
-            self._tell(job_id, reason)
-        for job_id, (_, reason) in self._refused.items():
-            self._tell(job_id, reason)
+                self._refused[start.job.id] = (time.monotonic() + RETRY_S, str(e))
         for _, why in self._refused.values():
             raise UserError(why)
 
@@ -195,5 +187,5 @@ class Queue(Orders):
             if isinstance(state, Running) and (said := tail.read(now)):
                 news[job_id] = said
                 # for display: read again from the log after a crash, so it need not be stored
-                self._active[job_id] = msgspec.structs.replace(jobs[job_id], state=msgspec.structs.replace(state, progress=said[-1]))
+                self._know(msgspec.structs.replace(jobs[job_id], state=msgspec.structs.replace(state, progress=said[-1])))
         return news

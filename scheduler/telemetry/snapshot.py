@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     time: float
     devices: tuple[DeviceState, ...]
     jobs: tuple[Job, ...]
-    """All jobs that wait or run, and those that ended last, newest first."""
+    """The jobs that run, those that wait and are next, and those that ended last; newest first."""
     settings: Settings
     source: str
     """Where the readings come from: nvml, cpu, or replay FILE."""
@@ -63,6 +63,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The queue starts nothing new."""
     alerts: tuple[Alert, ...] = ()
     """Those whose cause is still there, oldest first."""
+    waiting: int = 0
+    """How many jobs wait; `jobs` may hold fewer."""
 
 
 class Columns(msgspec.Struct, frozen=True):

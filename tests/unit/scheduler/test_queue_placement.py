@@ -13,8 +13,9 @@ from scheduler.jobs import Job, Progress, Queued, Running, Spec, turn
 from scheduler.queue.admit import refuse
 from scheduler.queue.expected import End, expected_end
 from scheduler.queue.placement import BLIND, Seen, Sight, look
-from scheduler.queue.policy import Around, plan
+from scheduler.queue.policy import Around
 from scheduler.units import GIB, clock
+from tests.unit.scheduler.planning import decide
 
 GPUS = [Device(f"GPU-{i}", i, "NVIDIA H100 80GB HBM3" if i < 2 else "NVIDIA A100", "nvidia") for i in range(4)]
 TOTAL = 80.0
@@ -63,7 +64,7 @@ class Machine:
         return Sight(found)
 
     def step(self) -> None:
-        for number, held in plan(sorted(self.jobs.values(), key=turn), self.devices, False, 1, Around(self.read())).starts:
+        for number, held in decide(sorted(self.jobs.values(), key=turn), self.devices, False, 1, Around(self.read())).starts:
             self.started.append(number.id)
             self.jobs[number.id] = on(number, *held)
         for device in self.devices:
@@ -122,7 +123,7 @@ def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> N
     waiting = [job(100 + i, 1, memory) for i, memory in enumerate(small)]
     sight = Sight({d.id: Seen(TOTAL, TOTAL, {}) for d in devices})
     for again in range(4):
-        starts = plan([*running, big, *waiting], devices, False, 1, Around(sight)).starts
+        starts = decide([*running, big, *waiting], devices, False, 1, Around(sight)).starts
         if any(start.job.id == big.id for start in starts):
             return
         running = [*running[1:], *(on(start.job, *start.devices) for start in starts)]
@@ -133,14 +134,14 @@ def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> N
 
 def test_a_reservation_counts_before_it_is_allocated() -> None:
     running = gib(1, 40, "GPU-0")
-    decided = plan([running, gib(2, 41), gib(3, 40)], GPUS[:1], False, 1, around(seen(80.0)))
+    decided = decide([running, gib(2, 41), gib(3, 40)], GPUS[:1], False, 1, around(seen(80.0)))
     assert decided.starts == []
     assert decided.reasons[2] == "needs 41 GiB on one GPU; GPU 0 has 40 GiB free until job 1 ends"
     assert decided.reasons[3] == "job 2 is before it"
 
 
 def test_a_job_that_takes_more_than_it_reserved_counts_with_what_it_takes() -> None:
-    decided = plan([gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, around(seen(30.0, {1: 50.0})))
+    decided = decide([gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, around(seen(30.0, {1: 50.0})))
     assert decided.reasons == {2: "needs 40 GiB on one GPU; GPU 0 has 30 GiB free until job 1 ends"}
 
 
@@ -148,29 +149,29 @@ def test_the_reason_says_when() -> None:
     now = 1_000_000.0
     ends = {12: End(now + 600), 13: End(now + 60)}
     active = [gib(12, 30, "GPU-0"), gib(13, 19, "GPU-0"), gib(14, 60)]
-    decided = plan(active, GPUS[:1], False, 1, around(seen(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now))
+    decided = decide(active, GPUS[:1], False, 1, around(seen(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now))
     assert decided.reasons == {14: f"needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, about {clock(now + 600, now)}"}
-    alone = plan([on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Around(ends=ends, now=now))
+    alone = decide([on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Around(ends=ends, now=now))
     assert alone.reasons == {2: f"needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) until about {clock(now + 600, now)}"}
 
 
 def test_jobs_are_spread_over_the_gpus() -> None:
-    decided = plan([gib(i, 10) for i in range(1, 6)], GPUS, False, 1, around(*[seen(80.0)] * 4))
+    decided = decide([gib(i, 10) for i in range(1, 6)], GPUS, False, 1, around(*[seen(80.0)] * 4))
     assert [s.devices for s in decided.starts] == [("GPU-0",), ("GPU-1",), ("GPU-2",), ("GPU-3",), ("GPU-0",)]
 
 
 def test_a_job_that_shares_may_pass_one_that_waits_for_another_gpu() -> None:
     active = [on(job(1), "GPU-0"), gib(2, 60, "GPU-1"), gib(3, 70), gib(4, 20)]
-    decided = plan(active, GPUS[:2], False, 1, around(seen(79.0), seen(20.0, {2: 60.0})))
+    decided = decide(active, GPUS[:2], False, 1, around(seen(79.0), seen(20.0, {2: 60.0})))
     assert "GPU 1 has 20 GiB free until job 2 ends" in decided.reasons[3]
     assert decided.reasons[4] == "job 3 is before it", "GPU 1 is what job 3 waits for: it shrinks no further"
 
 
 def test_processes_of_others_keep_a_job_from_having_a_gpu_for_itself() -> None:
-    decided = plan([job(1), gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER)))
+    decided = decide([job(1), gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER)))
     assert decided.reasons[1] == "needs 1 GPU; 0 free: GPU 0 is used by pid 4711 (python, of ada)"
-    assert [s.job.id for s in plan([gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER))).starts] == [2]
-    short = plan([gib(2, 70)], GPUS[:1], False, 1, around(seen(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))))
+    assert [s.job.id for s in decide([gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER))).starts] == [2]
+    short = decide([gib(2, 70)], GPUS[:1], False, 1, around(seen(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))))
     assert short.reasons == {2: "needs 70 GiB on one GPU; GPU 0 has 60 GiB free; pid 4711 (python, of ada) uses 20 GiB"}
 
 
@@ -196,16 +197,16 @@ def test_who_is_on_a_device() -> None:
 
 
 def test_what_cannot_be_read_is_not_free() -> None:
-    blind = plan([job(1), gib(2, 1)], GPUS[:1], False, 1, around(BLIND))
+    blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, around(BLIND))
     assert blind.reasons[1] == "needs 1 GPU; 0 free: GPU 0 has no current reading"
-    assert plan([gib(2, 1)], GPUS[:1], False, 1, around(BLIND)).reasons == {2: "needs 1 GiB on one GPU; GPU 0 has no current reading"}
-    unread = plan([gib(2, 1)], GPUS[:1], False, 1, around(Seen(None, None, {})._replace(others=())))
+    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(BLIND)).reasons == {2: "needs 1 GiB on one GPU; GPU 0 has no current reading"}
+    unread = decide([gib(2, 1)], GPUS[:1], False, 1, around(Seen(None, None, {})._replace(others=())))
     assert unread.starts == []
 
 
 def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
     sight = Sight({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
-    decided = plan([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Around(sight))
+    decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Around(sight))
     assert decided.reasons == {1: "needs 3 GPUs; drained: GPU 0, GPU 1", 3: "needs 1 GiB on one GPU; " + ALONE}
     assert [(s.job.id, s.devices) for s in decided.starts] == [(2, ("GPU-2", "GPU-3"))]
 
@@ -215,7 +216,7 @@ ALONE = "GPU 2 is held by job 2 (job2), GPU 3 is held by job 2 (job2)"
 
 def test_a_type_of_gpu() -> None:
     active = [job(1, 2, gpu_type="h100"), job(2, 1, gpu_type="h100"), job(3, 1, gpu_type="a100"), job(4, 3, gpu_type="A100")]
-    decided = plan(active, GPUS, False, 1)
+    decided = decide(active, GPUS, False, 1)
     assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-0", "GPU-1")), (3, ("GPU-2",))]
     assert decided.reasons[4] == "needs 3 of the type 'A100'; this machine has 2 now"
     assert decided.reasons[2].startswith("needs 1 GPU of the type 'h100'; 0 free: GPU 0 is held by job 1 (job1), ")
@@ -224,7 +225,7 @@ def test_a_type_of_gpu() -> None:
 def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
     active = [job(1), job(2, priority=1), job(3), job(4, priority=1)]
     active[2] = msgspec.structs.replace(active[2], place=0.5)  # moved to the front
-    decided = plan(sorted(active, key=turn), GPUS[:3], False, 1)
+    decided = decide(sorted(active, key=turn), GPUS[:3], False, 1)
     assert [s.job.id for s in decided.starts] == [2, 4, 3]
     assert decided.reasons == {
         1: "needs 1 GPU; 0 free: " + ", ".join(f"GPU {i} is held by job {n} (job{n})" for i, n in enumerate((2, 4, 3)))
@@ -237,7 +238,7 @@ def test_more_memory_than_any_gpu_has_is_refused() -> None:
         refuse(gib(1, 81).spec, GPUS, sight)
     refuse(gib(1, 80).spec, GPUS, sight)
     refuse(gib(1, 81).spec, GPUS, Sight({"GPU-0": BLIND}))
-    waits = plan([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
+    waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
     assert waits.reasons == {1: "needs 81 GiB on one GPU; the largest has 80 GiB"}
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"
 

@@ -11,7 +11,7 @@ from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Job, Queued, Running, Spec, held_devices
 from scheduler.queue.admit import bound, refuse
-from scheduler.queue.policy import Plan, plan
+from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -34,7 +34,7 @@ machines = st.one_of(
 )
 
 
-def check(decided: Plan, active: list[Job], devices: list[Device], paused: bool, slots: int) -> None:
+def check(decided: Decided, active: list[Job], devices: list[Device], paused: bool, slots: int) -> None:
     waiting = [j for j in active if j.status == "queued"]
     started = [s.job.id for s in decided.starts]
     assert sorted([*started, *decided.reasons]) == [j.id for j in waiting], "each waiting job starts, or is told why not; never both"
@@ -60,7 +60,7 @@ def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.Data
 
     def step(paused: bool) -> None:
         jobs = [active[i] for i in sorted(active)]
-        decided = plan(jobs, devices, paused, slots)
+        decided = decide(jobs, devices, paused, slots)
         check(decided, jobs, devices, paused, slots)
         for job, held in decided.starts:
             active[job.id] = running(job, held)
@@ -85,27 +85,27 @@ def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.Data
 
 def test_a_job_for_many_gpus_is_not_overtaken() -> None:
     active = [running(queued(1, 1), ("GPU-0",)), queued(2, 4), queued(3, 1)]
-    decided = plan(active, GPUS, False, 2)
+    decided = decide(active, GPUS, False, 2)
     assert decided.starts == []
     assert decided.reasons == {2: "needs 4 GPUs; 3 free: GPU 0 is held by job 1 (job1)", 3: "job 2 is before it"}
 
 
 def test_a_job_that_needs_more_gpus_than_are_left_does_not_hold_up_the_others() -> None:
-    decided = plan([queued(1, 4), queued(2, 1)], GPUS[:2], False, 2)
+    decided = decide([queued(1, 4), queued(2, 1)], GPUS[:2], False, 2)
     assert [s.job.id for s in decided.starts] == [2]
     assert decided.reasons == {1: "needs 4 GPUs; this machine has 2 now"}
 
 
 def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
     held = running(queued(1, 1), ("cpu",))
-    assert plan([held, queued(2, 1)], [CPU], False, 2).reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
-    assert plan([queued(1, 1), queued(2)], [CPU], True, 2).reasons == dict.fromkeys((1, 2), "the queue is paused")
-    assert plan([queued(1, 1)], [], False, 2).reasons == {1: "no device can be read at present"}
-    assert plan([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {2: "needs a processor; 1 jobs run on 1 already"}
+    assert decide([held, queued(2, 1)], [CPU], False, 2).reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
+    assert decide([queued(1, 1), queued(2)], [CPU], True, 2).reasons == dict.fromkeys((1, 2), "the queue is paused")
+    assert decide([queued(1, 1)], [], False, 2).reasons == {1: "no device can be read at present"}
+    assert decide([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {2: "needs a processor; 1 jobs run on 1 already"}
 
 
 def test_a_device_started_in_the_same_step_is_named_as_held() -> None:
-    decided = plan([queued(1, 1), queued(2, 1)], [CPU], False, 2)
+    decided = decide([queued(1, 1), queued(2, 1)], [CPU], False, 2)
     assert [s.job.id for s in decided.starts] == [1]
     assert decided.reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
 
@@ -119,7 +119,7 @@ def test_a_device_started_in_the_same_step_is_named_as_held() -> None:
 )
 def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(kind: str, devices: list[Device], words: str) -> None:
     other = msgspec.structs.replace(queued(1), spec=Spec(("true",), "a", "/", gpus=1, kind=kind))
-    decided = plan([other, queued(2, 1)], devices, False, 2)
+    decided = decide([other, queued(2, 1)], devices, False, 2)
     assert decided.reasons == {1: words}
     assert [s.job.id for s in decided.starts] == [2], "and holds up nobody meanwhile"
 

@@ -17,11 +17,12 @@ from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.expected import End
 from scheduler.queue.forecast import forecast
 from scheduler.queue.placement import Seen, Sight
-from scheduler.queue.policy import Around, plan
+from scheduler.queue.policy import Around
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from scheduler.units import GIB
 from scheduler.wishes import indices, wish
+from tests.unit.scheduler.planning import decide, laned
 
 CPU = Device("cpu", 0, "EPYC", "cpu")
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(2)]
@@ -87,7 +88,7 @@ def test_what_may_be_changed_and_until_when() -> None:
 
 def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
     active = [job(1, RUNNING, group="a"), *(job(n, group="a") for n in (2, 3)), job(4, group="b"), job(5), job(6, hold=True)]
-    decided = plan(active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)}))
+    decided = decide(active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)}))
     assert [s.job.id for s in decided.starts] == [2, 5]
     assert decided.reasons == {
         3: "group a runs 2 at once already, its limit",
@@ -129,7 +130,7 @@ def state_at(queue: Queue, number: int) -> float:
 def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(queue: Queue, field: str, number: int) -> None:
     with pytest.raises(NotFound):
         submit(queue, **{field: (number,)})
-    assert queue.active == []
+    assert queue.newest(9, active=True) == ()
 
 
 def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue) -> None:
@@ -137,7 +138,7 @@ def test_what_waits_for_others_waits_on_after_a_restart(queue: Queue) -> None:
     second = submit(queue, after=(first,), after_any=(first,))
     again = Queue(queue._store, lambda job, runner: None)
     again.pause(False)
-    assert again._kept({}) == {second: f"waits for job {first} (x)"}
+    assert again.get(second).state == Queued(f"waits for job {first} (x)")
     again.cancel(first)
     once_more = Queue(queue._store, lambda job, runner: None)
     once_more.pause(True)
@@ -149,7 +150,7 @@ def test_many_are_submitted_whole_or_not_at_all(queue: Queue) -> None:
     good = Spec(("true",), "x", "/")
     with pytest.raises(UserError, match="no command"):
         queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
-    assert queue.active == []
+    assert queue.newest(9, active=True) == ()
     assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
 
 
@@ -190,14 +191,14 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     active = [on(1, "GPU-0"), on(2, "GPU-1"), job(3, gpus=1, timeout=50.0)]
     ends = {1: End(200.0), 2: End(150.0)}
     new = job(9, gpus=1)
-    found = forecast(new, active, GPUS, False, 1, Around(ends=ends, now=100.0))
+    found = forecast(new, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0))
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
     assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
-    assert forecast(new, [on(1, "GPU-0")], GPUS, False, 1, Around(now=100.0)) == Forecast(("GPU-1",), 100.0, "")
+    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Around(now=100.0)) == Forecast(("GPU-1",), 100.0, "")
     urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
-    assert forecast(urgent, active, GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
-    unknown = forecast(new, [on(1, "GPU-0"), on(2, "GPU-1")], GPUS, False, 1, Around(now=100.0))
+    assert forecast(urgent, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
+    unknown = forecast(new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Around(now=100.0))
     assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
 
 
@@ -205,9 +206,9 @@ def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
     sight = Sight({"GPU-0": Seen(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
     around = Around(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
-    assert forecast(job(9, gpus=1, memory=10 * GIB), sharing, GPUS[:1], False, 1, around).at == 100.0
-    assert forecast(job(9, gpus=1, memory=30 * GIB), sharing, GPUS[:1], False, 1, around).at == 200.0
-    assert forecast(job(9, gpus=1, memory=60 * GIB), sharing, GPUS[:1], False, 1, around).at == 300.0
+    assert forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 100.0
+    assert forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 200.0
+    assert forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 300.0
 
 
 @pytest.mark.parametrize(("text", "found"), [("0-3", [0, 1, 2, 3]), ("0-10:5", [0, 5, 10]), ("4,1, 7-8", [4, 1, 7, 8]), ("5", [5])])
