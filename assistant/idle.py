@@ -33,7 +33,7 @@ def why_busy(snapshot: Snapshot) -> str | None:
 
 def _only_ours(state: DeviceState) -> bool:
     processes = state.reading.processes if state.reading else ()
-    return state.holder is None and bool(processes) and all(process.assistant for process in processes)
+    return not state.holders and bool(processes) and all(process.assistant for process in processes)
 
 
 def run_when_idle(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Sequence
 from datetime import datetime
 
 from scheduler.errors import UserError
@@ -54,6 +55,12 @@ def amount(count: float) -> str:
     unit, name = (GIB, "GiB") if count >= GIB else (2**20, "MiB")
     tenths = math.floor(10 * max(count, 0.0) / unit)
     return f"{tenths // 10 if tenths >= 100 or not tenths % 10 else tenths / 10} {name}"
+
+
+def numbered(jobs: Sequence[int]) -> str:
+    """job 3; jobs 3 and 4; jobs 3, 4 and 5."""
+    first = ", ".join(map(str, jobs[:-1]))
+    return f"jobs {first} and {jobs[-1]}" if first else f"job {jobs[-1]}"
 
 
 def span(seconds: float) -> str:

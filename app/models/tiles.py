@@ -9,6 +9,7 @@ from app.models.format import Shown, device_label, show
 from scheduler.devices.model import NA, Reading
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+from scheduler.units import amount, numbered
 
 Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 """The only things that colour stands for."""
@@ -78,12 +79,19 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
 
 
 def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[str, str]:
-    if state.holder is not None:
-        job = jobs.get(state.holder)
-        return f"job {state.holder}" + (f" · {job.spec.name}" if job else ""), "held by this job alone"
+    if len(state.holders) > 1:
+        return numbered(state.holders), "shared by " + ", ".join(_with_needs(number, jobs.get(number)) for number in state.holders)
+    if state.holders:
+        job = jobs.get(state.holders[0])
+        alone = "held by this job alone" if job and not job.spec.memory else "held by this job, which lets others share it"
+        return f"job {state.holders[0]}" + (f" · {job.spec.name}" if job else ""), alone
     if isinstance(state.use, Busy):
         return "in use", state.use.reason
     return "idle", "nobody uses it"
+
+
+def _with_needs(number: int, job: Job | None) -> str:
+    return f"job {number}" + (f" · {job.spec.name} ({amount(job.spec.memory)} reserved)" if job else "")
 
 
 def _metrics(reading: Reading | None) -> tuple[Metric, ...]:

@@ -9,6 +9,7 @@ from assistant.facts.fact import Adder, Fact
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import NA, Device
 from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
+from scheduler.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "tflops", "temp", "power", "power_limit")
 FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
@@ -36,8 +37,8 @@ def device_facts(state: DeviceState, now: float) -> list[Fact]:
         add.said("use", "use", "idle", "", f"idle for {phrases.duration(now - state.use.since)}")
     else:
         add.words("use", "use", f"busy: {state.use.reason}")
-    if state.holder is not None:
-        add.said("holder", "held by", state.holder, "", f"job {state.holder}")
+    if state.holders:
+        add.words("holder", "held by", numbered(state.holders))
     for field in FIELDS_NOW:
         known = reading.get(field) if reading else NA("the device has not been read yet")
         if isinstance(known, NA):

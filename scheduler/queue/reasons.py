@@ -9,7 +9,7 @@ from scheduler.jobs import Job, Spec
 from scheduler.queue.expected import End
 from scheduler.queue.placement import Spot, of_type
 from scheduler.telemetry.snapshot import label
-from scheduler.units import amount
+from scheduler.units import amount, numbered
 
 KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
 _NAMED = 3
@@ -59,7 +59,7 @@ def _occupied(spot: Spot, ends: Ends, now: float) -> str:
         until = f" until {ends[holder.id].words(now)}" if holder.id in ends else ""
         return f"{name} is held by job {holder.id} ({holder.spec.name}){until}"
     if spot.holders:
-        return f"{name} is shared by {_jobs(spot.holders)}"
+        return f"{name} is shared by {numbered([job.id for job in spot.holders])}"
     if spot.others:
         return f"{name} is used by {_process(spot)}"
     return f"{name} has no current reading" if spot.blind else ""
@@ -122,7 +122,3 @@ def count(devices: Sequence[Device]) -> str:
     if devices and devices[0].kind == "cpu":
         return "no NVIDIA GPU: its CPU counts as 1"
     return f"{len(devices)}"
-
-
-def _jobs(jobs: Sequence[Job]) -> str:
-    return f"job {jobs[0].id}" if len(jobs) == 1 else "jobs " + ", ".join(str(job.id) for job in jobs)

@@ -13,6 +13,7 @@ from scheduler.telemetry.flops import FlopRate
 from scheduler.telemetry.history import History
 from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, judge
 from scheduler.telemetry.snapshot import Columns, DeviceState
+from scheduler.units import numbered
 
 
 class Monitor:
@@ -57,20 +58,23 @@ class Monitor:
 
     def states(self, jobs: Sequence[Job], settings: Settings, now: float) -> tuple[DeviceState, ...]:
         """`jobs`: those that wait or run."""
-        holders = {device: job.id for job in jobs for device in held_devices(job)}
+        holders: dict[str, tuple[int, ...]] = {}
+        for job in jobs:
+            for held in held_devices(job):
+                holders[held] = (*holders.get(held, ()), job.id)
         waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued"), None)
         max_age = max(3.0, 3 / settings.telemetry_hz)
         found = []
         for device in self.devices:
             history = self._history.get(device.id)
-            holder = holders.get(device.id)
+            mine = holders.get(device.id, ())
             util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
             policy = Policy(util, settings.idle_dwell_s)
             past = history.latest(policy.dwell_s + 2 * max_age, now) if history else []
             looks = [Look(r.time, r.values.get("util"), _foreign(r)) for r in past]
-            queue = f"job {holder} runs" if holder is not None else waits
+            queue = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits
             reading = past[-1] if self._live and past else None
-            found.append(DeviceState(device, reading, judge(looks, policy, now, queue, max_age), holder))
+            found.append(DeviceState(device, reading, judge(looks, policy, now, queue, max_age), mine))
         return tuple(found)
 
     def columns(self, device: str, fields: Sequence[str], since: float, until: float) -> Columns:

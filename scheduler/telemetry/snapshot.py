@@ -24,8 +24,8 @@ class DeviceState(msgspec.Struct, frozen=True):
     reading: Reading | None
     """None before the first reading, and while the probe does not answer."""
     use: Idle | Busy
-    holder: int | None = None
-    """Id of the job that holds the device."""
+    holders: tuple[int, ...] = ()
+    """Ids of the jobs that hold the device: one, or several that share it."""
 
 
 class Alert(msgspec.Struct, frozen=True):

@@ -164,7 +164,7 @@ def snapshot(
 
 
 def cpu_snapshot(time: float = NOW, with_jobs: bool = True, **rest: object) -> Snapshot:
-    state = DeviceState(CPU, cpu_reading(time), Busy("utilisation 68 %"), 8 if with_jobs else None)
+    state = DeviceState(CPU, cpu_reading(time), Busy("utilisation 68 %"), (8,) if with_jobs else ())
     return snapshot((state,), jobs("cpu") if with_jobs else (), time, **{"source": "cpu", **rest})  # type: ignore[arg-type]
 
 
@@ -175,7 +175,7 @@ def gpu_snapshot(count: int = 1, time: float = NOW, replay: bool = False, **rest
         device = gpu(index, "replay" if replay else "nvidia", REPLAY_NOTE if replay else "")
         busy = index % 3 != 2
         use = Busy("process 4711 (python) computes on it") if busy else Idle(time - 100)
-        states.append(DeviceState(device, gpu_reading(device, time, busy), use, 8 if index == 0 else None))
+        states.append(DeviceState(device, gpu_reading(device, time, busy), use, (8,) if index == 0 else ()))
     rest = {"source": "replay h100.trace.gz" if replay else "nvml", **rest}
     return snapshot(tuple(states), jobs(gpu(0).id), time, **rest)  # type: ignore[arg-type]
 

@@ -94,7 +94,7 @@ def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: P
     with Client() as deck:
         state = running(deck, job)
         assert state.runner == before.runner
-        assert deck.snapshot().devices == () or deck.snapshot().devices[0].holder == job.id
+        assert deck.snapshot().devices == () or deck.snapshot().devices[0].holders == (job.id,)
         said = eventually(lambda: isinstance(s := deck.job(job.id).state, Running) and s.progress)
         assert said.done == 1.0, "what it said before is read again from its log"
         assert isinstance(deck.submit(["true"], gpus=1).state, Queued), "the device it holds is not given away"

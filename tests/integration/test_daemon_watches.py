@@ -85,7 +85,7 @@ def test_a_subscriber_sees_every_state_of_a_job_and_ever_newer_snapshots(shared:
 
         eventually(lambda: "running" in states())
         assert mine.seen[-1].devices[0].use == Busy(f"job {job.id} runs")
-        assert mine.seen[-1].devices[0].holder == job.id
+        assert mine.seen[-1].devices[0].holders == (job.id,)
         (tmp_path / "go").touch()
         eventually(lambda: "done" in states())
     numbers = [s.seq for s in mine.seen]

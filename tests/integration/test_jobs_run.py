@@ -311,7 +311,7 @@ def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_pat
     first = shared.submit(python(f"import time, os\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"), gpus=1, name="first")
     second = shared.submit(["touch", str(tmp_path / "ran")], gpus=1)
     assert second.state == Queued(f"needs the CPU; 0 free: CPU is held by job {first.id} (first)")
-    assert shared.snapshot().devices[0].holder == first.id
+    assert shared.snapshot().devices[0].holders == (first.id,)
     assert isinstance(shared.cancel(second.id).state, Cancelled)
     (tmp_path / "go").touch()
     shared.wait(first.id, WAIT_S)

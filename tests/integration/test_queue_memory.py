@@ -51,7 +51,7 @@ def test_two_jobs_share_the_device_and_a_third_that_does_not_fit_waits(deck: Cli
     assert reason(deck, large).endswith(f" free until job {jobs[1].id} ends") or reason(deck, large).endswith(f"job {jobs[0].id} ends")
     assert reason(deck, small) == f"job {large.id} is before it"
     alone = deck.submit(["true"], gpus=1, priority=1)
-    assert reason(deck, alone) == f"needs the CPU; 0 free: CPU is shared by jobs {jobs[0].id}, {jobs[1].id}"
+    assert reason(deck, alone) == f"needs the CPU; 0 free: CPU is shared by jobs {jobs[0].id} and {jobs[1].id}"
     go.touch()
     ended = [deck.wait(j.id, WAIT_S).state for j in (alone, large, small)]
     assert all(isinstance(s, Done) for s in ended)

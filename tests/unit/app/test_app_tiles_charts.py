@@ -27,7 +27,21 @@ def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
 def test_who_has_the_device():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
+    assert held.holder_tooltip == "held by this job alone"
     assert "4711" in busy.holder_tooltip
+
+
+def test_a_device_that_jobs_share_names_all_of_them():
+    made = snapshots.gpu_snapshot()
+    (state,) = made.devices
+    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, memory=20 * 2**30)) for j in made.jobs if j.id in (7, 8)]
+    told = {}
+    for holders in ((8,), (7, 8)):
+        shared = msgspec.structs.replace(made, devices=(msgspec.structs.replace(state, holders=holders),), jobs=tuple(jobs))
+        told[holders] = tiles(shared)[0]
+    assert (told[8,].holder, told[8,].holder_tooltip) == ("job 8 · attention", "held by this job, which lets others share it")
+    assert told[7, 8].holder == "jobs 7 and 8"
+    assert told[7, 8].holder_tooltip == "shared by job 7 · warm-up (20 GiB reserved), job 8 · attention (20 GiB reserved)"
 
 
 def test_a_replay_is_labelled():

@@ -23,7 +23,7 @@ CPU_STATE = DeviceState(
         processes=(Process(4321, "python3", "me", 2**30),),
     ),
     Busy("job 8 runs"),
-    8,
+    (8,),
 )
 RESULT = Result(
     "attention",

@@ -18,8 +18,8 @@ OWN = Process(4321, "python", assistant=True)
 OTHERS = Process(1, "python")
 
 
-def gpu(use: Idle | Busy, *processes: Process, holder: int | None = None) -> DeviceState:
-    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holder)
+def gpu(use: Idle | Busy, *processes: Process, holders: tuple[int, ...] = ()) -> DeviceState:
+    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holders)
 
 
 BUSY = snapshot(gpu(Busy("utilisation 93 %"), OTHERS), jobs=())
@@ -58,7 +58,7 @@ def test_no_device_is_not_idle() -> None:
     [
         (gpu(Busy("utilisation 50 %"), OWN), (), False),
         (gpu(Busy("1 process of others"), OWN, OTHERS), (), True),
-        (gpu(Busy("job 3 runs"), OWN, holder=3), (), True),
+        (gpu(Busy("job 3 runs"), OWN, holders=(3,)), (), True),
         (gpu(Busy("job 9 waits"), OWN), (job(9, Queued()),), True),
         (gpu(Busy("utilisation 50 %")), (), True),
         (gpu(Idle(0.0), OWN), (), False),

@@ -40,13 +40,15 @@ def state(monitor: Monitor, *jobs: Job, now: float = NOW, **settings: object) ->
 def test_before_the_first_reading_there_is_none_and_it_is_busy() -> None:
     monitor = Monitor()
     monitor.set_devices((GPU,))
-    assert state(monitor) == DeviceState(GPU, None, Busy("no current reading"), None)
+    assert state(monitor) == DeviceState(GPU, None, Busy("no current reading"))
 
 
 def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
     monitor = watching(GPU)
     assert isinstance(state(monitor).use, Idle)
-    assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(state(monitor), use=Busy("job 3 runs"), holder=3)
+    assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(state(monitor), use=Busy("job 3 runs"), holders=(3,))
+    shared = state(monitor, job(3, device="GPU-0"), job(4, device="GPU-0"))
+    assert (shared.use, shared.holders) == (Busy("jobs 3 and 4 run"), (3, 4))
     assert state(monitor, job(4)).use == Busy("job 4 waits")
     assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), "a job that needs no device leaves it idle"
 
