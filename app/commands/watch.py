@@ -146,7 +146,7 @@ def _moments(feed: Client) -> Iterator[trace.Moment]:
 def anonymous(device: Device) -> Device:
     """A trace is made to be passed on: it names the kind of card, not this card."""
     facts = {k: v for k, v in device.facts.items() if k != "VBIOS"}
-    return msgspec.structs.replace(device, id=f"{device.kind}-{device.index}", facts=facts)
+    return msgspec.structs.replace(device, id=f"{device.kind}-{device.index}", facts=facts, instances=())
 
 
 def _anonymous_reading(device: Device, reading: Reading) -> Reading:

@@ -38,7 +38,7 @@ def show(field: str, value: float | NA) -> Shown:
     if unit == "B":
         return Shown(f"{value / GIB:.1f}", "GiB")
     if unit == "B/s":
-        return Shown(significant(value / 1e9), "GB/s")
+        return Shown(significant(value / 1e12), "TB/s") if value >= 0.9995e12 else Shown(significant(value / 1e9), "GB/s")
     if unit in ("%", "°C", "MHz") or (unit == "W" and abs(value) >= 9.95):
         return Shown(f"{value:.0f}", unit)
     return Shown(significant(value), unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.models.format import Shown, device_label, show
+from app.models.format import Shown, device_label, duration, show
 from scheduler.devices.model import NA, Reading
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
@@ -60,7 +60,12 @@ def temperature_meaning(reading: Reading) -> Meaning:
 def throttle(reading: Reading) -> str:
     """Why the clocks are held down, where that is more than rest or the user's own setting; empty where they are not."""
     reasons = reading.texts.get("throttle", "none").split(", ")
-    return ", ".join(r for r in reasons if r not in _NO_THROTTLE)
+    return ", ".join(_since(reading, r) for r in reasons if r not in _NO_THROTTLE)
+
+
+def _since(reading: Reading, reason: str) -> str:
+    began = reading.since.get(reason)
+    return reason if began is None else f"{reason} (for {duration(reading.time - began)})"
 
 
 def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:

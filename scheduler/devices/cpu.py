@@ -7,7 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from scheduler.devices.model import Device, Reading
+from scheduler.devices import machine
+from scheduler.devices.model import Detail, Device, Reading
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
@@ -21,6 +22,7 @@ class CpuSource:
         """`why`: why no GPU is watched, for the user to read."""
         self._why = why
         self._energy: tuple[float, float] | None = None
+        self._flows, self._shown_flows = machine.Flows(), machine.Flows()
         psutil.cpu_percent(None)  # the first call starts the interval
 
     def devices(self) -> list[Device]:
@@ -31,13 +33,14 @@ class CpuSource:
         """Nothing to average: the kernel's counters cover the whole interval."""
 
     def read(self, now: float) -> list[Reading]:
-        memory = psutil.virtual_memory()
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         values = {
             "util": psutil.cpu_percent(None),
             "mem_used": float(memory.total - memory.available),
             "mem_total": float(memory.total),
             "mem_free": float(memory.available),
-            "swap_used": float(psutil.swap_memory().used),
+            "swap_used": float(swap.used),
+            "swap_total": float(swap.total),
             "load": os.getloadavg()[0],
             "cores": float(psutil.cpu_count() or 1),
         }
@@ -47,7 +50,14 @@ class CpuSource:
                 absent[field] = found
             else:
                 values[field] = found
+        machine.totals(self._flows.read(now), values, absent)
         return [Reading("cpu", now, values, absent)]
+
+    def details(self, now: float) -> list[Detail]:
+        """Each core, disk, network and sensor."""
+        flows = self._shown_flows.read(now)
+        disks, networks = ([], []) if isinstance(flows, str) else flows
+        return [Detail("cpu", now, (*machine.cores(), *disks, *networks, *machine.sensors()))]
 
     def close(self) -> None:
         pass

@@ -30,11 +30,36 @@ class Process(msgspec.Struct, frozen=True):
     """Id of the job of ours it belongs to."""
     assistant: bool = False
     """Whether it is our assistant, which makes room for anybody else."""
+    start: float = 0.0
+    """When it started, in seconds since the epoch: with the pid it names one process for ever. 0.0 where it cannot be seen from here."""
+    command: str = ""
+    """Its command line; told in a Detail alone, as all that follows."""
+    container: str = ""
+    """Short id or name of the container it runs in; empty where it is in none, or that cannot be seen."""
+    kind: Literal["compute", "graphics", "both"] = "compute"
+    sm: float | None = None
+    """Percent of the multiprocessors that it used in the last two seconds; None where the driver does not tell."""
+    instance: int | None = None
+    """The GPU instance of MIG it is on."""
+    part: str = ""
+    """The name of that instance."""
 
     @property
     def foreign(self) -> bool:
         """Whether it is neither a job of ours nor our assistant."""
         return self.job is None and not self.assistant
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A MIG instance: a part of a GPU with memory and multiprocessors of its own."""
+
+    uuid: str
+    name: str
+    gpu_instance: int | None = None
+    """Its number on the GPU, as processes name it."""
+    sms: int | None = None
+    memory: float | None = None
+    """Bytes."""
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -49,6 +74,8 @@ class Device(msgspec.Struct, frozen=True):
     """Said wherever the device is shown, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
     facts: dict[str, str] = {}
     """What does not change: driver, VBIOS, SM count, maximum clocks."""
+    instances: tuple[Instance, ...] = ()
+    """The MIG instances it is divided into."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -63,14 +90,40 @@ class Reading(msgspec.Struct, frozen=True):
     methods: dict[str, str] = {}
     """For derived fields: how the figure came about."""
     texts: dict[str, str] = {}
-    """Fields that are words: performance state, throttle reasons."""
+    """Fields that are words: throttle reasons, what the last Xid means."""
     processes: tuple[Process, ...] = ()
+    """Those that compute."""
+    since: dict[str, float] = {}
+    """Since when each throttle reason in force was seen without a break, by its name."""
+    otherwise: str = "not reported by this device"
+    """Why a field that is neither in `values` nor in `absent` has no value."""
 
     def get(self, field: str) -> float | NA:
         """The field's value, or why there is none."""
         if (value := self.values.get(field)) is not None:
             return value
-        return NA(self.absent.get(field, "not reported by this device"))
+        return NA(self.absent.get(field, self.otherwise))
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a device: a link, a MIG instance, a core, a disk. Its values have the names and units of fields."""
+
+    kind: Literal["link", "instance", "core", "disk", "network", "sensor"]
+    name: str
+    values: dict[str, float]
+    absent: dict[str, str] = {}
+    texts: dict[str, str] = {}
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """What is read of a device only while somebody wants to see it."""
+
+    device: str
+    time: float
+    """Seconds since the epoch."""
+    parts: tuple[Part, ...] = ()
+    processes: tuple[Process, ...] = ()
+    """All of them, with command line, container and share."""
 
 
 class Source(Protocol):
@@ -86,6 +139,10 @@ class Source(Protocol):
 
     def tick(self) -> None:
         """Called several times between two readings, for sources that average over the interval."""
+        ...
+
+    def details(self, now: float) -> list[Detail]:
+        """What costs too much to be read all the time. Raises DevicesChanged as `read` does."""
         ...
 
     def close(self) -> None: ...

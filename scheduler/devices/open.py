@@ -25,7 +25,7 @@ def open_source(spec: str) -> tuple[Source, str]:
     if spec not in ("auto", "nvml"):
         raise UserError(f"no source of readings is called {spec!r}. There are: auto, nvml, cpu, replay:FILE.")
     try:
-        from scheduler.devices.nvml import NvmlSource
+        from scheduler.devices.nvidia.source import NvmlSource
 
         return NvmlSource(), "nvml"
     except NoGpu as e:

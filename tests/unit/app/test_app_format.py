@@ -18,7 +18,7 @@ from tests.gui import snapshots
         ("temp", 61.0, "61 °C"),
         ("power", 656.7, "657 W"),
         ("power", 4.25, "4.25 W"),
-        ("bandwidth", 2.5e12, "2500 GB/s"),
+        ("bandwidth", 2.5e12, "2.50 TB/s"),
         ("pstate", 2.0, "2.00"),
     ],
 )

@@ -1,18 +1,23 @@
 """NVML at the hardware's edge: answers as an H100 (driver 580.159.04) gave them, in place of the driver this machine lacks.
 
-Everything above is real: pynvml's constants, errors and structures, and our own code. A call that was not recorded fails the test.
+Everything above is real: pynvml's constants, errors and structures, and our own code. A call that has no answer fails the test.
+Answers under "as documented" were not recorded: their form is pynvml's, their figures those of NVIDIA's documents for this card.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from types import SimpleNamespace as Answer
 from typing import Any
 
 import pynvml
 
+from scheduler.devices.model import Reading
+from scheduler.devices.nvidia.source import NvmlSource
+
 UUID = "GPU-07310d02-5a07-b366-b9c8-dda734271cd2"
-_FIELDS = {pynvml.NVML_FI_DEV_POWER_INSTANT: 146275, pynvml.NVML_FI_DEV_MEMORY_TEMP: 54}
+NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 _CLOCKS = {pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 2619, pynvml.NVML_CLOCK_VIDEO: 1545}
 _GPM = {
     pynvml.NVML_GPM_METRIC_SM_UTIL: 96.629,
@@ -22,10 +27,12 @@ _GPM = {
     pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: 25.22,
     pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC: 16.831,
 }
+_LINKS = 18
+_TOTALS = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
 
 
 class RecordedNvml:
-    """Stands where `import pynvml` stands. `answers[name]` may be replaced by another answer, or by an error to raise."""
+    """`answers[name]` may be replaced by another answer, or by an error to raise; `fields` likewise, by id or (id, scope)."""
 
     def __init__(self, gpus: int = 1) -> None:
         self.gpus = gpus
@@ -34,9 +41,21 @@ class RecordedNvml:
         self.calls: list[str] = []
         self.clocks: list[int] = []
         """SM clocks to answer one after the other; the recorded one when they are used up."""
+        self.events: list[tuple[int, int]] = []
+        """(GPU, Xid) to tell."""
         self.gpm_returns: dict[int, int] = {}
         self.gpm_values = dict(_GPM)
-        self.answers: dict[str, Any] = {
+        self.fields: dict[Any, float | Exception] = {
+            pynvml.NVML_FI_DEV_POWER_INSTANT: 146275,
+            pynvml.NVML_FI_DEV_MEMORY_TEMP: 54,
+            # as documented
+            pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: _LINKS,
+            **{getattr(pynvml, f"NVML_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL"): 0 for kind in _TOTALS},
+        }
+        self.answers: dict[str, Any] = self._recorded() | self._documented()
+
+    def _recorded(self) -> dict[str, Any]:
+        return {
             "nvmlInit": None,
             "nvmlShutdown": None,
             "nvmlSystemGetDriverVersion": "580.159.04",
@@ -50,7 +69,6 @@ class RecordedNvml:
             "nvmlDeviceGetMemoryBusWidth": 5120,
             "nvmlDeviceGetUtilizationRates": Answer(gpu=100, memory=31),
             "nvmlDeviceGetMemoryInfo": Answer(used=6692864000, total=85520809984, free=78324629504, reserved=503316480),
-            "nvmlDeviceGetBAR1MemoryInfo": Answer(bar1Used=6694633472),
             "nvmlDeviceGetTemperature": 54,
             "nvmlDeviceGetTemperatureThreshold": 89,
             "nvmlDeviceGetPowerUsage": 146305,
@@ -58,7 +76,6 @@ class RecordedNvml:
             "nvmlDeviceGetTotalEnergyConsumption": 51699022,
             "nvmlDeviceGetClockInfo": self._clock,
             "nvmlDeviceGetMaxClockInfo": lambda handle, kind: _CLOCKS[kind],
-            "nvmlDeviceGetFanSpeed": pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED),
             "nvmlDeviceGetCurrentClocksEventReasons": pynvml.nvmlClocksEventReasonSwPowerCap,
             "nvmlDeviceGetPerformanceState": 0,
             "nvmlDeviceGetCurrPcieLinkGeneration": 5,
@@ -69,8 +86,8 @@ class RecordedNvml:
             "nvmlDeviceGetDecoderUtilization": [0, 166666],
             "nvmlDeviceGetJpgUtilization": [0, 166666],
             "nvmlDeviceGetOfaUtilization": [0, 166666],
-            "nvmlDeviceGetFieldValues": self._fields,
-            "nvmlDeviceGetComputeRunningProcesses": [Answer(pid=2**22 + 5, usedGpuMemory=6683623424)],
+            "nvmlDeviceGetFieldValues": self._field_values,
+            "nvmlDeviceGetComputeRunningProcesses": [Answer(pid=2**22 + 5, usedGpuMemory=6683623424, gpuInstanceId=2**32 - 1)],
             "nvmlGpmQueryDeviceSupport": Answer(isSupportedDevice=1),
             "nvmlGpmSampleAlloc": pynvml.c_nvmlGpmSample_t,
             "nvmlGpmSampleGet": None,
@@ -78,17 +95,45 @@ class RecordedNvml:
             "nvmlGpmMetricsGet": self._metrics,
         }
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self.answers:
-            return self._call(name)
-        found = getattr(pynvml, name)
-        assert not (name.startswith("nvml") and callable(found) and not isinstance(found, type) and name != "nvmlErrorString"), (
-            f"{name} was not recorded"
-        )
-        return found
+    def _documented(self) -> dict[str, Any]:
+        return {
+            "nvmlDeviceGetBAR1MemoryInfo": Answer(bar1Used=6694633472, bar1Total=137438953472),  # the first was recorded
+            "nvmlDeviceGetNumFans": 0,
+            "nvmlDeviceGetFanSpeedRPM": NOT_SUPPORTED,
+            "nvmlDeviceGetMarginTemperature": 33,
+            "nvmlDeviceGetPowerManagementDefaultLimit": 700000,
+            "nvmlDeviceGetPowerManagementLimitConstraints": [200000, 700000],
+            "nvmlDeviceGetMaxPcieLinkGeneration": 5,
+            "nvmlDeviceGetMaxPcieLinkWidth": 16,
+            "nvmlDeviceGetEccMode": [1, 1],
+            "nvmlDeviceGetRemappedRows": (0, 0, 0, 0),
+            "nvmlDeviceGetRetiredPages": NOT_SUPPORTED,
+            "nvmlDeviceGetRetiredPagesPendingStatus": NOT_SUPPORTED,
+            "nvmlDeviceGetMigMode": [0, 0],
+            "nvmlDeviceGetNvLinkState": 1,
+            "nvmlDeviceGetNvLinkVersion": 4,
+            "nvmlDeviceGetNvLinkErrorCounter": 0,
+            "nvmlDeviceGetGraphicsRunningProcesses": [],
+            "nvmlDeviceGetProcessUtilization": pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND),
+            "nvmlEventSetCreate": "events",
+            "nvmlEventSetFree": None,
+            "nvmlDeviceRegisterEvents": None,
+            "nvmlEventSetWait": self._event,
+        }
+
+    def install(self) -> None:
+        """Stand in place of every function of pynvml that would need the driver."""
+        for name, found in vars(pynvml).copy().items():
+            if (
+                name.startswith("nvml")
+                and isinstance(found, FunctionType)
+                and name not in ("nvmlErrorString", "nvmlStructToFriendlyObject")
+            ):
+                setattr(pynvml, name, self._call(name))
 
     def _call(self, name: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
+            assert name in self.answers, f"{name} was not recorded"
             self.calls.append(name)
             answer = self.answers[name]
             if isinstance(answer, Exception):
@@ -100,10 +145,16 @@ class RecordedNvml:
     def _clock(self, handle: int, kind: int) -> int:
         return self.clocks.pop(0) if kind == pynvml.NVML_CLOCK_SM and self.clocks else _CLOCKS[kind]
 
-    def _fields(self, handle: int, ids: list[int]) -> list[Any]:
-        kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
-        value = Answer(dVal=0.0, uiVal=_FIELDS[ids[0]], ulVal=0, ullVal=0, sllVal=0)
-        return [Answer(nvmlReturn=pynvml.NVML_SUCCESS, valueType=kind, value=value)]
+    def _field_values(self, handle: int, ids: list[Any]) -> list[Any]:
+        return [self._field_value(i if i in self.fields or not isinstance(i, tuple) else i[0]) for i in ids]
+
+    def _field_value(self, name: Any) -> Any:
+        answer = self.fields.get(name, NOT_SUPPORTED)
+        code = answer.value if isinstance(answer, Exception) else pynvml.NVML_SUCCESS  # type: ignore[attr-defined]
+        count = 0 if isinstance(answer, Exception) else int(answer)
+        value = Answer(dVal=0.0, uiVal=count % 2**32, ulVal=0, ullVal=count, sllVal=0)
+        kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG if count >= 2**32 else pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        return Answer(nvmlReturn=code, valueType=kind, value=value)
 
     def _metrics(self, request: Any) -> None:
         for i in range(request.numMetrics):
@@ -111,6 +162,20 @@ class RecordedNvml:
             metric.nvmlReturn = self.gpm_returns.get(metric.metricId, pynvml.NVML_SUCCESS)
             metric.value = self.gpm_values.get(metric.metricId, 0.0)
 
+    def _event(self, events: str, milliseconds: int) -> Any:
+        assert milliseconds == 0, "the probe waits for nothing"
+        if not self.events:
+            raise error(pynvml.NVML_ERROR_TIMEOUT)
+        gpu, xid = self.events.pop(0)
+        return Answer(device=gpu, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=xid)
+
 
 def error(code: int) -> pynvml.NVMLError:
     return pynvml.NVMLError(code)
+
+
+def one(source: NvmlSource, recorded: RecordedNvml, now: float = 100.0, pause: float = 0.5) -> Reading:
+    """The source's reading `pause` seconds after the last."""
+    recorded.now += pause
+    (reading,) = source.read(now)
+    return reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devices.gpm import flops
+from scheduler.devices.nvidia.gpm import flops
 
 H100 = (9, 0)
 

@@ -9,35 +9,16 @@ from types import SimpleNamespace as Answer
 import pynvml
 import pytest
 
-from scheduler.devices import gpm, nvml, nvml_fields
 from scheduler.devices.cpu import CpuSource
 from scheduler.devices.fields import FIELDS, HEADLINE
-from scheduler.devices.model import DevicesChanged, Reading
-from scheduler.devices.nvml import NvmlSource
+from scheduler.devices.model import DevicesChanged
+from scheduler.devices.nvidia import errors
+from scheduler.devices.nvidia.source import NvmlSource
 from scheduler.devices.open import open_source
 from scheduler.errors import UserError
-from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, error
+from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, error, one
 
-
-@pytest.fixture
-def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
-    recorded = RecordedNvml()
-    monkeypatch.setattr(nvml, "nv", recorded)
-    monkeypatch.setattr(gpm, "nv", recorded)
-    monkeypatch.setattr(nvml_fields, "nv", recorded)
-    monkeypatch.setattr(nvml, "_DRIVER", Path("/nowhere"))
-    monkeypatch.setattr(nvml, "monotonic", lambda: recorded.now)
-    for field, getter in nvml_fields.SCALARS.items():
-        if getattr(pynvml, getter.__name__, None) is getter:  # bound when the module was read
-            monkeypatch.setitem(nvml_fields.SCALARS, field, getattr(recorded, getter.__name__))
-    return recorded
-
-
-def one(source: NvmlSource, h100: RecordedNvml, now: float = 100.0, pause: float = 0.5) -> Reading:
-    """The source's reading `pause` seconds after the last."""
-    h100.now += pause
-    (reading,) = source.read(now)
-    return reading
+OF_MACHINES = {"cores", "clock_cpu", "load", "swap_used", "swap_total", "disk_read", "disk_write", "net_rx", "net_tx"}
 
 
 def test_the_device_and_its_facts(h100: RecordedNvml) -> None:
@@ -48,13 +29,14 @@ def test_the_device_and_its_facts(h100: RecordedNvml) -> None:
 
 def test_a_full_reading(h100: RecordedNvml) -> None:
     h100.clocks = [1410, 1320, 1290]
-    source = NvmlSource()
-    source.tick()
-    source.tick()
-    reading = one(source, h100)
+    opened = NvmlSource()
+    opened.tick()
+    opened.tick()
+    reading = one(opened, h100)
     values = reading.values
-    assert reading.absent == {"fan": "NVML: Not Supported"}
-    assert set(values) | {"fan"} <= set(FIELDS)
+    none = {"fan", "fan_rpm", "pages_corrected", "pages_uncorrected", "pages_pending"}
+    assert reading.absent == dict.fromkeys(none, "NVML: Not Supported")
+    assert set(values) | none == {f for f in FIELDS if f not in OF_MACHINES}, "every field there is, or why not"
     assert set(HEADLINE) <= set(values)
     assert values["mem_used"] == 6692864000, "without the driver's reserve"
     assert values["power"] == 146.275, "the instantaneous one"
@@ -70,21 +52,21 @@ def test_a_full_reading(h100: RecordedNvml) -> None:
 
 
 def test_a_field_that_is_not_supported_is_asked_for_again_only_after_a_while(h100: RecordedNvml) -> None:
-    source = NvmlSource()
-    for now in (100.0, 100.5, 159.0):
-        assert one(source, h100, now).absent["fan"] == "NVML: Not Supported"
-    assert h100.calls.count("nvmlDeviceGetFanSpeed") == 1
-    h100.answers["nvmlDeviceGetFanSpeed"] = 40
-    assert one(source, h100, 161.0).values["fan"] == 40.0
+    opened = NvmlSource()
+    for _ in range(3):
+        assert one(opened, h100, pause=19.0).absent["fan_rpm"] == "NVML: Not Supported"
+    assert h100.calls.count("nvmlDeviceGetFanSpeedRPM") == 1
+    h100.answers["nvmlDeviceGetFanSpeedRPM"] = 1400
+    assert one(opened, h100, pause=30.0).values["fan_rpm"] == 1400.0
 
 
 def test_a_field_that_fails_once_is_there_again_at_the_next_reading(h100: RecordedNvml) -> None:
     well = h100.answers["nvmlDeviceGetTemperature"]
     h100.answers["nvmlDeviceGetTemperature"] = error(pynvml.NVML_ERROR_UNKNOWN)
-    source = NvmlSource()
-    assert "temp" in one(source, h100, 100.0).absent
+    opened = NvmlSource()
+    assert "temp" in one(opened, h100, 100.0).absent
     h100.answers["nvmlDeviceGetTemperature"] = well
-    assert one(source, h100, 100.5).values["temp"] == 54.0
+    assert one(opened, h100, 100.5).values["temp"] == 54.0
 
 
 def test_a_field_that_fails_once_takes_no_other_with_it(h100: RecordedNvml) -> None:
@@ -108,18 +90,18 @@ GONE = (
 @pytest.mark.parametrize("code", GONE)
 @pytest.mark.parametrize("call", ["nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCount", "nvmlGpmSampleGet"])
 def test_a_lost_gpu_or_driver_opens_the_source_anew(h100: RecordedNvml, code: int, call: str) -> None:
-    source = NvmlSource()
+    opened = NvmlSource()
     h100.answers[call] = error(code)
     h100.now += 0.5
     with pytest.raises(DevicesChanged):
-        source.read(100.0)
+        opened.read(100.0)
 
 
 def test_a_gpu_that_comes_or_goes_opens_the_source_anew(h100: RecordedNvml) -> None:
-    source = NvmlSource()
+    opened = NvmlSource()
     h100.gpus = 2
     with pytest.raises(DevicesChanged, match="number of GPUs"):
-        source.read(100.0)
+        opened.read(100.0)
     assert [d.index for d in NvmlSource().devices()] == [0, 1]
 
 
@@ -136,10 +118,10 @@ def test_without_a_driver_the_cpu_is_watched_and_says_why(h100: RecordedNvml, ca
     with pytest.raises(UserError, match=words) as caught:
         open_source("nvml")
     assert "\n" not in str(caught.value)
-    source, said = open_source("auto")
-    assert isinstance(source, CpuSource)
+    opened, said = open_source("auto")
+    assert isinstance(opened, CpuSource)
     assert words in said
-    assert words in source.devices()[0].facts["why"]
+    assert words in opened.devices()[0].facts["why"]
 
 
 @pytest.mark.parametrize(
@@ -160,14 +142,14 @@ def test_gpus_in_trouble_are_no_reason_to_take_the_cpu(h100: RecordedNvml, call:
 
 
 def test_a_kernel_that_has_the_driver_has_gpus(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nvml, "_DRIVER", tmp_path)
+    monkeypatch.setattr(errors, "_DRIVER", tmp_path)
     h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     with pytest.raises(UserError, match="cannot be reached"):
         open_source("auto")
 
 
 def test_a_container_that_was_given_no_gpu_has_none(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nvml, "_DRIVER", tmp_path)  # it sees its host's driver, and has no library
+    monkeypatch.setattr(errors, "_DRIVER", tmp_path)  # it sees its host's driver, and has no library
     h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     assert open_source("auto")[0].devices()[0].kind == "cpu"
 
@@ -183,21 +165,21 @@ def test_gpus_that_answer_are_kept_and_say_which_does_not(h100: RecordedNvml, ca
         return well(index, *more) if callable(well) else well
 
     h100.answers[call] = answer
-    source, _ = open_source("auto")
-    assert [(d.index, d.note) for d in source.devices()] == [(i, "GPU 1 does not answer: GPU is lost") for i in (0, 2)]
+    opened, _ = open_source("auto")
+    assert [(d.index, d.note) for d in opened.devices()] == [(i, "GPU 1 does not answer: GPU is lost") for i in (0, 2)]
     for _ in range(3):
         h100.now += 50.0
-        assert len(source.read(100.0)) == 2
+        assert len(opened.read(100.0)) == 2
     h100.answers[call] = well
     with pytest.raises(DevicesChanged, match="GPU 1 answers again"):
         for _ in range(2):
             h100.now += 50.0
-            source.read(100.0)
+            opened.read(100.0)
 
 
 def test_auto_takes_the_gpus_where_there_are_any(h100: RecordedNvml) -> None:
-    source, said = open_source("auto")
-    assert isinstance(source, NvmlSource)
+    opened, said = open_source("auto")
+    assert isinstance(opened, NvmlSource)
     assert said == "nvml"
 
 
@@ -206,19 +188,19 @@ def test_an_older_card_has_no_counters_and_no_guess(h100: RecordedNvml) -> None:
     h100.answers["nvmlDeviceGetCudaComputeCapability"] = (8, 6)
     h100.answers["nvmlDeviceGetAttributes"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     h100.answers["nvmlDeviceGetNumGpuCores"] = 10496
-    source = NvmlSource()
-    assert source.devices()[0].facts["SMs"] == "82"
-    reading = one(source, h100)
+    h100.answers["nvmlDeviceGetPcieThroughput"] = 2048
+    opened = NvmlSource()
+    assert opened.devices()[0].facts["SMs"] == "82"
+    reading = one(opened, h100)
     assert "GPM needs Hopper" in reading.absent["tflops"]
     assert "GPM needs Hopper" in reading.absent["bandwidth"]
     assert reading.values["util"] == 100.0
-    source.close()
+    opened.close()
 
 
 def test_counters_that_fail_are_named_one_by_one(h100: RecordedNvml) -> None:
     h100.gpm_returns[pynvml.NVML_GPM_METRIC_FP32_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
     h100.gpm_values[pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL] = float("nan")
-    h100.answers["nvmlErrorString"] = lambda code: str(error(code))
     reading = one(NvmlSource(), h100)
     assert reading.absent["fp32"] == "GPM: Not Supported"
     assert reading.absent["tflops"] == "the counters or the clock cannot be read"
@@ -227,12 +209,12 @@ def test_counters_that_fail_are_named_one_by_one(h100: RecordedNvml) -> None:
 
 
 def test_two_readings_too_close_have_no_counters_and_a_clock_that_is_set_changes_nothing(h100: RecordedNvml) -> None:
-    source = NvmlSource()
-    assert "tflops" in one(source, h100, 100.0).values
-    assert one(source, h100, 200.0, pause=0.05).absent["tflops"] == "read too soon after the last reading"
-    assert "tflops" in one(source, h100, 50.0, pause=0.05).values, "the clock of the wall was set back"
+    opened = NvmlSource()
+    assert "tflops" in one(opened, h100, 100.0).values
+    assert one(opened, h100, 200.0, pause=0.05).absent["tflops"] == "read too soon after the last reading"
+    assert "tflops" in one(opened, h100, 50.0, pause=0.05).values, "the clock of the wall was set back"
     for _ in range(10):
-        assert "tflops" in one(source, h100, pause=0.095).values, "ten readings a second are never quite even"
+        assert "tflops" in one(opened, h100, pause=0.095).values, "ten readings a second are never quite even"
 
 
 def test_without_the_instantaneous_power_the_average_is_shown(h100: RecordedNvml) -> None:

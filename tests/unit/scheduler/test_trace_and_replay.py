@@ -11,7 +11,7 @@ import pytest
 from scheduler import paths
 from scheduler.devices import trace
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.model import Device, Process, Reading
+from scheduler.devices.model import NA, Device, Process, Reading
 from scheduler.devices.open import open_source
 from scheduler.devices.replay import ReplaySource
 from scheduler.errors import NotFound, UserError
@@ -171,3 +171,11 @@ def test_shipped_traces_are_found_by_name() -> None:
     shipped = sorted(paths.assets().glob("*.trace.gz"))
     for file in shipped:
         assert open_source(f"replay:{file.name}")[0].devices()
+
+
+def test_a_field_that_an_older_trace_does_not_have_was_not_recorded() -> None:
+    source, _ = open_source("replay:h100.trace.gz")
+    (reading,) = source.read(0.0)
+    assert reading.get("nvlink_errors") == NA("not recorded")
+    assert reading.get("fan") == NA("NVML: Not Supported"), "what was recorded as absent keeps its reason"
+    assert source.details(0.0) == []

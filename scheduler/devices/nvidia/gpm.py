@@ -13,11 +13,15 @@ before the counters (`scheduler.telemetry.monitor`).
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any, NamedTuple
 
 import pynvml as nv
 
+from scheduler.devices.nvidia.errors import why
+
 METRICS: dict[str, int] = {
+    "graphics": nv.NVML_GPM_METRIC_GRAPHICS_UTIL,
     "sm_active": nv.NVML_GPM_METRIC_SM_UTIL,
     "sm_occupancy": nv.NVML_GPM_METRIC_SM_OCCUPANCY,
     "tensor": nv.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
@@ -28,12 +32,14 @@ METRICS: dict[str, int] = {
     "fp64": nv.NVML_GPM_METRIC_FP64_UTIL,
     "fp32": nv.NVML_GPM_METRIC_FP32_UTIL,
     "fp16": nv.NVML_GPM_METRIC_FP16_UTIL,
+    "integer": nv.NVML_GPM_METRIC_INTEGER_UTIL,
     "pcie_tx": nv.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
     "pcie_rx": nv.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
     "nvlink_rx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
+_DERIVED = ("tflops", "tflops_gpm", "bandwidth")
 MIN_INTERVAL_S = 0.09
 """Two samples must be about 0.1 s apart; ten readings a second come a little sooner or later than that."""
 METHOD = (
@@ -93,7 +99,7 @@ class Gpm:
         for i, field in enumerate(METRICS):
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
-                absent[field] = f"GPM: {nv.nvmlErrorString(metric.nvmlReturn)}"
+                absent[field] = f"GPM: {nv.NVMLError(metric.nvmlReturn)}"
             elif metric.value == metric.value:  # NaN while nothing was counted
                 values[field] = metric.value * 2**20 if field in _IN_MIB else metric.value
             else:
@@ -103,3 +109,59 @@ class Gpm:
     def close(self) -> None:
         for sample in (self._before, self._after):
             nv.nvmlGpmSampleFree(sample)
+
+
+class Counters:
+    """What the hardware counters of one GPU tell, and what follows from it: TFLOP/s and memory traffic; or why they tell nothing."""
+
+    def __init__(self, handle: Any, capability: tuple[int, int], sms: int, peak_bandwidth: float) -> None:
+        """`peak_bandwidth`: bytes a second; 0 where it is not known."""
+        self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
+        self._absent = ""
+        self._gpm: Gpm | None = None
+        try:
+            self._gpm = Gpm(handle)
+        except nv.NVMLError as e:
+            self._absent = f"no hardware counters: GPM needs Hopper or later (driver says: {e})"
+        self._time = monotonic()
+
+    @property
+    def there(self) -> bool:
+        """Whether this card has counters."""
+        return self._gpm is not None
+
+    def read(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+        """Means since the last call. `values` holds the mean SM clock of the same interval."""
+        if self._gpm is None:
+            absent.update(dict.fromkeys((*METRICS.keys() - _IN_MIB, *_DERIVED), self._absent))
+            return
+        now = monotonic()
+        if now - self._time < MIN_INTERVAL_S:
+            absent.update(dict.fromkeys((*METRICS, *_DERIVED), "read too soon after the last reading"))
+            return
+        self._time = now
+        try:
+            counted, missing = self._gpm.read()
+        except nv.NVMLError as e:
+            counted, missing = {}, dict.fromkeys(METRICS, why(e).replace("NVML", "GPM"))
+        values.update(counted)
+        absent.update(missing)
+        self._tflops(values, absent, methods)
+        if "dram" in values and self._peak:
+            values["bandwidth"] = values["dram"] / 100 * self._peak
+            methods["bandwidth"] = f"hardware counters (GPM): DRAM busy share x {self._peak / 1e12:.2f} TB/s"
+        else:
+            absent["bandwidth"] = absent.get("dram", "the peak bandwidth of this card is not known")
+
+    def _tflops(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+        found = flops(values, self._capability, self._sms)
+        for field in ("tflops", "tflops_gpm"):
+            if isinstance(found, str):
+                absent[field] = found
+            else:
+                values[field] = found / 1e12
+                methods[field] = METHOD
+
+    def close(self) -> None:
+        if self._gpm is not None:
+            self._gpm.close()

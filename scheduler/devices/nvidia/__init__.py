@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through NVML: the one place that knows pynvml. Used by the probe process alone, as NVML can hang in the kernel."""

@@ -1,0 +1,65 @@
+"""MIG instances: parts of the GPU they are cut from. Which there are is told with the device; a change opens the source anew.
+
+An instance is no device of its own: NVML tells neither its utilisation nor its temperature, power and clocks, and the queue gives
+out whole GPUs. It has memory, multiprocessors and processes, and those are told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pynvml as nv
+
+from scheduler.devices.model import Instance, Part
+from scheduler.devices.nvidia.errors import optional, text, why
+
+
+class Mig:
+    """The instances of one GPU."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._found = self._look()
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        return tuple(instance for _, instance in self._found)
+
+    def _look(self) -> list[tuple[Any, Instance]]:
+        try:
+            if nv.nvmlDeviceGetMigMode(self._handle)[0] != nv.NVML_DEVICE_MIG_ENABLE:
+                return []
+            most = nv.nvmlDeviceGetMaxMigDeviceCount(self._handle)
+        except nv.NVMLError as e:
+            why(e)
+            return []
+        handles = [optional(nv.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, i) for i in range(most)]
+        return [(h, _describe(h)) for h in handles if h is not None]
+
+    def changed(self) -> bool:
+        """Whether instances came or went since this was opened."""
+        return tuple(instance.uuid for _, instance in self._look()) != tuple(i.uuid for i in self.instances)
+
+    def parts(self) -> list[Part]:
+        """Each instance, with the memory that is used of it."""
+        return [self._part(handle, instance) for handle, instance in self._found]
+
+    def _part(self, handle: Any, instance: Instance) -> Part:
+        try:
+            memory = nv.nvmlDeviceGetMemoryInfo(handle)
+        except nv.NVMLError as e:
+            return Part("instance", instance.name, {}, {"mem_used": why(e)}, {"uuid": instance.uuid})
+        values = {"mem_used": float(memory.used), "mem_total": float(memory.total), "mem_free": float(memory.free)}
+        return Part("instance", instance.name, values, {}, {"uuid": instance.uuid})
+
+
+def _describe(handle: Any) -> Instance:
+    attributes = optional(nv.nvmlDeviceGetAttributes, handle)
+    name = text(optional(nv.nvmlDeviceGetName, handle) or "MIG instance")
+    return Instance(
+        uuid=text(nv.nvmlDeviceGetUUID(handle)),
+        name=name,
+        gpu_instance=optional(nv.nvmlDeviceGetGpuInstanceId, handle),
+        sms=attributes.multiprocessorCount if attributes else None,
+        memory=float(attributes.memorySizeMB) * 2**20 if attributes else None,
+    )
