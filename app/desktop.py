@@ -13,6 +13,8 @@ from PySide6.QtWidgets import QApplication
 from app import theme
 from app.feeds.snapshots import SnapshotFeed
 from app.feeds.verbs import Verbs
+from app.herald import Herald
+from app.notify import notify
 from app.views.window import MainWindow
 from scheduler import paths, settings
 from scheduler.errors import UserError
@@ -25,6 +27,7 @@ class Desktop(QObject):
         super().__init__()
         self._app = app
         self._theme = "system"
+        self._herald = Herald(notify)
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
         self.feed.arrived.connect(self._take)
         self.feed.history.connect(self.window.load_history)
@@ -56,6 +59,7 @@ class Desktop(QObject):
     def _take(self) -> None:
         if (snapshot := self.feed.take()) is not None:
             self.window.show_snapshot(snapshot)
+            self._herald.hear(snapshot)
 
     def _use_theme(self, name: str) -> None:
         self._theme = name

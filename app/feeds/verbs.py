@@ -13,6 +13,8 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 from app.models.export import save_result
 from app.models.requests import (
     Accepted,
+    Acknowledge,
+    AlertLog,
     Answered,
     Ask,
     Cancel,
@@ -21,6 +23,7 @@ from app.models.requests import (
     Fetch,
     Fetched,
     Hold,
+    Logged,
     Move,
     Pause,
     Refused,
@@ -97,9 +100,7 @@ class Verbs(QObject):
         if not self._stopped:
             self.replied.emit(reply)
 
-    def _carry_out(
-        self, request: Submit | Repeat | Hold | Move | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | StopAnswer
-    ) -> Reply:
+    def _carry_out(self, request: Request) -> Reply:
         match request:
             case StopAnswer():
                 self._assistant.cancel()
@@ -115,14 +116,25 @@ class Verbs(QObject):
                 self._with_client(lambda c: c.cancel(job))
             case Pause(paused=paused):
                 self._with_client(lambda c: c.pause(paused))
+            case Acknowledge(alert=alert):
+                self._with_client(lambda c: c.acknowledge(alert))
             case Configure(changes=changes):
                 return Configured(self._with_client(lambda c: c.configure(**changes)))
+            case _:
+                return self._look_up(request)
+        return Accepted(request)
+
+    def _look_up(self, request: Request) -> Reply:
+        """What changes nothing in the daemon."""
+        match request:
             case Tail():
                 return self._with_client(lambda c: _tail(c, request))
             case Timeline(job=job):
                 return Told(job, self._with_client(lambda c: c.timeline(job)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
+            case AlertLog():
+                return Logged(self._with_client(lambda c: c.alerts()))
             case Save(job=job, file=file):
                 save_result(self._with_client(lambda c: c.job(job)), Path(file))
         return Accepted(request)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from scheduler.jobs import Event, Job, Spec
 from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Alert
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,18 @@ class Save:
 
 
 @dataclass(frozen=True)
+class AlertLog:
+    """Get the newest alerts, also those that are over."""
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """Somebody has seen an alert."""
+
+    alert: int
+
+
+@dataclass(frozen=True)
 class Ask:
     """A question to the assistant. `id` names its answer."""
 
@@ -110,7 +123,24 @@ class StopAnswer:
     """End the answer that is being written."""
 
 
-Request = Submit | Repeat | Hold | Move | Cancel | Pause | Configure | Tail | Timeline | Fetch | Save | Ask | Report | StopAnswer
+Request = (
+    Submit
+    | Repeat
+    | Hold
+    | Move
+    | Cancel
+    | Pause
+    | Configure
+    | Tail
+    | Timeline
+    | Fetch
+    | Save
+    | AlertLog
+    | Acknowledge
+    | Ask
+    | Report
+    | StopAnswer
+)
 
 
 @dataclass(frozen=True)
@@ -142,6 +172,13 @@ class Told:
 @dataclass(frozen=True)
 class Fetched:
     job: Job
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The newest alerts, the newest first."""
+
+    alerts: tuple[Alert, ...]
 
 
 @dataclass(frozen=True)
@@ -185,7 +222,7 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Told | Fetched | Accepted | Refused | Waits | Wrote | Answered
+Reply = Submitted | Configured | Tailed | Told | Fetched | Logged | Accepted | Refused | Waits | Wrote | Answered
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,18 @@ def _assistant() -> QPainterPath:
     return path
 
 
+def _alerts() -> QPainterPath:
+    path = QPainterPath()
+    path.moveTo(QPointF(5, 17))
+    path.cubicTo(QPointF(7, 14), QPointF(6.5, 12), QPointF(6.5, 10))
+    path.cubicTo(QPointF(6.5, 2.5), QPointF(17.5, 2.5), QPointF(17.5, 10))
+    path.cubicTo(QPointF(17.5, 12), QPointF(17, 14), QPointF(19, 17))
+    path.closeSubpath()
+    path.moveTo(QPointF(9.8, 20))
+    path.cubicTo(QPointF(10.5, 21.6), QPointF(13.5, 21.6), QPointF(14.2, 20))
+    return path
+
+
 def _settings() -> QPainterPath:
     path = QPainterPath()
     for y, knob in ((6, 15), (12, 8), (18, 16)):
@@ -73,5 +85,6 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "jobs": _jobs,
     "workloads": _workloads,
     "assistant": _assistant,
+    "alerts": _alerts,
     "settings": _settings,
 }

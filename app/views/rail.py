@@ -19,12 +19,20 @@ class RailButton(QAbstractButton):
     def __init__(self, name: str, shortcut: str) -> None:
         super().__init__()
         self.name = name
+        self.badge = 0
+        """How many things of the page wait to be seen; painted where there are any."""
         self.setText(name.capitalize())
         self.setCheckable(True)
         self.setToolTip(f"{name.capitalize()} ({shortcut})")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFixedSize(WIDTH, _HEIGHT)
+
+    def show_badge(self, count: int) -> None:
+        if count != self.badge:
+            self.badge = count
+            self.setAccessibleName(f"{self.text()}, {count} new" if count else self.text())
+            self.update()
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, _HEIGHT)
@@ -40,9 +48,26 @@ class RailButton(QAbstractButton):
         painter.setFont(font)
         painter.setPen(QColor(t.text if self.isChecked() else color))
         painter.drawText(QRectF(0, 36, WIDTH, 18), int(Qt.AlignmentFlag.AlignCenter), self.text())
+        if self.badge:
+            _draw_badge(painter, str(self.badge) if self.badge < 100 else "99+")
         if self.hasFocus():
             painter.setPen(QColor(t.accent))
             painter.drawRoundedRect(QRectF(6.5, 4.5, WIDTH - 13, _HEIGHT - 9), 6, 6)
+
+
+def _draw_badge(painter: QPainter, text: str) -> None:
+    """Over the icon's right shoulder."""
+    t = theme.tokens()
+    painter.setFont(theme.font(theme.SMALL, strong=True))
+    width = max(painter.fontMetrics().horizontalAdvance(text) + 8, 16)
+    box = QRectF(WIDTH / 2 + 5, 5, width, 16)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(t.hot))
+    painter.drawRoundedRect(box, 8, 8)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QColor(t.surface))
+    painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text)
 
 
 class Rail(QWidget):

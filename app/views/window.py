@@ -7,9 +7,27 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.requests import Cancel, Configured, Hold, Link, Move, Pause, Refused, Repeat, Reply, Request, Submit, Tail, Timeline
+from app.models.alerts import unseen
+from app.models.requests import (
+    Acknowledge,
+    AlertLog,
+    Cancel,
+    Configured,
+    Hold,
+    Link,
+    Move,
+    Pause,
+    Refused,
+    Repeat,
+    Reply,
+    Request,
+    Submit,
+    Tail,
+    Timeline,
+)
 from app.models.state import State
 from app.models.tiles import tiles
+from app.views.alerts import Alerts
 from app.views.assistant import Assistant
 from app.views.dashboard import Dashboard
 from app.views.jobs import Jobs
@@ -20,7 +38,7 @@ from app.views.strip import Strip
 from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
-PAGES = ("dashboard", "jobs", "workloads", "assistant", "settings")
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "settings")
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -45,12 +63,13 @@ class MainWindow(QWidget):
         self.jobs = Jobs(self.state)
         self.workloads = Workloads(self.state)
         self.assistant = Assistant(self.state)
+        self.alerts = Alerts(self.state)
         self.settings = Settings(self.state)
         self.pages = QStackedWidget()
-        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.settings)
+        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.settings)
         for page in self._all:
             self.pages.addWidget(page)
-        for asking in (self.jobs, self.workloads, self.assistant, self.settings):
+        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.settings):
             asking.requested.connect(self._request)
         self._theme = ""
         self._dirty = False
@@ -61,6 +80,7 @@ class MainWindow(QWidget):
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.dashboard.job_chosen.connect(self._show_job)
+        self.alerts.job_chosen.connect(self._show_job)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
@@ -85,12 +105,12 @@ class MainWindow(QWidget):
 
     def deliver(self, reply: Reply) -> None:
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        for page in (self.jobs, self.workloads, self.assistant, self.settings):
+        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.settings):
             page.deliver(reply)
         match reply:
-            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause(), message=message):
+            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge(), message=message):
                 self.status.show_message(message)
-            case Refused(request=Tail() | Timeline(), message=message) if self.state.link.connected:
+            case Refused(request=Tail() | Timeline() | AlertLog(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
             case Configured(settings=settings) if settings.theme != self._theme:
                 self._theme = settings.theme
@@ -107,6 +127,7 @@ class MainWindow(QWidget):
         """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
             self.strip.show_tiles(tiles(self.state.snapshot))
+        self.rail.buttons["alerts"].show_badge(unseen(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
 
@@ -121,7 +142,7 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Settings:
+    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Settings:
         return self._all[self.pages.currentIndex()]
 
     def _soon(self) -> None:
@@ -138,7 +159,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline):
+        if not isinstance(request, Tail | Timeline | AlertLog):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -1,0 +1,27 @@
+"""Tells the desktop of alerts that were raised since the window was opened, outside quiet hours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from app.models.alerts import fresh
+from scheduler.telemetry.quiet import is_quiet
+from scheduler.telemetry.snapshot import Snapshot
+
+
+class Herald:
+    """`show(title, text)` shows one notification. Alerts from before it was made are told by their list alone."""
+
+    def __init__(self, show: Callable[[str, str], object]) -> None:
+        self._show = show
+        self._since = time.time()
+        self._told: set[int] = set()
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Tell of what is new; what lasts through quiet hours is told after them."""
+        if not snapshot.settings.alert_notify or is_quiet(snapshot.settings.quiet_hours, snapshot.time):
+            return
+        for alert in fresh(snapshot, self._told, self._since):
+            self._told.add(alert.id)
+            self._show(f"GPU Deck: {alert.rule}", alert.text)

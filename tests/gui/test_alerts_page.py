@@ -1,0 +1,94 @@
+"""The alerts page, the badge of the rail, and what the desktop is told."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.herald import Herald
+from app.models.requests import Acknowledge, AlertLog, Logged
+from app.views.alerts import EMPTY
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Alert
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+HOT = Alert(3, "too hot", snapshots.gpu(1).id, None, "GPU 1 is at 86 °C, 3 °C below its slow-down temperature", NOW - 20, NOW - 10)
+STUCK = Alert(4, "no progress", "", 8, "job 8 (attention) has made no progress for 30 min", NOW - 1900, NOW - 100)
+OVER = Alert(1, "slowed down", snapshots.gpu(0).id, None, "GPU 0 has been slowed down", NOW - 500, NOW - 490, NOW - 300)
+
+
+def show(fed, *alerts: Alert, time: float = NOW, **rest: object) -> None:
+    fed.feed(snapshots.gpu_snapshot(2, time, alerts=alerts, **rest))
+
+
+def cells(fed) -> list[list[str]]:
+    model = fed.window.alerts.model
+    return [[model.index(r, c).data() for c in range(model.columnCount())] for r in range(model.rowCount())]
+
+
+def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
+    show(fed, HOT, STUCK)
+    button = fed.window.rail.buttons["alerts"]
+    assert (button.badge, button.accessibleName()) == (2, "Alerts, 2 new")
+    page = fed.window.alerts
+    button.click()
+    assert fed.asked == [AlertLog()]
+    fed.window.deliver(Logged((STUCK, HOT, OVER)))
+    assert [(c[0], c[2]) for c in cells(fed)] == [("raised", "31 min 40 s"), ("raised", "20 s"), ("over", "3 min 20 s")]
+    assert "job 8" in cells(fed)[0][3]
+    QTest.keyClick(page.table, Qt.Key.Key_Down)
+    QTest.keyClick(page.table, Qt.Key.Key_A)
+    assert fed.asked[-1] == Acknowledge(3)
+    show(fed, msgspec.structs.replace(HOT, acknowledged=True), STUCK, time=NOW + 1)
+    assert cells(fed)[1][0] == "seen"
+    assert page.chosen().id == 3, "what was chosen stays chosen"
+    assert button.badge == 1
+    assert not page.seen.isEnabled()
+    page.all.click()
+    assert fed.asked[-1] == Acknowledge(4)
+    QTest.keyClick(page.table, Qt.Key.Key_Up)
+    QTest.keyClick(page.table, Qt.Key.Key_Return)
+    assert fed.window.rail.buttons["jobs"].isChecked()
+    assert "Job 8" in fed.window.jobs.details.title.text()
+
+
+def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(fed):
+    show(fed, HOT)
+    fed.window.show_page("alerts")
+    for second in range(1, 5):
+        show(fed, HOT, time=NOW + second)
+    assert fed.asked == [AlertLog()]
+    show(fed, time=NOW + 9)
+    assert fed.asked == [AlertLog(), AlertLog()]
+    fed.window.deliver(Logged((msgspec.structs.replace(HOT, cleared=NOW + 9),)))
+    assert [c[0] for c in cells(fed)] == ["over"]
+    assert fed.window.rail.buttons["alerts"].badge == 0
+
+
+def test_where_nothing_was_the_matter_the_page_says_so(fed):
+    fed.window.show_page("alerts")
+    show(fed)
+    assert fed.window.alerts.empty.text() == EMPTY
+    assert fed.window.alerts.empty.isVisible()
+
+
+def test_the_desktop_is_told_once_of_what_is_new_and_not_in_quiet_hours():
+    told: list[tuple[str, str]] = []
+    herald = Herald(lambda title, text: told.append((title, text)))
+    now = time.time() + 5
+    old, new = msgspec.structs.replace(HOT, raised=now - 60), msgspec.structs.replace(HOT, id=9, raised=now)
+
+    def hear(**settings: object) -> None:
+        herald.hear(snapshots.gpu_snapshot(2, now, alerts=(old, new), settings=msgspec.structs.replace(Settings(), **settings)))
+
+    hear(alert_notify=False)
+    hour = time.localtime(now).tm_hour
+    hear(quiet_hours=f"{hour:02d}:00-{(hour + 1) % 24:02d}:00")
+    assert told == []
+    hear()
+    hear()
+    assert told == [("GPU Deck: too hot", HOT.text)]
