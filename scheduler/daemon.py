@@ -21,6 +21,7 @@ from scheduler import messages as m
 from scheduler import paths, settings, wire
 from scheduler.alerting import Alerting
 from scheduler.background import Identity, say_ready, serve_alone
+from scheduler.callback import Callback
 from scheduler.client import door
 from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
@@ -58,12 +59,13 @@ class Daemon:
         self._monitor = Monitor()
         self._monitor.restore(store.samples(time.time() - SPAN_S))
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
-        self._queue = Queue(store, self._watch)
+        self._queue = Queue(store, self._watch, self._job_ended)
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
         self._notices: dict[str, str] = {}
         self._alerting = Alerting(store, self._notice)
+        self._callback = Callback(lambda words: self._notice("callback", words))
         self._unsaved: list[Reading] = []
         self._unsettled: set[int] = set()
         self._seq = 0
@@ -92,6 +94,7 @@ class Daemon:
         server.close()
         await self._supervisor.stop()
         await self._alerting.stop()
+        await self._callback.stop()
         self._flush()
         self._store.close()
         for task in tasks:
@@ -170,6 +173,9 @@ class Daemon:
             {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
             frozenset(d.id for d in self._monitor.devices if drained & {d.id, str(d.index)}),
         )
+
+    def _job_ended(self, job: Job) -> None:
+        self._callback.job_ended(job, self._settings.on_job_end)
 
     def _watch(self, job: int, runner: int) -> None:
         """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""

@@ -65,6 +65,11 @@ def daemon_log() -> Path:
     return home() / "daemon.log"
 
 
+def callback_log() -> Path:
+    """What the commands printed that are run at the end of jobs."""
+    return home() / "on_job_end.log"
+
+
 def job_folder(job_id: int) -> Path:
     """Log, result and artefacts of one job."""
     return home() / "jobs" / str(job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,6 +34,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """GPUs that get no new jobs: indices or UUIDs, separated by commas."""
     ignored_programs: str = ""
     """Programs of others that may stay on a GPU that a job has for itself: their names, separated by commas."""
+    on_job_end: str = ""
+    """A command that the daemon runs at the end of every job, told which by GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME; no shell."""
+    notify_minutes: Threshold = 5.0
+    """The window notifies of the end of jobs that ran for so long; "off": of none."""
     model_folder: str = ""
     """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
     model_device: Literal["cpu", "cuda"] = "cpu"
@@ -80,6 +85,10 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
         raise UserError(f"no setting is called {', '.join(sorted(unknown))}. There are: {', '.join(Settings.__struct_fields__)}.")
     if "source" in changes and not re.match(SOURCES, str(changes["source"])):
         raise UserError(f"no source of readings is called {changes['source']!r}. There are: auto, cpu, nvml, replay:FILE.")
+    try:
+        shlex.split(str(changes.get("on_job_end", "")))
+    except ValueError as e:
+        raise UserError(f"on_job_end is no command: {e}") from e
     try:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:

@@ -54,6 +54,22 @@ SETTINGS = (
         "open choice",
         group="Jobs",
     ),
+    Setting(
+        "notify_minutes",
+        "Tell the end of jobs",
+        "The open window shows a notification of the desktop when a job ends that ran for so long; or off.",
+        "threshold",
+        unit="min",
+        group="Jobs",
+    ),
+    Setting(
+        "on_job_end",
+        "Command at the end",
+        "Run by the daemon at the end of every job, also without a window: a program and its arguments, no shell. "
+        "GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME tell it which; it has a minute. Empty: none.",
+        "text",
+        group="Jobs",
+    ),
     Setting("idle_util_percent", "Idle below", "A device busier than this is not idle.", "number", unit="%", group="Idle"),
     Setting(
         "idle_dwell_s",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 
 import msgspec
@@ -30,8 +30,8 @@ NEXT = 200
 class Book:
     """Every change goes through `_put`, which commits it before anybody hears of it."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, on_end: Callable[[Job], None]) -> None:
+        self._store, self._on_end = store, on_end
         self.paused = store.paused()
         self._active: dict[int, Job] = {}
         self._going: dict[int, Job] = {}
@@ -91,7 +91,7 @@ class Book:
     def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
         """See `Store.find`; MAX_LISTED jobs at most."""
         found, on = self._store.find(search, before, max(1, min(limit, MAX_LISTED)))
-        return tuple(self._active.get(job.id, job) for job in found), on
+        return tuple(self.shown(self._active.get(job.id, job)) for job in found), on
 
     def timeline(self, job_id: int) -> tuple[Event, ...]:
         """What the job went through, oldest first. Raises NotFound."""
@@ -181,8 +181,9 @@ class Book:
             if job.spec.gpus and not job.spec.kind:
                 self._unbound.add(job.id)
         else:
-            self._active.pop(job.id, None)
             self._ended = [listed(job), *self._ended][:RECENT]
+            if self._active.pop(job.id, None) is not None:
+                self._on_end(job)
         if isinstance(job.state, Queued) and job.state.until:
             self._resting.add(job.id)
         if not waits:

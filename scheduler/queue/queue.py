@@ -35,8 +35,8 @@ class Queue(Orders):
     `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`; it may raise UserError.
     """
 
-    def __init__(self, store: Store, watch: Callable[[int, int], None]) -> None:
-        super().__init__(store)
+    def __init__(self, store: Store, watch: Callable[[int, int], None], on_end: Callable[[Job], None] = lambda job: None) -> None:
+        super().__init__(store, on_end)
         self._local = local.Local(watch)
         self._meter = Meter()
         self._largest: float | None = None
