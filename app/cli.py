@@ -78,6 +78,12 @@ def _tour(args: argparse.Namespace) -> int:
     return tour(args)
 
 
+def _metrics(args: argparse.Namespace) -> int:
+    from app.commands.metrics import metrics  # its library is loaded where it is needed
+
+    return metrics(args)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
@@ -108,6 +114,11 @@ def _look_verbs(verb: Verb) -> None:
     made = verb("alerts", alerts.alerts, "list what is the matter with devices and jobs, and what was")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
     made.add_argument("--acknowledge", type=_count, metavar="ALERT", help="say that you have seen it")
+    made = verb("metrics", _metrics, "serve what the devices and the queue do to Prometheus", json=False)
+    made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1, this machine alone)")
+    made.add_argument("--port", type=_count, default=9835, metavar="N", help="0: any that is free (default: 9835)")
+    made.add_argument("--no-token", action="store_true", help="let everybody read them who reaches it")
+    made.add_argument("--once", action="store_true", help="print them once instead, e.g. for the textfile collector of node_exporter")
     made = verb("tour", _tour, "run the whole main job without a display: watch, run attention, brief, pictures of every page")
     made.add_argument("--out", default=DEFAULT_TOUR, metavar="DIR", help=f"where pictures and reports go (default: {DEFAULT_TOUR})")
     made = verb("record", watch.record, "record a trace of the devices for replay")
