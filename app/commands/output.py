@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
+from app.models.terminal import Line
 from scheduler.queue.progress import printable
+
+_COLORS = {"muted": "2", "warm": "33", "hot": "31", "throttled": "35", "failed": "1;31"}
+"""Codes of the terminal for what colour stands for."""
 
 
 def say(text: str = "") -> None:
@@ -29,6 +34,16 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     for row in clean:
         cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         print("  ".join(cells).rstrip(), flush=True)
+
+
+def colored(stream: TextIO) -> bool:
+    """Whether colours are welcome there: on a terminal, where NO_COLOR is not set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def paint(line: Line, color: bool) -> str:
+    """A line of pieces, in the colours of what they mean."""
+    return "".join(f"\x1b[{_COLORS[p.meaning]}m{p.text}\x1b[0m" if color and p.meaning in _COLORS else p.text for p in line)
 
 
 def harmless(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -10,15 +12,15 @@ from pathlib import Path
 import msgspec
 
 from accel.workloads import catalog
-from app.commands.output import say, say_json, status_line, table
+from app.commands.output import colored, paint, say, say_json, status_line
 from app.commands.queue import UsageError, describe, submit_workload
-from app.models import format as fmt
+from app.models.terminal import status_lines
 from scheduler.client import Client
 from scheduler.devices import trace
 from scheduler.devices.fields import FIELDS, HEADLINE
 from scheduler.devices.model import NA, Device, Reading
 from scheduler.errors import UserError
-from scheduler.telemetry.snapshot import DeviceState, Idle, Snapshot
+from scheduler.telemetry.snapshot import Snapshot
 
 MAX_PHASE_S = 86400.0
 
@@ -39,9 +41,11 @@ def status(args: Namespace) -> int:
     if args.json:
         say_json(snapshot)
         return 0
-    rows = [("DEVICE", "NAME", *(FIELDS[f].label.upper() for f in HEADLINE), "USE")]
-    rows += [(fmt.device_label(d.device), d.device.name, *(_cell(d, f) for f in HEADLINE), _use(d)) for d in snapshot.devices]
-    table(rows)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for row in status_lines(snapshot, width):
+        print(paint(row, colored(sys.stdout)).rstrip())
+    for alert in snapshot.alerts:
+        say(f"alert {alert.id}: {alert.text}")
     notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
     for line in sorted(notes) + _reasons(snapshot):
         say(line)
@@ -51,16 +55,6 @@ def status(args: Namespace) -> int:
     if not active:
         say("no jobs wait or run")
     return 0
-
-
-def _cell(state: DeviceState, field: str) -> str:
-    if state.reading is None:
-        return fmt.NOT_AVAILABLE
-    return str(fmt.show(field, state.reading.get(field)))
-
-
-def _use(state: DeviceState) -> str:
-    return "idle" if isinstance(state.use, Idle) else f"busy: {state.use.reason}"
 
 
 def _reasons(snapshot: Snapshot) -> list[str]:

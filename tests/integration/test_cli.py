@@ -365,3 +365,43 @@ def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
     assert shared.job(job.id).status == "running"
     shared.cancel(job.id)
     shared.wait(job.id, WAIT_S)
+
+
+def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
+    """What a command writes on a terminal of 100 x 30 until `until` is seen; it is interrupted then, and ends."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(
+            sys.executable, [sys.executable, "-m", "app", *words], {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", **env}
+        )
+    seen = b""
+    try:
+        while until not in seen:
+            seen += os.read(fd, 65536)
+        os.kill(pid, signal.SIGINT)
+        while True:
+            seen += os.read(fd, 65536)
+    except OSError:
+        pass  # the terminal is closed
+    finally:
+        os.close(fd)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    return seen
+
+
+def test_watch_follows_and_leaves_the_terminal_as_it_was(shared: Client) -> None:
+    seen = in_terminal("watch", until=b"Ctrl+C leaves")
+    assert seen.count(b"\x1b[?1049h") == seen.count(b"\x1b[?1049l") == 1
+    assert seen.index(b"\x1b[?1049h") < seen.index(b"UTIL") < seen.index(b"\x1b[?1049l")
+    assert b"\x1b[2m" in seen
+    assert b"\x1b[2m" not in in_terminal("watch", until=b"Ctrl+C leaves", NO_COLOR="1")
+
+
+def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> None:
+    assert "gpudeck status --json" in sh.fails("watch")
+    with subprocess.Popen([sys.executable, "-m", "app", "watch", "--json"], stdout=subprocess.PIPE, text=True) as feed:
+        assert feed.stdout is not None
+        first, second = (json.loads(feed.stdout.readline()) for _ in range(2))
+        feed.send_signal(signal.SIGINT)
+        feed.stdout.close()
+    assert second["seq"] > first["seq"]

@@ -1,0 +1,73 @@
+"""status and watch fit every terminal, and nothing in them steers it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.commands.output import paint
+from app.models.terminal import Line, status_lines, watch_lines
+from scheduler.telemetry.snapshot import Alert, Snapshot
+from tests.gui import snapshots
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return ["".join(p.text for p in line) for line in lines]
+
+
+def matter(made: Snapshot) -> Snapshot:
+    alert = Alert(1, "too hot", made.devices[0].device.id, None, "GPU 0 is at 88 °C", 0.0, 0.0)
+    return msgspec.structs.replace(made, alerts=(alert,), notices=("the disk is full",))
+
+
+@pytest.mark.parametrize("count", [1, 8, 72])
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (120, 40), (200, 60), (20, 5)])
+def test_watch_fits_the_terminal(count: int, width: int, height: int) -> None:
+    lines = texts(watch_lines(matter(snapshots.gpu_snapshot(count)), width, height))
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
+    assert "Ctrl+C leaves"[:width] in lines[-1]
+
+
+def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() -> None:
+    eight = texts(watch_lines(matter(snapshots.gpu_snapshot(8)), 80, 24))
+    assert [line.split()[1] for line in eight if line.startswith("GPU ")][:8] == [str(i) for i in range(8)]
+    assert "GPU 0 is at 88 °C" in eight
+    assert "the disk is full" in eight
+    assert any(line.startswith("job 8 · attention: running") for line in eight)
+    many = texts(watch_lines(matter(snapshots.gpu_snapshot(72)), 80, 30))
+    assert "72 of them" in many[1]
+    assert all(f" {i} " in " ".join(many) for i in range(72))
+    assert "GPU 0 is at 88 °C" in many
+
+
+def test_columns_without_room_are_left_out_and_the_first_is_kept() -> None:
+    made = snapshots.gpu_snapshot(2)
+    wide, narrow = texts(status_lines(made, 0)), texts(status_lines(made, 60))
+    assert "NAME" in wide[0]
+    assert "H100 80GB HBM3" in wide[1]
+    assert "NAME" not in narrow[0]
+    assert narrow[1].startswith("GPU 0")
+    assert "UTILISATION" in narrow[0]
+    assert max(map(len, narrow)) <= 60
+
+
+@given(st.text(max_size=30))
+def test_no_text_of_a_job_or_device_steers_the_terminal(text: str) -> None:
+    hostile = f"\x1b]0;owned\x07\x9b31m{text}"
+    made = snapshots.gpu_snapshot(1)
+    job = msgspec.structs.replace(made.jobs[1], spec=msgspec.structs.replace(made.jobs[1].spec, name=hostile))
+    device = msgspec.structs.replace(made.devices[0], device=msgspec.structs.replace(made.devices[0].device, name=hostile))
+    made = msgspec.structs.replace(made, jobs=(job,), devices=(device,), notices=(hostile,))
+    for lines in (status_lines(made, 0), watch_lines(made, 100, 20)):
+        assert all(line.isprintable() for line in texts(lines))
+
+
+def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
+    device = snapshots.gpu(0)
+    hot = snapshots.snapshot((snapshots.DeviceState(device, snapshots.gpu_reading(device, temp=86), snapshots.Idle(0)),))
+    painted = paint(status_lines(hot, 0)[1], color=True)
+    assert "\x1b[31m86 °C" in painted
+    assert "\x1b" not in paint(status_lines(hot, 0)[1], color=False)
