@@ -139,6 +139,7 @@ class Daemon:
             self._dirty.set()
         for job in tuple(self._unsettled):
             self._settle(job)
+        self._queue.stand_by()
         if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from scheduler import paths
 from scheduler.devices.model import Device
@@ -23,13 +22,6 @@ KILL_LOOKS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""
 
 
-class Waiting(NamedTuple):
-    """A runner that stands at its gate."""
-
-    process: subprocess.Popen[bytes]
-    running: Running
-
-
 class Local:
     """The executor of this machine: a runner process for each attempt, which outlives the daemon.
 
@@ -38,28 +30,57 @@ class Local:
 
     def __init__(self, watch: Callable[[int, int], None]) -> None:
         self._watch = watch
-        self._waiting: dict[str, Waiting] = {}
+        self._spare: subprocess.Popen[bytes] | None = None
+        """A runner that was started ahead of need: most of what a start takes is the start of an interpreter."""
+        self._waiting: dict[str, subprocess.Popen[bytes]] = {}
         """Runners at their gates, by attempt."""
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         """Runners that were let through, by attempt: to be reaped."""
 
+    def stand_by(self) -> None:
+        """Have a runner ready for the next attempt, where processes can be started at present."""
+        if self._spare is None or self._spare.poll() is not None:
+            try:
+                self._spare = _runner()
+            except UserError:
+                self._spare = None  # whoever needs one will be told
+
     def prepare(self, job: Job, attempt: str, devices: tuple[str, ...]) -> Running:
-        waiting = prepare(job, attempt, devices)
+        next_folder(job)
+        boot, process, self._spare = boot_id(), self._spare, None
+        if process is None or process.poll() is not None:
+            process = _runner()
+        if not (started := start_time(process.pid)):
+            _send_away(process)
+            raise UserError("the runner ended at once")
         try:
-            self._watch(job.id, waiting.running.runner)
+            self._watch(job.id, process.pid)
         except UserError:
-            abandon(waiting)
+            _send_away(process)
             raise
-        self._waiting[attempt] = waiting
-        return waiting.running
+        self._waiting[attempt] = process
+        return Running(attempt, devices, time.time(), process.pid, started, boot)
 
     def abandon(self, running: Running) -> None:
-        abandon(self._waiting.pop(running.attempt))
+        _send_away(self._waiting.pop(running.attempt))
 
     def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
-        waiting = self._waiting.pop(running.attempt)
-        self._children[running.attempt] = waiting.process
-        release(waiting, job, env, devices)
+        process = self._children[running.attempt] = self._waiting.pop(running.attempt)
+        folder = paths.job_folder(job.id)
+        launch = {
+            "attempt": running.attempt,
+            "folder": str(folder),
+            "argv": job.spec.argv,
+            "cwd": job.spec.cwd,
+            "env": _environment(job, running, env, devices, folder),
+            "timeout": job.spec.timeout,
+        }
+        assert process.stdin is not None
+        try:
+            with process.stdin as gate:
+                gate.write(json.dumps(launch).encode() + b"\n")
+        except BrokenPipeError:
+            pass  # the runner died at the gate; its end is seen like any other
 
     def adopt(self, job: Job) -> None:
         assert isinstance(job.state, Running)
@@ -113,60 +134,32 @@ def _stat(pid: int) -> list[bytes] | None:
     return None if fields[0] in (b"Z", b"X") else fields
 
 
-def prepare(job: Job, attempt: str, devices: tuple[str, ...]) -> Waiting:
-    """Start the job's runner; it waits at the gate.
-
-    Raises FolderError where the job's folder is in the way, UserError where no process can be started now.
-    """
-    folder, boot = next_folder(job), boot_id()
+def _runner() -> subprocess.Popen[bytes]:
+    """A runner at its gate. Raises UserError where no process can be started now."""
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py"), str(folder)],
+        return subprocess.Popen(
+            [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
-            # the attempt names every process of the job, the runner included
-            env={"GPUDECK_ATTEMPT": attempt, "GPUDECK_JOB": str(job.id), **_loader_path()},
+            env=_loader_path(),
         )
     except OSError as e:
         raise UserError(f"no process can be started: {e.strerror}") from e
-    waiting = Waiting(process, Running(attempt, devices, time.time(), process.pid, start_time(process.pid) or 0, boot))
-    if not waiting.running.started:
-        abandon(waiting)
-        raise UserError("the runner ended at once")
-    return waiting
 
 
-def abandon(waiting: Waiting) -> None:
-    """Send the runner away from its gate: it ends without having run anything."""
-    assert waiting.process.stdin is not None
-    waiting.process.stdin.close()
-    waiting.process.wait()
+def _send_away(process: subprocess.Popen[bytes]) -> None:
+    """From its gate: the runner ends without having run anything."""
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
 
 
 def _loader_path() -> dict[str, str]:
     """Some Pythons find their own shared library only through this."""
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-
-
-def release(waiting: Waiting, job: Job, env: dict[str, str], devices: Sequence[Device]) -> None:
-    """Open the gate: from now on the command runs."""
-    folder = paths.job_folder(job.id)
-    launch = {
-        "attempt": waiting.running.attempt,
-        "argv": job.spec.argv,
-        "cwd": job.spec.cwd,
-        "env": _environment(job, waiting.running, env, devices, folder),
-        "timeout": job.spec.timeout,
-    }
-    assert waiting.process.stdin is not None
-    try:
-        with waiting.process.stdin as gate:
-            gate.write(json.dumps(launch).encode() + b"\n")
-    except BrokenPipeError:
-        pass  # the runner died at the gate; its end is seen like any other
 
 
 def _environment(job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path) -> dict[str, str]:

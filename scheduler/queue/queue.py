@@ -130,6 +130,10 @@ class Queue(Orders):
         self._tails[job.id] = Tail(paths.job_folder(job.id) / base.LOG_FILE)
         executor.release(job, running, env, devices)
 
+    def stand_by(self) -> None:
+        """Be ready to start the next job at once. To be called when there is time."""
+        self._local.stand_by()
+
     def runner_ended(self, job_id: int) -> None:
         """The attempt of this job is over: take over its runner's word, or conclude that there is none.
 

@@ -4,7 +4,9 @@ It waits at a gate (its standard input) until the daemon has committed who runs,
 its output going straight into the log. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
 the job ended is written as a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
 
-    python -m scheduler.queue.runner FOLDER
+It may be started before there is a job for it: all it needs to know comes through the gate.
+
+    python -m scheduler.queue.runner
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ RETRY_S = 0.5
 EXIT_FILE = "exit.json"
 
 
-def main(folder: Path) -> int:
+def main() -> int:
     os.umask(0o077)
-    os.chdir(folder)  # it stays ours wherever it is moved
-    folder = Path()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
         return 3  # the daemon is gone before it committed: nobody will know this attempt, so nothing may run
+    launch = json.loads(gate)
+    os.chdir(launch["folder"])  # it stays ours wherever it is moved
+    folder = Path()
     lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the runner of an earlier attempt may not be quite gone
-    launch = json.loads(gate)
     os.ftruncate(lock, 0)
     os.write(lock, launch["attempt"].encode())  # from here on the job may have run; where this is missing, it never did
     started = time.time()
@@ -141,4 +143,4 @@ def _write(file: Path, content: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())

@@ -203,14 +203,13 @@ def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, 
     folder = paths.job_folder(job.id)
     (folder / "exit.json").unlink()
     store = Store(paths.store_file())
-    waiting = local.prepare(job, "attempt-of-the-dead", ("cpu",))
+    executor = local.Local(lambda job, runner: None)
+    running = executor.prepare(job, "attempt-of-the-dead", ("cpu",))
     store.update(msgspec.structs.replace(store.get(job.id), state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
     store.close()
-    assert waiting.process.stdin is not None
-    waiting.process.stdin.close()
+    executor.abandon(running)
     with Client() as deck:
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
-    waiting.process.wait()
     assert ran.read_text() == f"{job.id}\n"
 
 
@@ -358,8 +357,8 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
         job = deck.submit(python(RECORD, tmp_path / "ran", go), gpus=1)
         waiting = deck.submit(python(RECORD, tmp_path / "ran"), gpus=1)
         hog = deck.submit(["sleep", "600"])
-        running(deck, job)
         running(deck, hog)
+        eventually((tmp_path / "ran").exists)
         fill(ballast)
         with pytest.raises(UserError, match=r"disk is full.*Free some space") as caught:
             for _ in range(1000):  # the log of the database has room for a few

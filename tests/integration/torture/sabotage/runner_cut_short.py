@@ -1,8 +1,9 @@
-"""The real runner, killed at one of its steps: python runner_cut_short.py RUNNER STEP TORTURE_FOLDER JOB_FOLDER."""
+"""The real runner, killed at one of its steps: python runner_cut_short.py RUNNER STEP TORTURE_FOLDER."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import runpy
 import signal
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-RUNNER, STEP, TORTURE, FOLDER = sys.argv[1:5]
+RUNNER, STEP, TORTURE = sys.argv[1:4]
 CALLS: dict[str, tuple[Any, str, bool]] = {
     "lock": (fcntl, "flock", True),
     "before job": (subprocess, "Popen", False),
@@ -26,7 +27,7 @@ CALLS: dict[str, tuple[Any, str, bool]] = {
 
 def die() -> None:
     fd = os.open(Path(TORTURE) / "struck", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, f"runner {STEP}:{os.environ['GPUDECK_JOB']}\n".encode())
+    os.write(fd, f"runner {STEP}:{Path.cwd().name}\n".encode())  # it has gone into its job's folder
     os.close(fd)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -41,9 +42,9 @@ def deadly(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
 
 
 if STEP == "gate":
-    sys.stdin.buffer.readline()
+    os.chdir(json.loads(sys.stdin.buffer.readline())["folder"])
     die()
 owner, name, after = CALLS[STEP]
 setattr(owner, name, deadly(getattr(owner, name), after))
-sys.argv = [RUNNER, FOLDER]
+sys.argv = [RUNNER]
 runpy.run_path(RUNNER, run_name="__main__")
