@@ -26,7 +26,7 @@ class _Plan:
         self._armed = ""
         self._reached = 0
         self.gate_shut = False
-        """A runner was spawned, and nothing was committed since."""
+        """Who runs a job was written, and not committed yet."""
 
     def due(self, kind: str, at: str) -> bool:
         """Whether the fault strikes here and now; then it is noted and disarmed."""
@@ -66,6 +66,7 @@ def sabotage() -> None:
         def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
             word = sql.split(None, 1)[0].upper().rstrip(";")
             if word not in ("BEGIN", "COMMIT"):
+                plan.gate_shut |= word == "UPDATE" and any("running" in row for row in values if isinstance(row, tuple))
                 return super().execute(sql, *values)
             plan.kill("daemon", f"before {word}")
             cursor = super().execute(sql, *values)
@@ -88,7 +89,6 @@ def sabotage() -> None:
                     break
             super().__init__(args, *rest, **more)
             plan.kill("daemon", "after spawn")
-            plan.gate_shut = True
 
     def wrong_time() -> float:
         try:
