@@ -67,6 +67,7 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_
             assert job is not None
             campaign.arm("daemon", "before the gate opens", 1)
             campaign.insist(lambda deck: deck.pause(False))
+            eventually(lambda: not (campaign.folder / "plan").exists())
         assert campaign.settle() == []
     assert campaign.injected["daemon: before the gate opens"] == 1
 
