@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import alerts, care, live, orders, queue, watch, words
+from app.commands import alerts, care, clusters, live, orders, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
 from scheduler.search import OUTCOMES
@@ -156,6 +156,10 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("--hold", action="store_true", help="let it wait until: gpudeck resume JOB")
     made.add_argument("--notes", default="", metavar="TEXT")
     made.add_argument("--tag", dest="tags", action="append", default=[], metavar="TAG", help="may be given several times")
+    made.add_argument("--on", dest="where", default="", metavar="CLUSTER", help="run it in a cluster, e.g. ray:lab (see: gpudeck cluster)")
+    made.add_argument(
+        "--env", dest="env", action="append", metavar="NAME[=VALUE]", help="with --on: a variable it gets there; may be given several times"
+    )
     made.add_argument("--dry-run", action="store_true", help="submit nothing; say where and when it would start")
     made.add_argument("--name", help="shown in lists (default: the command's)")
     made.add_argument("--cwd", metavar="DIR", help="where it runs (default: here)")
@@ -232,6 +236,12 @@ def _care_verbs(verb: Verb) -> None:
     made = verb("daemon", care.daemon, "start, stop or look at the background process")
     made.add_argument("action", choices=("start", "stop", "status"))
     made.add_argument("--source", metavar="SOURCE", help="with start: what to watch from now on: auto, nvml, cpu, replay:FILE")
+    made = verb("cluster", clusters.cluster, "list the clusters that jobs can be submitted to, or name one")
+    made.add_argument("action", choices=("list", "add", "remove"), nargs="?", default="list")
+    made.add_argument("name", nargs="?", metavar="KIND:NAME", help="such as ray:lab or slurm:hpc")
+    made.add_argument("address", nargs="?", metavar="ADDRESS", help="of Ray: its dashboard, e.g. http://head:8265")
+    made.add_argument("--token-file", default="", metavar="FILE", help="holds the cluster's token; nobody else may read it (chmod 600)")
+    made.add_argument("--force", action="store_true", help="remove it although jobs run there; nobody will know how they end")
     verb("doctor", care.doctor, "check everything GPU Deck needs, and say what to do where something is amiss")
 
 

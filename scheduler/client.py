@@ -26,7 +26,7 @@ from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.search import Search
-from scheduler.settings import Settings
+from scheduler.settings import ClusterSettings, Settings
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 from scheduler.units import parse_bytes, parse_seconds
 from scheduler.wire import Connection
@@ -185,7 +185,7 @@ class Client:
         """Say that somebody has seen an alert that is raised now. Raises NotFound."""
         self._ask(m.Acknowledge(alert), m.SnapshotReply)
 
-    def configure(self, **changes: str | float | bool) -> Settings:
+    def configure(self, **changes: str | float | bool | dict[str, ClusterSettings]) -> Settings:
         """Change settings; they are validated, stored and in force when this returns. Raises UserError."""
         for name, value in changes.items():
             if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number

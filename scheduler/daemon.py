@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from scheduler.devices.model import Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.executors.clusters import Clusters
 from scheduler.jobs import Job, Spec, held_devices
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
@@ -59,7 +60,8 @@ class Daemon:
         self._monitor = Monitor()
         self._monitor.restore(store.samples(time.time() - SPAN_S))
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
-        self._queue = Queue(store, self._watch, self._job_ended)
+        self._clusters = Clusters(self, self._settings.clusters)
+        self._queue = Queue(store, self._watch, self._job_ended, self._clusters)
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
@@ -85,14 +87,16 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         self._queue.recover()
         await self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
+        await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
-        tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed]
+        tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
         tasks += [asyncio.create_task(t) for t in (self._publish(), self._obey(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
         say_ready()
         stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
         server.close()
         await self._supervisor.stop()
+        await self._clusters.stop()
         await self._alerting.stop()
         await self._callback.stop()
         self._flush()
@@ -138,7 +142,7 @@ class Daemon:
             self._monitor.forget({j.id for j in self._queue.going})
             self._dirty.set()
         for job in tuple(self._unsettled):
-            self._settle(job)
+            self.settle(job)
         self._queue.stand_by()
         if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
@@ -183,7 +187,7 @@ class Daemon:
         try:
             fd = os.pidfd_open(runner)
         except ProcessLookupError:
-            asyncio.get_running_loop().call_soon(self._settle, job)
+            asyncio.get_running_loop().call_soon(self.settle, job)
             return
         except OSError as e:
             raise UserError(f"no more processes can be watched: {e.strerror}. The daemon may need a higher limit of open files.") from e
@@ -191,11 +195,11 @@ class Daemon:
         def ended() -> None:
             asyncio.get_running_loop().remove_reader(fd)
             os.close(fd)
-            self._settle(job)
+            self.settle(job)
 
         asyncio.get_running_loop().add_reader(fd, ended)
 
-    def _settle(self, job: int) -> None:
+    def settle(self, job: int) -> None:
         self._unsettled.add(job)
         with self._noticing("settle"):
             self._queue.runner_ended(job)
@@ -208,6 +212,26 @@ class Daemon:
         if words:
             self._notices[topic] = words
         self._dirty.set()
+
+    # What the executors of clusters need: see `executors.cluster.Hub`
+
+    def on(self, where: str) -> list[Job]:
+        return self._queue.on(where)
+
+    def env(self, job_id: int) -> dict[str, str]:
+        return self._queue.env(job_id)
+
+    def acknowledged(self, job_id: int) -> None:
+        self._queue.acknowledged(job_id)
+        self._dirty.set()
+
+    def noted(self, job_id: int, note: str) -> None:
+        self._queue.noted(job_id, note)
+        self._dirty.set()
+
+    def changed(self, where: str, trouble: str) -> None:
+        self._notice(where, trouble)
+        self._step()
 
     @contextmanager
     def _noticing(self, topic: str) -> Iterator[None]:
@@ -355,12 +379,14 @@ class Daemon:
         self._queue.weigh(self._monitor.devices, self._sight())
         self._due.set()
 
-    async def _configure(self, changes: dict[str, str | float | bool]) -> None:
+    async def _configure(self, changes: Mapping[str, object]) -> None:
         new = settings.changed(self._settings, dict(changes))
         settings.save(new)
         old, self._settings = self._settings, new
         if (old.source, old.telemetry_hz) != (new.source, new.telemetry_hz):
             await self._supervisor.start(new.source, new.telemetry_hz)
+        if old.clusters != new.clusters:
+            await self._clusters.serve(new.clusters)
         self._step()
 
 

@@ -51,6 +51,8 @@ class Spec(msgspec.Struct, frozen=True):
     """Of an array: which of its jobs this is; the job finds it in GPUDECK_ARRAY_INDEX."""
     notes: str = ""
     tags: tuple[str, ...] = ()
+    where: str = ""
+    """The cluster that runs it, such as ray:lab (see `settings.Settings.clusters`); empty: this machine."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -114,9 +116,14 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
     started: int
     """The runner's start time in clock ticks since boot: pid, start time and boot id together name a process for ever."""
     boot: str
+    """In a cluster, which knows no runner (pid and start time are 0): the session of the cluster that it was meant for."""
     progress: Progress | None = None
     stopping: bool = False
     """A cancel was acknowledged; its processes are being ended."""
+    known: bool = False
+    """Its cluster has acknowledged it."""
+    note: str = ""
+    """What holds it up in its cluster, for display; empty while it runs."""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):

@@ -8,6 +8,7 @@ import msgspec
 
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
 from scheduler.search import Search
+from scheduler.settings import ClusterSettings
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 
 MAX_LISTED = 1000
@@ -117,7 +118,7 @@ class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
 
 
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
-    changes: dict[str, str | float | bool]
+    changes: dict[str, str | float | bool | dict[str, ClusterSettings]]
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause"):

@@ -19,6 +19,19 @@ Threshold = Annotated[float, msgspec.Meta(ge=0)] | Literal["off"]
 """From where on something is an alert; "off": never."""
 
 
+CLUSTER = "^(ray|slurm):[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+"""Its kind, and the name its user gives it."""
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a cluster is found."""
+
+    address: Annotated[str, msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$")] = ""
+    """Of Ray: its dashboard, such as http://head:8265. Slurm is found through its own commands."""
+    token_file: str = ""
+    """The file that holds the token for it; nobody else may read it."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """User settings; each has a default that suits most people."""
 
@@ -65,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Whether the window shows alerts as notifications of the desktop."""
     webhook: Annotated[str, msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$")] = ""
     """Where alerts are sent to as JSON, by POST. May hold a secret."""
+    clusters: dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings] = {}
+    """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
 
 
 def load() -> Settings:

@@ -46,10 +46,12 @@ class Wishes(TypedDict, total=False):
     """It waits until it is resumed."""
     notes: str
     tags: Sequence[str]
+    where: str
+    """The cluster that is to run it, such as ray:lab; this machine. Command and folder must exist there, too."""
     cwd: str | os.PathLike[str] | None
     """Where it runs; the caller's folder."""
     env: Mapping[str, str] | None
-    """Its environment; the caller's."""
+    """Its environment; the caller's. In a cluster: what is added to the environment there; nothing."""
     workload: str | None
     params: Mapping[str, str] | None
 
@@ -62,7 +64,7 @@ def wish(argv: Sequence[str], wishes: Wishes) -> Spec:
         argv=tuple(argv),
         name=wishes.get("name", "") or (Path(argv[0]).name if argv else ""),
         cwd=os.path.abspath(cwd) if cwd is not None else os.getcwd(),
-        env=_environment(wishes.get("env")),
+        env=_environment({} if wishes.get("where") and wishes.get("env") is None else wishes.get("env")),
         gpus=wishes.get("gpus", 0) or int(bool(memory or gpu_type)),
         workload=wishes.get("workload"),
         params=dict(wishes.get("params") or {}),
@@ -78,6 +80,7 @@ def wish(argv: Sequence[str], wishes: Wishes) -> Spec:
         hold=wishes.get("hold", False),
         notes=wishes.get("notes", ""),
         tags=tuple(wishes.get("tags", ())),
+        where=wishes.get("where", ""),
     )
 
 

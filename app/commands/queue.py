@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -79,7 +80,19 @@ def _wishes(args: Namespace) -> Wishes:
         "notes": args.notes,
         "tags": args.tags,
         "cwd": args.cwd,
+        "where": args.where,
+        "env": _given(args),
     }
+
+
+def _given(args: Namespace) -> dict[str, str] | None:
+    """The variables that were named for a job in a cluster; None for the whole environment of the caller."""
+    if not args.where:
+        if args.env:
+            raise UsageError("--env is for jobs in a cluster (--on); on this machine a job has your environment")
+        return None
+    pairs = (text.partition("=") for text in args.env or ())
+    return {name: value if equals else os.environ.get(name, "") for name, equals, value in pairs}
 
 
 def _foretell(deck: Client, found: Forecast, args: Namespace) -> int:
@@ -141,7 +154,7 @@ def _submitted(deck: Client, job: Job, args: Namespace) -> int:
         say_json(job)
         return 0
     say(f"job {job.id} ({job.spec.name}): {describe(job)}")
-    if not job.spec.gpus and any(s.device.kind == "nvidia" for s in deck.snapshot().devices):
+    if not (job.spec.gpus or job.spec.where) and any(s.device.kind == "nvidia" for s in deck.snapshot().devices):
         say("it holds no GPU, and sees none (CUDA_VISIBLE_DEVICES is empty); to give it one: --gpus 1")
     return 0
 

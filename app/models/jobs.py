@@ -49,7 +49,7 @@ def row(job: Job, labels: dict[str, str], now: float) -> Row:
         name=job.spec.name,
         state=state_word(job),
         meaning=meaning(job),
-        device=", ".join(labels.get(d, d) for d in devices),
+        device=job.spec.where or ", ".join(labels.get(d, d) for d in devices),
         doing=_doing(job, now),
         share=_share(job),
         duration=_duration(job, now),
@@ -62,7 +62,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     """Everything known of one job but its log."""
     r = row(job, device_labels(snapshot), snapshot.time)
     facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
-    facts += [("Device", r.device)] if r.device else []
+    facts += _place(job) or ([("Device", r.device)] if r.device else [])
     facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += _used(job)
@@ -73,6 +73,14 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)
+
+
+def _place(job: Job) -> list[tuple[str, str]]:
+    """The cluster it is for, and its name there."""
+    if not job.spec.where:
+        return []
+    named = [("Submission", f"gpudeck-{job.state.attempt}")] if isinstance(job.state, Running) else []
+    return [("Cluster", job.spec.where), *named]
 
 
 def _needs(job: Job) -> list[tuple[str, str]]:
@@ -140,6 +148,8 @@ def _doing(job: Job, now: float) -> str:
             text = f"waits: {state.reason}"
         case Starting():
             text = "is being started"
+        case Running(note=note) if note:
+            text = note
         case Running(progress=None):
             text = "runs; reports no progress"
         case Running(progress=Progress() as progress):

@@ -22,6 +22,8 @@ from scheduler.jobs import NO_RESULT, Job, Running, Starting
 LOG_FILE = "log"
 EXIT_FILE = "exit.json"
 RESULT_FILE = "result.json"
+ATTEMPT_FILE = "attempt"
+"""Names the attempt that a cluster was asked for."""
 ARTEFACTS = "artefacts"
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
@@ -147,7 +149,14 @@ def result_record(job_id: int) -> msgspec.Raw:
         msgspec.json.decode(b"[" * _SPARE_DEPTH + data + b"]" * _SPARE_DEPTH)
     except (OSError, *MALFORMED):
         return NO_RESULT
-    return msgspec.Raw(data) if len(data) <= MAX_RESULT else NO_RESULT
+    # in one line, as it is embedded in messages that end with their line
+    return msgspec.Raw(msgspec.json.format(data, indent=0)) if len(data) <= MAX_RESULT else NO_RESULT
+
+
+def identity(job: Job, attempt: str) -> dict[str, str]:
+    """What an attempt finds in its environment wherever it runs."""
+    array = {} if job.spec.index is None else {"GPUDECK_ARRAY_INDEX": str(job.spec.index)}
+    return {**array, "GPUDECK_JOB": str(job.id), "GPUDECK_ATTEMPT": attempt, "GPUDECK_TRY": str(job.tries + 1)}
 
 
 def attempt_of(job: Job) -> Starting | Running:

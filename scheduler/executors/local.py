@@ -14,7 +14,7 @@ from pathlib import Path
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
-from scheduler.executors.base import ARTEFACTS, RESULT_FILE, Exit, Lost, Unstarted, attempt_of, exit_record, next_folder
+from scheduler.executors.base import ARTEFACTS, RESULT_FILE, Exit, Lost, Unstarted, attempt_of, exit_record, identity, next_folder
 from scheduler.jobs import Job, Running, Starting
 
 LOCK_FILE = "runner.lock"
@@ -164,16 +164,12 @@ def _loader_path() -> dict[str, str]:
 
 def _environment(job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path) -> dict[str, str]:
     """The job's own environment, told which devices are its, and where to leave its result and artefacts."""
-    array = {} if job.spec.index is None else {"GPUDECK_ARRAY_INDEX": str(job.spec.index)}
     uuids = [d.id for d in devices if d.id in running.devices and d.kind == "nvidia"]
     return {
         **env,
-        **array,
+        **identity(job, running.attempt),
         # by UUID: the order of indices differs between tools. Empty for a job without GPUs: it must not touch one held by another.
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
-        "GPUDECK_JOB": str(job.id),
-        "GPUDECK_ATTEMPT": running.attempt,
-        "GPUDECK_TRY": str(job.tries + 1),
         "GPUDECK_RESULT": str(folder / RESULT_FILE),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }

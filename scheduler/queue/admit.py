@@ -16,6 +16,8 @@ from scheduler.units import MAX_SECONDS, amount, span
 
 MAX_WORDS = 10_000
 MAX_TAGS = 100
+MAX_SENT = 2**16
+"""Bytes of environment that are sent to a cluster."""
 MAX_PRIORITY = 1_000_000
 
 
@@ -40,7 +42,11 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
     if not spec.gpus and (spec.memory or spec.gpu_type):
         raise UserError("memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1")
-    if spec.gpus and devices:
+    if spec.where and (spec.memory or spec.gpu_type):
+        raise UserError("a cluster is asked for a number of GPUs; memory on them and their type can only be asked for on this machine")
+    if spec.where and sum(len(name) + len(value) for name, value in spec.env.items()) > MAX_SENT:
+        raise UserError(f"{spec.where} is given up to {MAX_SENT // 1024} KiB of environment: name the variables the job needs")
+    if spec.gpus and devices and not spec.where:
         _refuse_devices(spec, devices, sight)
 
 
@@ -68,5 +74,5 @@ def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None
 
 def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
     """`spec` for devices of the kind there is now, where it needs some and they are known."""
-    kind = next((d.kind for d in devices if d.kind != "replay"), "") if spec.gpus else ""
+    kind = next((d.kind for d in devices if d.kind != "replay"), "") if spec.gpus and not spec.where else ""
     return msgspec.structs.replace(spec, kind=kind)

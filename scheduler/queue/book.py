@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 import msgspec
 
 from scheduler.devices.model import Device
+from scheduler.executors.cluster import Cluster
 from scheduler.jobs import Cancelled, Event, Job, Queued, listed
 from scheduler.messages import MAX_LISTED
 from scheduler.queue.admit import bound
@@ -30,8 +31,8 @@ NEXT = 200
 class Book:
     """Every change goes through `_put`, which commits it before anybody hears of it."""
 
-    def __init__(self, store: Store, on_end: Callable[[Job], None]) -> None:
-        self._store, self._on_end = store, on_end
+    def __init__(self, store: Store, on_end: Callable[[Job], None], clusters: Mapping[str, Cluster]) -> None:
+        self._store, self._on_end, self._clusters = store, on_end, clusters
         self.paused = store.paused()
         self._active: dict[int, Job] = {}
         self._going: dict[int, Job] = {}
@@ -121,7 +122,8 @@ class Book:
 
     def _around(self, sight: Sight) -> Around:
         now = time.time()
-        return Around(sight, self._ends(now), now, self._groups)
+        troubles = {where: cluster.trouble for where, cluster in self._clusters.items()}
+        return Around(sight, self._ends(now), now, self._groups, troubles)
 
     def _ends(self, now: float) -> dict[int, End]:
         return {job.id: end for job in self._going.values() if (end := expected_end(job, now)) is not None}
@@ -178,7 +180,7 @@ class Book:
             self._active[job.id] = job
             if not waits:
                 self._going[job.id] = job
-            if job.spec.gpus and not job.spec.kind:
+            if job.spec.gpus and not job.spec.kind and not job.spec.where:
                 self._unbound.add(job.id)
         else:
             self._ended = [listed(job), *self._ended][:RECENT]

@@ -22,10 +22,11 @@ class Need(NamedTuple):
     kind: str
     group: str
     hold: bool
+    where: str
 
 
 def need(spec: Spec) -> Need:
-    return Need(spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.group, spec.hold)
+    return Need(spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.group, spec.hold, spec.where)
 
 
 class Line:
@@ -55,13 +56,13 @@ class Line:
     def next(self, count: int) -> list[int]:
         """The first `count`, and the first that needs a device, wherever it stands."""
         ids = list(islice(self, count))
-        first = min((lane[0] for key, lane in self._lanes.items() if key.gpus), default=None)
+        first = min((lane[0] for key, lane in self._lanes.items() if key.gpus and not key.where), default=None)
         return ids if first is None or first[2] in ids else [*ids, first[2]]
 
     @property
     def for_devices(self) -> bool:
         """Whether one of the jobs needs a device."""
-        return any(key.gpus for key in self._lanes)
+        return any(key.gpus and not key.where for key in self._lanes)
 
     def put(self, job: Job) -> None:
         """The job is as given now: it joins, moves, stays or leaves."""

@@ -41,6 +41,9 @@ class Orders(Book):
 
     def _check(self, spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
         refuse(spec, devices, sight)
+        if spec.where and spec.where not in self._clusters:
+            known = ", ".join(sorted(self._clusters)) or "none"
+            raise UserError(f"no cluster is called {spec.where} (there is: {known}). To name one: gpudeck cluster add {spec.where} ADDRESS")
         for number in (*spec.after, *spec.after_any):
             self.get(number)
         if why := broken(spec, self._active, self._status):

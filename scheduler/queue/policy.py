@@ -24,6 +24,8 @@ from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
 
 STARTS = "starts now"
+MAX_GIVEN = 100
+"""Jobs that a cluster is given at once."""
 
 
 class Start(NamedTuple):
@@ -66,6 +68,8 @@ class Around(NamedTuple):
     now: float = 0.0
     """Seconds since the epoch."""
     groups: Mapping[str, Group] = {}
+    clusters: Mapping[str, str] = {}
+    """For each cluster why nothing can be started there now; empty where it can."""
 
 
 Lanes = Mapping[Need, Iterable[Job]]
@@ -112,7 +116,8 @@ class _Judge:
 
     def __init__(self, going: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around) -> None:
         self._paused, self._around = paused, around
-        self._slots = _Slots(sum(not job.spec.gpus for job in going), slots)
+        self._slots = _Slots(sum(not job.spec.gpus and not job.spec.where for job in going), slots)
+        self._clusters = _Clusters(going, around.clusters)
         self._floor = _Floor(going, devices, around)
         self._groups = Counter(job.spec.group for job in going)
 
@@ -123,10 +128,15 @@ class _Judge:
             return "the queue is paused"
         if spec.group and (full := _full(self._around.groups.get(spec.group), self._groups)):
             return full
-        found = self._floor.place(job) if spec.gpus else self._slots.take()
+        found = self._found(job)
         if not isinstance(found, str):
             self._groups[spec.group] += 1
         return found
+
+    def _found(self, job: Job) -> tuple[str, ...] | str:
+        if job.spec.where:
+            return self._clusters.take(job.spec.where)
+        return self._floor.place(job) if job.spec.gpus else self._slots.take()
 
     def again(self, job: Job, reason: str) -> str:
         """Why a job of the same need waits that comes after one which was refused for `reason`."""
@@ -145,6 +155,23 @@ class _Slots:
         if self._running >= self._slots:
             return self._full
         self._running += 1
+        return ()
+
+
+class _Clusters:
+    """Other machines, which place what they are given themselves; the rest waits here, where it has its turn."""
+
+    def __init__(self, going: Sequence[Job], troubles: Mapping[str, str]) -> None:
+        self._given = Counter(job.spec.where for job in going)
+        self._troubles = troubles
+
+    def take(self, where: str) -> tuple[str, ...] | str:
+        """No device of ours, or why it waits."""
+        if trouble := self._troubles.get(where, f"{where} is not in the settings"):
+            return trouble
+        if self._given[where] >= MAX_GIVEN:
+            return f"{where} has {self._given[where]} jobs of ours already"
+        self._given[where] += 1
         return ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -13,6 +13,8 @@ from scheduler.devices.model import Device, Reading
 from scheduler.errors import UserError
 from scheduler.executors import base, local
 from scheduler.executors.base import Executor
+from scheduler.executors.cluster import Cluster
+from scheduler.executors.unknown import Unknown
 from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Starting, State
 from scheduler.queue import recovery, story
 from scheduler.queue.meter import Meter
@@ -23,6 +25,7 @@ from scheduler.queue.retry import again
 from scheduler.queue.tail import Tail, last_line, last_text
 from scheduler.store import Store
 
+NONE: Mapping[str, Cluster] = {}
 RETRY_S = 2.0
 """A job that could not be started is tried again after this long."""
 OOM_TAIL = 16 * 2**10
@@ -35,8 +38,14 @@ class Queue(Orders):
     `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`; it may raise UserError.
     """
 
-    def __init__(self, store: Store, watch: Callable[[int, int], None], on_end: Callable[[Job], None] = lambda job: None) -> None:
-        super().__init__(store, on_end)
+    def __init__(
+        self,
+        store: Store,
+        watch: Callable[[int, int], None],
+        on_end: Callable[[Job], None] = lambda job: None,
+        clusters: Mapping[str, Cluster] = NONE,
+    ) -> None:
+        super().__init__(store, on_end, clusters)
         self._local = local.Local(watch)
         self._meter = Meter()
         self._largest: float | None = None
@@ -158,7 +167,34 @@ class Queue(Orders):
 
     def _executor(self, job: Job) -> Executor:
         """Where its attempts run."""
-        return self._local
+        where = job.spec.where
+        return self._clusters.get(where, Unknown(where)) if where else self._local
+
+    # What the executors of clusters need to know, and to tell
+
+    def on(self, where: str) -> list[Job]:
+        """The jobs that were started there and have not ended."""
+        return [job for job in self.going if job.spec.where == where]
+
+    def env(self, job_id: int) -> dict[str, str]:
+        """The environment it was submitted with. Raises UserError."""
+        return self._store.env(job_id)
+
+    def acknowledged(self, job_id: int) -> None:
+        """Its cluster has the attempt."""
+        job = self._active[job_id]
+        if isinstance(job.state, Running) and not job.state.known:
+            job = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, known=True))
+            try:
+                self._put(job, Event(time.time(), "acknowledged", f"by {job.spec.where}"))
+            except UserError:
+                self._know(job)  # a full disk; the cluster will say it to the next daemon, too
+
+    def noted(self, job_id: int, note: str) -> None:
+        """What holds it up in its cluster. For display: the next daemon hears it anew."""
+        job = self._active[job_id]
+        if isinstance(job.state, Running):
+            self._know(msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, note=note)))
 
     def _conclude(self, job: Job, new: State) -> None:
         """An attempt has ended so: the job has ended with it, or waits for another."""

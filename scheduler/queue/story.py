@@ -12,7 +12,7 @@ from scheduler.units import amount
 
 def started(job: Job, held: Sequence[str], devices: Sequence[Device], now: float) -> Event:
     """An attempt, and the devices it got."""
-    where = " and ".join(label(d) for d in devices if d.id in held)
+    where = job.spec.where or " and ".join(label(d) for d in devices if d.id in held)
     room = f", {amount(job.spec.memory)} reserved" if job.spec.memory else ""
     return Event(now, "started", f"attempt {job.tries + 1}" + (f" on {where}{room}" if where else ""))
 

@@ -172,7 +172,10 @@ RESULT = "import os, json; open(os.environ['GPUDECK_RESULT'], 'w').write({})"
 
 
 def test_a_result_is_taken_over(shared: Client) -> None:
-    code = RESULT.format("json.dumps({'tflops': 1.5})") + "; open(os.environ['GPUDECK_ARTEFACTS'] + '/plot.svg', 'w').write('<svg/>')"
+    code = (
+        RESULT.format("json.dumps({'tflops': 1.5}, indent=1) + chr(10)")
+        + "; open(os.environ['GPUDECK_ARTEFACTS'] + '/plot.svg', 'w').write('<svg/>')"
+    )
     job = shared.wait(shared.submit(python(code)).id, WAIT_S)
     assert isinstance(job.state, Done)
     assert json.loads(bytes(job.state.result)) == {"tflops": 1.5}

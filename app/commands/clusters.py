@@ -1,0 +1,55 @@
+"""cluster: which clusters jobs can be submitted to."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from app.commands.output import say, say_json, table
+from app.commands.queue import UsageError
+from scheduler.client import Client
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Running
+from scheduler.settings import ClusterSettings
+
+
+def cluster(args: Namespace) -> int:
+    with Client() as deck:
+        if args.action == "list":
+            return _list(deck, args)
+        if not args.name:
+            raise UsageError(
+                f"which cluster? Example: gpudeck cluster {args.action} ray:lab" + (" http://head:8265" if args.action == "add" else "")
+            )
+        known = dict(deck.snapshot().settings.clusters)
+        if args.action == "add":
+            if args.name.startswith("ray:") and not args.address:
+                raise UsageError(f"where is it? Example: gpudeck cluster add {args.name} http://head:8265 --token-file ~/.ray/auth_token")
+            file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
+            deck.configure(clusters={**known, args.name: ClusterSettings(args.address or "", file)})
+        else:
+            _remove(deck, args, known)
+    return 0
+
+
+def _remove(deck: Client, args: Namespace, known: dict[str, ClusterSettings]) -> None:
+    if args.name not in known:
+        raise NotFound(f"no cluster is called {args.name}. See: gpudeck cluster")
+    running = [str(job.id) for job in deck.jobs(1000, active=True) if job.spec.where == args.name and isinstance(job.state, Running)]
+    if running and not args.force:
+        raise UserError(f"jobs run there ({', '.join(running)}). Wait for them, cancel them, or give them up with --force.")
+    del known[args.name]
+    deck.configure(clusters=known)
+
+
+def _list(deck: Client, args: Namespace) -> int:
+    snapshot = deck.snapshot()
+    found = snapshot.settings.clusters
+    if args.json:
+        say_json(found)
+    elif not found:
+        say("no clusters. To name one: gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token")
+    else:
+        troubles = {where: next((n for n in snapshot.notices if n.startswith(f"{where} ")), "") for where in found}
+        table([("CLUSTER", "ADDRESS", ""), *((where, c.address, troubles[where] or "answers") for where, c in found.items())])
+    return 0
