@@ -36,6 +36,7 @@ class Desktop(QObject):
         self.window.requested.connect(self.verbs.request)
         self.window.themed.connect(self._use_theme)
         self.window.closed.connect(self._remember)
+        self.window.seen.connect(self.feed.look)
         app.styleHints().colorSchemeChanged.connect(lambda _: self._use_theme(self._theme))
 
     def start(self) -> None:

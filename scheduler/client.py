@@ -22,6 +22,7 @@ import msgspec
 
 from scheduler import messages as m
 from scheduler import paths
+from scheduler.devices.model import Detail, Process
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
@@ -46,6 +47,7 @@ R = TypeVar(
     m.ForecastReply,
     m.SnapshotReply,
     m.HistoryReply,
+    m.DetailsReply,
     m.AlertsReply,
 )
 
@@ -204,9 +206,23 @@ class Client:
         except DaemonGone:
             pass
 
-    def subscribe(self) -> Iterator[Snapshot]:
-        """Snapshots as they come. The connection serves nothing else from then on. Raises DaemonGone at its end."""
-        self._connection.send(_ENCODE(m.Subscribe()))
+    def details(self) -> tuple[Detail, ...]:
+        """All about the links, parts and processes of every device, read now. Raises UserError where the devices do not answer."""
+        return self._ask(m.GetDetails(), m.DetailsReply).details
+
+    def kill(self, process: Process) -> None:
+        """End a process that `details` told of: SIGTERM, then SIGKILL; one of a job of ours by cancelling the job. Returns once it is gone.
+
+        Raises NotFound where it no longer uses a GPU, UserError where it is not ours to end or does not end.
+        """
+        self._ask(m.KillProcess(process.pid, process.ticks), m.Ok)
+
+    def subscribe(self, live: bool = True) -> Iterator[Snapshot]:
+        """Snapshots as they come. The connection serves nothing else from then on. Raises DaemonGone at its end.
+
+        `live`: somebody looks; the devices are read fast meanwhile, and woken where they sleep.
+        """
+        self._connection.send(_ENCODE(m.Subscribe(live)))
         while True:
             reply = self._receive()
             if isinstance(reply, m.SnapshotReply):

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from scheduler import kill, paths, settings, wire
 from scheduler import messages as m
-from scheduler import paths, settings, wire
 from scheduler.alerting import Alerting
 from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.callback import Callback
@@ -34,7 +34,9 @@ from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from scheduler.telemetry.history import SPAN_S
 from scheduler.telemetry.monitor import Monitor
+from scheduler.telemetry.pace import SLEEP_NOTICE
 from scheduler.telemetry.snapshot import Snapshot
+from scheduler.watching import Watching
 
 LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
@@ -62,6 +64,7 @@ class Daemon:
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
         self._clusters = Clusters(self, self._settings.clusters)
         self._queue = Queue(store, self._watch, self._job_ended, self._clusters)
+        self._watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
@@ -86,11 +89,12 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._queue.recover()
-        await self._supervisor.start(self._settings.source, self._settings.telemetry_hz)
+        await self._watching.start(self._settings)
         await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
         tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
-        tasks += [asyncio.create_task(t) for t in (self._publish(), self._obey(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))]
+        lasting = (self._publish(), self._obey(), self._watching.attend(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))
+        tasks += [asyncio.create_task(t) for t in lasting]
         say_ready()
         stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -110,6 +114,7 @@ class Daemon:
 
     def _hello(self, hello: Hello) -> None:
         self._source = hello.source
+        self._watching.hello(hello)
         self._monitor.set_devices(hello.devices)
         self._latest = {}
         self._notices.pop("probe", None)
@@ -130,6 +135,16 @@ class Daemon:
         self._latest = {}
         self._notices["probe"] = words
         self._dirty.set()
+
+    def _worked(self) -> bool:
+        """Whether a job for a GPU waits or runs."""
+        return self._queue.waits_for_devices or any(held_devices(job) for job in self._queue.going)
+
+    def _slept(self, asleep: bool) -> None:
+        if asleep:
+            self._monitor.lose()
+            self._latest = {}
+        self._notice("sleep", SLEEP_NOTICE if asleep else "")
 
     # What runs by the clock
 
@@ -300,7 +315,8 @@ class Daemon:
         try:
             request = _DECODE(line)
             if isinstance(request, m.Subscribe):
-                await self._subscribe(peer)
+                with self._watching.looking(request.live):
+                    await self._subscribe(peer)
             reply = await self._answer(request)
         except MALFORMED as e:
             reply = m.Error(f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop")
@@ -309,11 +325,16 @@ class Daemon:
         await peer.send(_ENCODE(reply))
 
     async def _answer(self, request: m.Request) -> m.Reply:
+        self._watching.looked()
         if isinstance(request, m.Question):
             return self._tell(request)
         match request:
             case m.GetHistory(device, fields, since, until):
                 return m.HistoryReply(self._monitor.columns(device, fields, since, until))
+            case m.GetDetails():
+                return m.DetailsReply(await self._watching.details())
+            case m.KillProcess(pid, ticks):
+                return await self._kill(pid, ticks)
             case m.GetAlerts(limit):
                 return m.AlertsReply(self._alerting.log(limit))
             case m.Acknowledge(alert):
@@ -329,6 +350,16 @@ class Daemon:
             case _:
                 return self._order(request)
         return m.SnapshotReply(self._take())
+
+    async def _kill(self, pid: int, ticks: int) -> m.Reply:
+        """End a process that uses a GPU; one of a job of ours through the queue, so that it is known why it ended."""
+        process = kill.find(await self._watching.details(), pid, ticks)
+        if process.job in {job.id for job in self._queue.going}:
+            assert process.job is not None
+            self._order(m.Cancel(process.job))
+        else:
+            await kill.end(process)
+        return m.Ok()
 
     def _tell(self, request: m.Question) -> m.Reply:
         """What is known of the jobs."""
@@ -383,8 +414,7 @@ class Daemon:
         new = settings.changed(self._settings, dict(changes))
         settings.save(new)
         old, self._settings = self._settings, new
-        if (old.source, old.telemetry_hz) != (new.source, new.telemetry_hz):
-            await self._supervisor.start(new.source, new.telemetry_hz)
+        await self._watching.start(new)
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         self._step()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from scheduler.devices.model import Detail
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings
@@ -97,6 +98,20 @@ class GetSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
     """Answered by a Snapshot whenever something changed, until the connection closes."""
 
+    live: bool = True
+    """Somebody looks: devices are read fast meanwhile, and woken where they sleep."""
+
+
+class GetDetails(msgspec.Struct, frozen=True, tag="details"):
+    """All about links, parts and processes of the devices, read now."""
+
+
+class KillProcess(msgspec.Struct, frozen=True, tag="kill"):
+    """End a process that uses a GPU: pid and start (ticks since the boot) as a Detail told them, so that a reused pid is never killed."""
+
+    pid: int
+    ticks: int
+
 
 class GetHistory(msgspec.Struct, frozen=True, tag="history"):
     device: str
@@ -133,7 +148,7 @@ Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
 Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
 """What is asked about jobs."""
-Request = Order | Question | GetSnapshot | Subscribe | GetHistory | GetAlerts | Acknowledge | Configure | Stop
+Request = Order | Question | GetDetails | KillProcess | GetSnapshot | Subscribe | GetHistory | GetAlerts | Acknowledge | Configure | Stop
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -184,6 +199,10 @@ class SnapshotReply(msgspec.Struct, frozen=True, tag="snapshot"):
     snapshot: Snapshot
 
 
+class DetailsReply(msgspec.Struct, frozen=True, tag="details"):
+    details: tuple[Detail, ...]
+
+
 class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
     history: Columns
 
@@ -203,5 +222,6 @@ Reply = (
     | ForecastReply
     | SnapshotReply
     | HistoryReply
+    | DetailsReply
     | AlertsReply
 )

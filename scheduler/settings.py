@@ -38,7 +38,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     source: Annotated[str, msgspec.Meta(pattern=SOURCES)] = "auto"
     """Which devices to watch: auto, cpu, nvml, or replay:FILE (replay:FILE*8 plays it as eight GPUs)."""
     telemetry_hz: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 2.0
-    """Readings a second."""
+    """Readings a second while somebody looks or a job waits or runs; else at most one in two seconds."""
+    laptop_sleep: Literal["auto", "on", "off"] = "auto"
+    """Whether GPUs are left alone, so that they can sleep, while nobody looks and no job for a GPU waits or runs. auto: where the
+    driver would switch them off, as on laptops."""
     idle_util_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 5.0
     """A GPU busier than this is not idle."""
     idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = 15.0  # the history in memory goes back ten minutes

@@ -35,6 +35,16 @@ class SnapshotFeed(QThread):
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._newest: Snapshot | None = None
+        self._live = True
+
+    def look(self, live: bool) -> None:
+        """Whether anybody sees what arrives: if not, the daemon need not read the devices for our sake."""
+        with self._lock:
+            if live != self._live:
+                self._live = live
+                if self._client is not None:
+                    self._client.close()  # ends the subscription; `_follow` begins another
+                    self._client = None
 
     def take(self) -> Snapshot | None:
         """The newest snapshot, once."""
@@ -67,20 +77,33 @@ class SnapshotFeed(QThread):
                 delay = min(delay * 2, _LONGEST_DELAY)
 
     def _follow(self) -> None:
+        fresh = True
+        while (client := self._connect()) is not None:
+            live = self._live
+            try:
+                if fresh:
+                    self._fetch(client)
+                    fresh = False
+                for snapshot in client.subscribe(live):
+                    self._put(snapshot)
+            except DaemonGone:
+                with self._lock:
+                    if self._client is client:
+                        raise
+            finally:
+                with self._lock:
+                    self._client = None
+                client.close()
+
+    def _connect(self) -> Client | None:
+        """A connection, None where we are to stop."""
         client = Client()
         with self._lock:
             if self._stop.is_set():
                 client.close()
-                return
+                return None
             self._client = client
-        try:
-            self._fetch(client)
-            for snapshot in client.subscribe():
-                self._put(snapshot)
-        finally:
-            with self._lock:
-                self._client = None
-            client.close()
+        return client
 
     def _fetch(self, client: Client) -> None:
         """History first, so that the charts begin full."""

@@ -9,6 +9,8 @@ Floats = NDArray[np.float64]
 
 GAP_INTERVALS = 2.5
 """Readings further apart than this many intervals have a gap between them."""
+SHORTEST_GAP_S = 3.0
+"""But not those that are closer: while nobody looks, readings come every two seconds."""
 
 
 class Ring:
@@ -50,7 +52,7 @@ class Ring:
             if time < last:
                 self.rewound += 1
                 self._end = int(np.searchsorted(self._rows[0, : self._end], time))
-            elif time - last > GAP_INTERVALS * interval:
+            elif time - last > max(GAP_INTERVALS * interval, SHORTEST_GAP_S):
                 self._push(last + interval, np.full(len(values), np.nan))
         self._push(time, values)
 

@@ -35,9 +35,18 @@ SETTINGS = (
     Setting(
         "telemetry_hz",
         "Telemetry rate",
-        "Readings a second. More shows shorter peaks, and costs more of the CPU.",
+        "Readings a second while somebody looks or a job waits or runs. More shows shorter peaks, and costs more of the CPU.",
         "number",
         unit="Hz",
+        group="Devices",
+    ),
+    Setting(
+        "laptop_sleep",
+        "Let GPUs sleep",
+        "Read nothing while nobody looks and no job for a GPU waits or runs. A window, a command or such a job wakes them. "
+        "auto: where the driver switches unused GPUs off, as on laptops.",
+        "choice",
+        ("auto", "on", "off"),
         group="Devices",
     ),
     Setting(

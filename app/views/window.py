@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
+from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app import theme
@@ -54,6 +54,8 @@ class MainWindow(QWidget):
     themed = Signal(str)
     """The theme that the settings ask for changed: system, light or dark."""
     closed = Signal()
+    seen = Signal(bool)
+    """Whether anybody can see the window: it was shown, hidden, minimised or brought back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +136,17 @@ class MainWindow(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
             self.refresh()
+        elif event.type() == QEvent.Type.WindowStateChange:
+            self.seen.emit(self.isVisible() and not self.isMinimized())
         super().changeEvent(event)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        self.seen.emit(not self.isMinimized())
+        super().showEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.seen.emit(False)
+        super().hideEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._pace.stop()

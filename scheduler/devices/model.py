@@ -31,7 +31,9 @@ class Process(msgspec.Struct, frozen=True):
     assistant: bool = False
     """Whether it is our assistant, which makes room for anybody else."""
     start: float = 0.0
-    """When it started, in seconds since the epoch: with the pid it names one process for ever. 0.0 where it cannot be seen from here."""
+    """When it started, in seconds since the epoch; 0.0 where it cannot be seen from here."""
+    ticks: int = 0
+    """The same in ticks since the machine's boot: with the pid it names one process, whatever becomes of pids and clocks."""
     command: str = ""
     """Its command line; told in a Detail alone, as all that follows."""
     container: str = ""
@@ -76,6 +78,8 @@ class Device(msgspec.Struct, frozen=True):
     """What does not change: driver, VBIOS, SM count, maximum clocks."""
     instances: tuple[Instance, ...] = ()
     """The MIG instances it is divided into."""
+    silent: str = ""
+    """Why it does not answer: it is there, or was, and there are no readings of it. Empty where it does."""
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The probe: a child of the daemon, and the only process that touches NVML. Prints readings as JSON lines.
 
-It may hang (NVML can block in the kernel) and be replaced. It ends when its parent does.
+It may hang (NVML can block in the kernel) and be replaced. It ends when its parent does. Orders come on its standard input, one a line:
+how often to read from now on, and to tell once what is too costly to be read all the time.
 
     python -m scheduler.devices.probe SOURCE HZ
 """
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 import msgspec
 
-from scheduler.devices.model import Device, DevicesChanged, Reading, Source
+from scheduler.devices.model import Detail, Device, DevicesChanged, Reading, Source
 from scheduler.devices.open import open_source
 from scheduler.errors import UserError
 
@@ -44,8 +45,28 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     message: str
 
 
-Message = Hello | Readings | Refusal
+class Details(msgspec.Struct, frozen=True, tag="details"):
+    """The answer to Look."""
+
+    details: tuple[Detail, ...]
+
+
+Message = Hello | Readings | Details | Refusal
 DECODE = msgspec.json.Decoder(Message).decode
+
+
+class Pace(msgspec.Struct, frozen=True, tag="pace"):
+    """Read so often from now on."""
+
+    hz: float
+
+
+class Look(msgspec.Struct, frozen=True, tag="look"):
+    """Tell once all about links, parts and processes."""
+
+
+Order = Pace | Look
+_DECODE_ORDER = msgspec.json.Decoder(Order).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -55,29 +76,52 @@ def _say(message: Message) -> None:
         data = data[os.write(1, data) :]
 
 
-def _sleep(seconds: float) -> None:
-    """Sleep, or end the process at once when the daemon is gone (its end of our standard input closed)."""
-    ready, _, _ = select.select([0], [], [], max(seconds, 0.0))
-    if ready and not os.read(0, 1):
-        raise SystemExit(0)
+class Player:
+    """Reads a source at a steady pace, and obeys."""
 
+    def __init__(self, source: Source, hz: float) -> None:
+        self._source, self._interval = source, 1 / hz
+        self._heard = b""
 
-def _play(source: Source, interval: float) -> NoReturn:
-    """Read at a steady pace until the devices change."""
-    due = time.monotonic() + min(FIRST_S - interval, 0.0)
-    while True:
-        for tick in range(1, TICKS + 1):
-            _sleep(due + interval * tick / TICKS - time.monotonic())
-            if tick < TICKS:
-                source.tick()
-        # after a suspended laptop wakes up, go on from now instead of catching up
-        due = max(due + interval, time.monotonic() - interval)
-        now = time.time()
-        _say(Readings(now, tuple(source.read(now))))
+    def play(self) -> NoReturn:
+        """Until the devices change, or the daemon is gone."""
+        due = time.monotonic() + min(FIRST_S - self._interval, 0.0)
+        while True:
+            interval = self._interval
+            for tick in range(1, TICKS + 1):
+                self._wait(due + interval * tick / TICKS)
+                if self._interval != interval:
+                    break
+                if tick < TICKS:
+                    self._source.tick()
+            # after a suspended laptop wakes up, or a new pace, go on from now instead of catching up
+            now = time.monotonic()
+            due = max(due + interval, now - interval) if self._interval == interval else now
+            moment = time.time()
+            _say(Readings(moment, tuple(self._source.read(moment))))
+
+    def _wait(self, end: float) -> None:
+        """Obey until `end`, or until the pace changes. Ends the process at once when the daemon is gone (its end of stdin closed)."""
+        interval = self._interval
+        while self._interval == interval:
+            ready, _, _ = select.select([0], [], [], max(end - time.monotonic(), 0.0))
+            if not ready:
+                return
+            if not (said := os.read(0, 4096)):
+                raise SystemExit(0)
+            *lines, self._heard = (self._heard + said).split(b"\n")
+            for line in lines:
+                self._obey(_DECODE_ORDER(line))
+
+    def _obey(self, order: Order) -> None:
+        if isinstance(order, Pace):
+            self._interval = 1 / order.hz
+        else:
+            _say(Details(tuple(self._source.details(time.time()))))
 
 
 def main() -> int:
-    spec, interval = sys.argv[1], 1.0 / float(sys.argv[2])
+    spec, hz = sys.argv[1], float(sys.argv[2])
     try:
         source, words = open_source(spec)
     except UserError as e:
@@ -85,7 +129,7 @@ def main() -> int:
         return 1
     try:
         _say(Hello(words, tuple(source.devices())))
-        _play(source, interval)
+        Player(source, hz).play()
     except DevicesChanged as e:
         _say(Refusal(f"the devices changed: {e}"))
         return 1

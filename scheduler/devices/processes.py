@@ -21,52 +21,54 @@ class Known:
     """Processes by pid and start time: each is looked at once, as its name, user and environment do not change."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, float], Process] = {}
+        self._known: dict[tuple[int, int], Process] = {}
 
     def describe(self, memory: Mapping[int, float | None], full: bool = False) -> tuple[Process, ...]:
         """The processes of these pids, with the bytes each has of the device. `full`: with command line and container, too."""
-        known: dict[tuple[int, float], Process] = {}
+        known: dict[tuple[int, int], Process] = {}
         found = []
         for pid in memory:
-            start = _start(pid)
-            process = self._known.get((pid, start))
+            ticks = _ticks(pid)
+            process = self._known.get((pid, ticks))
             if process is None:
-                process, sure = _look(pid, start)
+                process, sure = _look(pid, ticks)
             else:
                 sure = True
             if sure:
-                known[pid, start] = process
+                known[pid, ticks] = process
             told = {"command": _command(pid), "container": _container(pid)} if full else {}
             found.append(msgspec.structs.replace(process, memory=memory[pid], **told))
         self._known = {**self._known, **known} if full else known
         return tuple(found)
 
 
-def _start(pid: int) -> float:
-    """Seconds since the epoch; 0.0 where there is no such process here, as one of another container."""
+def _ticks(pid: int) -> int:
+    """When it started, in ticks since boot (proc_pid_stat(5), field 22); 0 where there is no such process here, as in another container."""
     try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return 0.0
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def _look(pid: int, start: float) -> tuple[Process, bool]:
+def _look(pid: int, ticks: int) -> tuple[Process, bool]:
     """Name, user and what it is to us, as far as they can be read; those of other containers and users cannot.
 
     And whether that is sure: an environment that was empty may have been looked at too early.
     """
     try:
         process = psutil.Process(pid)
-        name, user = process.name(), process.username()
+        found = Process(pid, process.name(), process.username(), start=process.create_time(), ticks=ticks)
     except psutil.Error:
-        return Process(pid, "?", "", None, start=start), False
+        return Process(pid, "?"), False
     try:
         environment = process.environ()
     except psutil.AccessDenied:
-        return Process(pid, name, user, None, start=start), True
+        return found, True
     except (psutil.Error, OSError):
         environment = {}
-    return Process(pid, name, user, None, _job(environment), ASSISTANT_MARK in environment, start), bool(environment)
+    told = msgspec.structs.replace(found, job=_job(environment), assistant=ASSISTANT_MARK in environment)
+    return told, bool(environment)
 
 
 def _job(environment: dict[str, str]) -> int | None:

@@ -7,8 +7,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 
-from scheduler.devices.probe import DECODE, Hello, Message, Readings
-from scheduler.errors import MALFORMED
+import msgspec
+
+from scheduler.devices.model import Detail
+from scheduler.devices.probe import DECODE, Details, Hello, Look, Message, Order, Pace, Readings
+from scheduler.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
 """A probe that says nothing for this long (or five intervals) hangs and is replaced."""
@@ -16,6 +19,9 @@ END_S = 1.0
 """How long the end of a killed probe is waited for."""
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _LIMIT = 16 * 2**20
+PATIENCE_S = 5.0
+"""How long an answer of the probe to an order is waited for."""
+_ENCODE = msgspec.json.Encoder().encode
 
 
 class Supervisor:
@@ -30,13 +36,42 @@ class Supervisor:
         self.crashed = asyncio.get_running_loop().create_future()
         """Ends, with the error, where one of the functions that are called raised one."""
         self.pid: int | None = None
+        self._hz = 1.0
+        self._probe: asyncio.subprocess.Process | None = None
+        self._asked: list[asyncio.Future[tuple[Detail, ...]]] = []
 
     async def start(self, source: str, hz: float) -> None:
         """Watch `source`, in place of what is watched now."""
         async with self._turn:
             await self._end_current()
-            self._task = asyncio.create_task(self._keep(source, hz))
+            self._hz = hz
+            self._task = asyncio.create_task(self._keep(source))
             self._task.add_done_callback(self._ended)
+
+    def pace(self, hz: float) -> None:
+        """Read so often from now on."""
+        if hz != self._hz:
+            self._hz = hz
+            self._order(Pace(hz))
+
+    async def details(self) -> tuple[Detail, ...]:
+        """What is too costly to be read all the time. Raises UserError where no probe answers."""
+        answer: asyncio.Future[tuple[Detail, ...]] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._order(Look())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await answer
+        except TimeoutError:
+            raise UserError("the devices do not answer at the moment. Try again in a while, or see: gpudeck doctor") from None
+        finally:
+            if answer in self._asked:
+                self._asked.remove(answer)
+
+    def _order(self, order: Order) -> None:
+        """To the probe, where there is one; the next one is started with the new pace, and is asked what is still awaited."""
+        if self._probe is not None and self._probe.stdin is not None and self._probe.returncode is None:
+            self._probe.stdin.write(_ENCODE(order) + b"\n")
 
     async def stop(self) -> None:
         """End the probe."""
@@ -53,7 +88,7 @@ class Supervisor:
         if not task.cancelled() and (bug := task.exception()) is not None and not self.crashed.done():
             self.crashed.set_exception(bug)
 
-    async def _keep(self, source: str, hz: float) -> None:
+    async def _keep(self, source: str) -> None:
         failures = 0
         while True:
             started = time.monotonic()
@@ -61,16 +96,20 @@ class Supervisor:
             probe: asyncio.subprocess.Process | None = None
             try:
                 probe = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(hz),
+                    sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(self._hz),
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
                 )  # fmt: skip
-                self.pid = probe.pid
-                async for message in self._listen(probe, max(SILENCE_S, 5 / hz)):
+                self.pid, self._probe = probe.pid, probe
+                async for message in self._listen(probe):
                     if isinstance(message, Hello):
                         source = "nvml" if message.source == "nvml" else source  # a driver that reloads must not turn GPUs into a CPU
                         self._on_hello(message)
+                        if self._asked:
+                            self._order(Look())
                     elif isinstance(message, Readings):
                         self._on_readings(message)
+                    elif isinstance(message, Details):
+                        self._answer(message.details)
                     else:
                         trouble = message.message
             except TimeoutError:
@@ -80,17 +119,24 @@ class Supervisor:
             except MALFORMED as e:
                 trouble = f"the probe said what is no reading ({e}) and was replaced"
             finally:
+                self._probe = None
                 if probe is not None:
                     await _end(probe)
             self._on_trouble(trouble)
             failures = 1 if time.monotonic() - started > 60 else failures + 1
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
 
-    async def _listen(self, probe: asyncio.subprocess.Process, silence: float) -> AsyncIterator[Message]:
+    def _answer(self, details: tuple[Detail, ...]) -> None:
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            if not answer.done():
+                answer.set_result(details)
+
+    async def _listen(self, probe: asyncio.subprocess.Process) -> AsyncIterator[Message]:
         """What the probe says until it ends. Raises TimeoutError where it falls silent."""
         assert probe.stdout is not None
         while True:
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout(max(SILENCE_S, 5 / self._hz)):
                 line = await probe.stdout.readline()
             if not line:
                 return

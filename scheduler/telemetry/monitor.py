@@ -12,7 +12,7 @@ from scheduler.settings import Settings
 from scheduler.telemetry.flops import FlopRate
 from scheduler.telemetry.history import History
 from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, judge
-from scheduler.telemetry.snapshot import Columns, DeviceState
+from scheduler.telemetry.snapshot import Busy, Columns, DeviceState
 from scheduler.units import numbered
 
 
@@ -23,7 +23,8 @@ class Monitor:
         self.devices: tuple[Device, ...] = ()
         self._history: dict[str, History] = {}
         self._rates: dict[int, FlopRate] = {}
-        self._live = False
+        self._current: frozenset[str] = frozenset()
+        """The devices of the newest readings; empty while the probe does not answer."""
 
     def restore(self, readings: Iterable[Reading]) -> None:
         """The past that the store kept, oldest first."""
@@ -31,16 +32,18 @@ class Monitor:
             self._history.setdefault(reading.device, History()).add(reading)
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
-        self.devices = devices
-        self._live = False
+        """What the probe found. A GPU that does not answer keeps the name it had."""
+        known = {d.index: d for d in self.devices if d.kind == "nvidia" and not d.silent}
+        self.devices = tuple(_kept(known.get(d.index, d), d) if d.silent else d for d in devices)
+        self._current = frozenset()
 
     def lose(self) -> None:
         """The probe is gone: devices stay listed, without a reading."""
-        self._live = False
+        self._current = frozenset()
 
     def add(self, readings: Sequence[Reading], jobs: Sequence[Job]) -> list[Reading]:
         """Take in one moment; returns the readings as they are shown and stored."""
-        self._live = True
+        self._current = frozenset(r.device for r in readings)
         shown = [self._count(r, jobs) for r in readings]
         for reading in shown:
             self._history.setdefault(reading.device, History()).add(reading)
@@ -73,8 +76,9 @@ class Monitor:
             past = history.latest(policy.dwell_s + 2 * max_age, now) if history else []
             looks = [Look(r.time, r.values.get("util"), _foreign(r)) for r in past]
             queue = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits
-            reading = past[-1] if self._live and past else None
-            found.append(DeviceState(device, reading, judge(looks, policy, now, queue, max_age), mine))
+            reading = past[-1] if device.id in self._current and past else None
+            use = Busy(device.note) if device.silent else judge(looks, policy, now, queue, max_age)
+            found.append(DeviceState(device, reading, use, mine))
         return tuple(found)
 
     def columns(self, device: str, fields: Sequence[str], since: float, until: float) -> Columns:
@@ -97,6 +101,10 @@ class Monitor:
     def _tflops(self, job_id: int, now: float) -> float | None:
         rate = self._rates.get(job_id)
         return rate.tflops(now) if rate else None
+
+
+def _kept(known: Device, silent: Device) -> Device:
+    return msgspec.structs.replace(known, silent=silent.silent, note=silent.note)
 
 
 def _foreign(reading: Reading) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from time import monotonic
 
-import msgspec
 import pynvml as nv
 
 from scheduler.devices.model import Detail, Device, DevicesChanged, NoGpu, Reading
@@ -15,7 +14,7 @@ from scheduler.errors import UserError
 
 
 class NvmlSource:
-    """The GPUs that answer. One that does not is listed by its index as long as another does, and looked for now and then."""
+    """The GPUs. One that does not answer keeps its place as long as another does, and is looked for now and then."""
 
     def __init__(self) -> None:
         """Raises NoGpu where there is neither driver nor GPU, UserError where there are GPUs and none can be read."""
@@ -49,9 +48,8 @@ class NvmlSource:
             raise UserError(f"the NVIDIA GPUs cannot be read: {self._silent[0]}. See: nvidia-smi")
 
     def devices(self) -> list[Device]:
-        """By index. Each says which other GPU does not answer, so that nobody takes what is listed for all there is."""
-        note = ", ".join(f"GPU {index} does not answer: {why}" for index, why in self._silent.items())
-        return [msgspec.structs.replace(g.device, note=note) for g in self._gpus]
+        """By index; those that do not answer among them."""
+        return sorted([gpu.device for gpu in self._gpus] + [_silent(i, why) for i, why in self._silent.items()], key=lambda d: d.index)
 
     def tick(self) -> None:
         for gpu in self._gpus:
@@ -89,3 +87,7 @@ class NvmlSource:
             gpu.close()
         self._events.close()
         nv.nvmlShutdown()
+
+
+def _silent(index: int, why: str) -> Device:
+    return Device(f"silent-{index}", index, "NVIDIA GPU", "nvidia", f"GPU {index} does not answer: {why}", silent=why)

@@ -24,9 +24,14 @@ def test_readings_that_come_in_time_make_no_gap():
 
 
 def test_a_reading_that_is_late_makes_one_gap():
-    ring = ring_of([0, 1, 4])
-    assert ring.times.tolist() == [0, 1, 2, 4]
+    ring = ring_of([0, 1, 4.5])
+    assert ring.times.tolist() == [0, 1, 2, 4.5]
     assert np.isnan(ring.values[0]).tolist() == [False, False, True, False]
+
+
+def test_the_slow_readings_while_nobody_looks_are_no_gaps():
+    assert not np.isnan(ring_of([0, 0.5, 2.5, 4.5, 5.0], interval=0.5).values).any()
+    assert np.isnan(ring_of([0, 0.5, 3.6], interval=0.5).values).any()
 
 
 def test_the_same_reading_twice_is_one():

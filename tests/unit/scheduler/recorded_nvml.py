@@ -6,7 +6,9 @@ Answers under "as documented" were not recorded: their form is pynvml's, their f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from types import SimpleNamespace as Answer
 from typing import Any
@@ -43,6 +45,8 @@ class RecordedNvml:
         """SM clocks to answer one after the other; the recorded one when they are used up."""
         self.events: list[tuple[int, int]] = []
         """(GPU, Xid) to tell."""
+        self._script: Path | None = None
+        self._as_recorded: dict[str, Any] = {}
         self.gpm_returns: dict[int, int] = {}
         self.gpm_values = dict(_GPM)
         self.fields: dict[Any, float | Exception] = {
@@ -131,8 +135,21 @@ class RecordedNvml:
             ):
                 setattr(pynvml, name, self._call(name))
 
+    def follow(self, script: Path) -> None:
+        """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName": 15}, "processes": [[PID, BYTES]]}."""
+        self._script, self._as_recorded = script, dict(self.answers)
+
+    def _obey(self, script: Path) -> None:
+        told = json.loads(script.read_text())
+        self.gpus = told.get("gpus", 1)
+        running = [Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1) for pid, used in told.get("processes", [])]
+        errors = {name: error(code) for name, code in told.get("errors", {}).items()}
+        self.answers = {**self._as_recorded, "nvmlDeviceGetComputeRunningProcesses": running, **errors}
+
     def _call(self, name: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
+            if self._script is not None:
+                self._obey(self._script)
             assert name in self.answers, f"{name} was not recorded"
             self.calls.append(name)
             answer = self.answers[name]

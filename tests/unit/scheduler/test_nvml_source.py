@@ -166,7 +166,8 @@ def test_gpus_that_answer_are_kept_and_say_which_does_not(h100: RecordedNvml, ca
 
     h100.answers[call] = answer
     opened, _ = open_source("auto")
-    assert [(d.index, d.note) for d in opened.devices()] == [(i, "GPU 1 does not answer: GPU is lost") for i in (0, 2)]
+    assert [(d.index, d.note) for d in opened.devices()] == [(0, ""), (1, "GPU 1 does not answer: GPU is lost"), (2, "")]
+    assert [d.silent for d in opened.devices()] == ["", "GPU is lost", ""]
     for _ in range(3):
         h100.now += 50.0
         assert len(opened.read(100.0)) == 2

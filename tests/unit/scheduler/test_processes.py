@@ -52,7 +52,7 @@ def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.M
     first = known.describe({os.getpid(): 1.0})
     assert known.describe({os.getpid(): 2.0})[0].memory == 2.0
     assert len(looks) == 1
-    monkeypatch.setattr(processes, "_start", lambda pid: first[0].start + 5.0)
+    monkeypatch.setattr(processes, "_ticks", lambda pid: first[0].ticks + 5)
     known.describe({os.getpid(): 1.0})
     assert len(looks) == 2
 

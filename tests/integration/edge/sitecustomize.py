@@ -1,0 +1,27 @@
+"""Read by every Python that a test starts with this folder on its path: in the probe, NVML answers from recordings, as a file says.
+
+The daemon, the probe and pynvml's structures are real; see `RecordedNvml.follow` for the file, which RECORDED_NVML names.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+if (_file := os.environ.get("RECORDED_NVML")) and "scheduler.devices.probe" in sys.orig_argv:
+    from tests.unit.scheduler.recorded_nvml import RecordedNvml
+
+    _nvml = RecordedNvml()
+    _nvml.install()
+    _nvml.follow(Path(_file))
+if "scheduler.daemon" in sys.orig_argv:  # what takes seconds for people's sake takes less here
+    for _module, _name, _value in (
+        ("scheduler.devices.supervisor", "BACKOFF_S", (0.1,)),
+        ("scheduler.devices.supervisor", "SILENCE_S", 1.5),
+        ("scheduler.devices.supervisor", "PATIENCE_S", 0.5),
+        ("scheduler.watching", "LINGER_S", 0.5),
+        ("scheduler.watching", "CHECK_S", 0.1),
+        ("scheduler.kill", "GRACE_S", 0.3),
+    ):
+        assert hasattr(importlib.import_module(_module), _name)
+        setattr(importlib.import_module(_module), _name, _value)

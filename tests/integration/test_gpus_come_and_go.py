@@ -1,0 +1,166 @@
+"""GPUs that are lost, unplugged, asleep, or without their driver, and processes on them: a real daemon and probe, NVML from recordings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.devices.model import Process
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Cancelled
+from scheduler.settings import Settings
+from scheduler.telemetry.pace import SLEEP_NOTICE
+from tests.integration.deck import probe_pid, python, running
+from tests.support import eventually, lives
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Edge:
+    """What NVML answers from now on."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.say()
+
+    def say(self, **told: object) -> None:
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(told))
+        new.replace(self.file)
+
+
+@pytest.fixture
+def edge(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edge]:
+    settings.save(Settings(source="nvml", telemetry_hz=10.0))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'integration' / 'edge'}:{ROOT}")
+    monkeypatch.setenv("RECORDED_NVML", str(tmp_path / "nvml.json"))
+    yield Edge(tmp_path / "nvml.json")
+
+
+def read(deck: Client, *gpus: int) -> list[str]:
+    """Once exactly these GPUs have a reading; what each that has none says."""
+    shown = eventually(lambda: (s := deck.snapshot()).devices and [d.device.index for d in s.devices if d.reading] == list(gpus) and s)
+    return [d.device.note for d in shown.devices if d.reading is None]
+
+
+def test_gpus_that_are_lost_unplugged_or_without_a_driver_come_back_without_a_restart(edge: Edge, home: Path) -> None:
+    edge.say(gpus=2)
+    with Client() as deck:
+        assert read(deck, 0, 1) == []
+        names = [d.device.id for d in deck.snapshot().devices]
+        for errors in (
+            {"nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_GPU_IS_LOST, "nvmlDeviceGetName": pynvml.NVML_ERROR_GPU_IS_LOST},
+            {"nvmlDeviceGetCount": pynvml.NVML_ERROR_UNINITIALIZED, "nvmlInit": pynvml.NVML_ERROR_DRIVER_NOT_LOADED},
+            {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "nvmlInit": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
+        ):
+            edge.say(gpus=2, errors=errors)
+            read(deck)
+            told = deck.snapshot()
+            assert [d.device.id for d in told.devices] == names, "placeholders"
+            assert len(told.notices) == 1
+            assert "\n" not in told.notices[0]
+            edge.say(gpus=2)
+            read(deck, 0, 1)
+            assert deck.snapshot().notices == ()
+        edge.say(gpus=1)
+        read(deck, 0)
+        assert len(deck.snapshot().devices) == 1, "one was unplugged"
+        edge.say(gpus=2)
+        read(deck, 0, 1)
+
+
+def test_a_probe_stopped_in_the_middle_of_a_reading_is_replaced(edge: Edge, home: Path) -> None:
+    with Client() as deck:
+        read(deck, 0)
+        old = eventually(lambda: probe_pid(home))
+        os.kill(old, signal.SIGSTOP)
+        with pytest.raises(UserError, match="do not answer at the moment"):
+            deck.details()
+        eventually(lambda: probe_pid(home) not in (None, old) and not lives(old))
+        read(deck, 0)
+        assert deck.details()[0].parts[0].name == "NVLink 0"
+
+
+def test_a_gpu_is_left_to_sleep_while_nobody_looks_and_woken_by_whoever_does(
+    edge: Edge, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.save(Settings(source="nvml", telemetry_hz=10.0, laptop_sleep="on"))
+    with Client() as deck:
+        read(deck, 0)
+        quiet = deck.subscribe(live=False)
+        asleep = next(s for s in quiet if SLEEP_NOTICE in s.notices)
+        assert asleep.devices[0].reading is None, "and it stays listed"
+        eventually(lambda: probe_pid(home) is None)
+        with Client() as other:
+            live = other.subscribe()
+            awake = next(s for s in live if s.devices and s.devices[0].reading)
+            assert SLEEP_NOTICE not in awake.notices
+
+
+@pytest.fixture
+def user_of_gpu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of ours with a GPU's file open, as far as this machine has one, which does not end when it is asked to."""
+    node = tmp_path / "dev" / "nvidia0"
+    node.parent.mkdir()
+    node.touch()
+    code = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); f = open(sys.argv[1]); print('up', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-S", "-c", code, str(node), "\x1b[2J"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+        process.kill()
+
+
+def listed(deck: Client, pid: int) -> Process:
+    return next(p for d in deck.details() for p in d.processes if p.pid == pid)
+
+
+def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
+    edge: Edge, user_of_gpu: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = user_of_gpu.pid
+    edge.say(processes=[[pid, 2**30], [os.getpid(), 2**20], [1, 0]])
+    with Client() as deck:
+        read(deck, 0)
+        shown = listed(deck, pid)
+        assert shown.command.isprintable()
+        assert shown.memory == 2**30
+        reused = Process(pid, shown.name, ticks=shown.ticks + 1)
+        for stranger, words in (
+            (reused, "is not the one you saw. Nothing was ended"),
+            (Process(2**22 + 1, "x", ticks=5), "does not use a GPU any more"),
+            (Process(pid, "x"), "is not the one you saw"),
+            (listed(deck, os.getpid()), "holds no GPU open here"),
+        ):
+            with pytest.raises(UserError, match=words):
+                deck.kill(stranger)
+        assert user_of_gpu.poll() is None
+        edge.say(processes=[[os.getpid(), 2**20]])
+        with pytest.raises(NotFound):
+            deck.kill(shown)
+        edge.say(processes=[[pid, 2**30]])
+        deck.kill(shown)
+        assert user_of_gpu.wait(10) == -signal.SIGKILL, "it would not end when asked"
+
+
+def test_a_process_of_a_job_is_ended_by_cancelling_the_job(edge: Edge) -> None:
+    with Client() as deck:
+        read(deck, 0)
+        job = deck.submit(python("import time; time.sleep(600)"), gpus=1)
+        pid = running(deck, job).runner
+        child = eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0]
+        edge.say(processes=[[int(child), 2**30]])
+        shown = listed(deck, int(child))
+        assert shown.job == job.id
+        deck.kill(shown)
+        assert isinstance(deck.wait(job.id, 20).state, Cancelled)
