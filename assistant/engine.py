@@ -31,6 +31,7 @@ class Engine:
         self.device = device
         try:
             self.model = RWKV7.load(path, device, torch.bfloat16 if device == "cuda" else torch.float32)
+            self.model.forward([0])  # what is compiled at the first use on a machine is compiled now
         except (RuntimeError, MemoryError) as e:
             raise UserError(f"the model {path} does not fit on {device}: {(str(e).splitlines() or ['out of memory'])[0]}") from e
         self.tokenizer = Tokenizer.load(path)

@@ -30,15 +30,14 @@ def _turn(text: str) -> str:
 
 
 def read(model: RWKV7, tokens: Sequence[int], state: State | None, cancelled: Callable[[], bool]) -> tuple[Tensor, State]:
-    """Take in a prompt of at least one token -> logits [V] and the state after it. Raises Cancelled between two chunks."""
-    result = None
-    for step in model.prefill(tokens, state):
-        result = step
+    """Take in a prompt of at least one token -> logits [V] and the state after it. Raises Cancelled within moments of being told."""
+
+    def look() -> None:
         if cancelled():
             raise Cancelled
-    if result is None:
-        raise ValueError("a prompt needs at least one token")
-    return result
+
+    look()
+    return model.forward(tokens, state, look)
 
 
 class Generation:

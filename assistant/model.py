@@ -1,4 +1,4 @@
-"""RWKV-7 "Goose" in plain torch: tokens and a state in, logits and a new state out (Peng et al., arXiv 2503.14456).
+"""RWKV-7 "Goose": tokens and a state in, logits and a new state out (Peng et al., arXiv 2503.14456).
 
 The state is a value: `forward` never writes into the one it is given, so keeping a state is a snapshot, and going back to
 it gives bit-identical logits. Rewinding, branching and a prepared system prompt are a matter of which state one passes.
@@ -6,182 +6,129 @@ it gives bit-identical logits. Rewinding, branching and a prepared system prompt
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from assistant import weights
-from assistant.weights import HEAD
+from assistant.rwkv import wkv
+from assistant.rwkv.layers import Memory, Recurrence, advance, norm, project
+from assistant.rwkv.parameters import arranged
+from assistant.rwkv.state import State
 
-_DECAY = math.exp(-0.5)
-_GROUP_EPS = 64e-5
-_TURNED = ("receptance.weight", "key.weight", "value.weight", "output.weight", "head.weight")
-CHUNK = 128
-"""Tokens of a prompt taken at once; between two chunks a caller may stop."""
+__all__ = ["RWKV7", "State"]
 
-
-class LayerState(NamedTuple):
-    """What one layer remembers of all tokens so far."""
-
-    att_x: Tensor
-    """[C] the last token's input of the time mix."""
-    wkv: Tensor
-    """[H, 64, 64] fp32, the matrix-valued state: values by keys."""
-    ffn_x: Tensor
-    """[C] the last token's input of the channel mix."""
-
-
-State = tuple[LayerState, ...]
-
-
-class _TimeMix:
-    """Time mixing: token shift, low-rank decay / in-context learning rate / gate, and the recurrence."""
-
-    def __init__(self, w: dict[str, Tensor], prefix: str) -> None:
-        self.first = prefix == "blocks.0.att."
-        self.mixes = torch.stack([w[prefix + mix] for mix in weights.MIXES]).unsqueeze(1)  # [6, 1, C]
-        self.w0, self.w1, self.w2 = w[prefix + "w0"], w[prefix + "w1"], w[prefix + "w2"]
-        self.a0, self.a1, self.a2 = w[prefix + "a0"], w[prefix + "a1"], w[prefix + "a2"]
-        self.g1, self.g2 = w[prefix + "g1"], w[prefix + "g2"]
-        if not self.first:
-            self.v0, self.v1, self.v2 = w[prefix + "v0"], w[prefix + "v1"], w[prefix + "v2"]
-        self.k_k, self.k_a, self.r_k = w[prefix + "k_k"], w[prefix + "k_a"], w[prefix + "r_k"]
-        self.receptance, self.key = _turned(w, prefix + "receptance"), _turned(w, prefix + "key")
-        self.value, self.output = _turned(w, prefix + "value"), _turned(w, prefix + "output")
-        self.norm_weight, self.norm_bias = w[prefix + "ln_x.weight"], w[prefix + "ln_x.bias"]
-
-    def __call__(self, x: Tensor, last: Tensor, wkv: Tensor, v_first: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """x [T, C], last [C], wkv [H, 64, 64], v_first [T, C] (None in the first layer) -> output [T, C], wkv, v_first."""
-        heads = (-1, self.r_k.shape[0], HEAD)
-        x_r, x_w, x_k, x_v, x_a, x_g = (x + (_shifted(x, last) - x) * self.mixes).unbind()
-        r, k, v = x_r.mm(self.receptance), x_k.mm(self.key), x_v.mm(self.value)
-        decay = torch.exp(-_DECAY * torch.sigmoid(torch.addmm(self.w0, torch.tanh(x_w.mm(self.w1)), self.w2).float()))
-        rate = torch.sigmoid(torch.addmm(self.a0, x_a.mm(self.a1), self.a2))
-        gate = torch.sigmoid(x_g.mm(self.g1)).mm(self.g2)
-        if v_first is None:
-            v_first = v
-        else:
-            v = torch.lerp(v, v_first, torch.sigmoid(torch.addmm(self.v0, x_v.mm(self.v1), self.v2)))
-        removal = functional.normalize((k * self.k_k).view(heads), dim=-1)
-        k = k * (1 + (rate - 1) * self.k_a)
-
-        r, k, v, rate = r.view(heads), k.view(heads), v.view(heads), rate.view(heads)
-        y, wkv = recurrence(wkv, r=r, decay=decay.view(heads), k=k, v=v, removal=removal, rate=rate)
-        y = functional.group_norm(y.to(x.dtype).flatten(1), heads[1], self.norm_weight, self.norm_bias, eps=_GROUP_EPS)
-        bonus = (r * k * self.r_k).sum(dim=-1, keepdim=True) * v
-        return ((y + bonus.flatten(1)) * gate).mm(self.output), wkv, v_first
-
-
-def recurrence(wkv: Tensor, *, r: Tensor, decay: Tensor, k: Tensor, v: Tensor, removal: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-    """The generalised delta rule of the paper, token after token; wkv [H, 64, 64] fp32, the others [T, H, 64] -> y [T, H, 64], wkv.
-
-    S_t = S_{t-1} (diag(w_t) - kk_t^T (a_t * kk_t)) + v_t^T k_t,   y_t = S_t r_t
-
-    with `removal` the normalised key kk that is erased and `rate` the in-context learning rate a.
-    """
-    # Rows times the transposed state rather than the state times columns: several times faster on a CPU.
-    r, v, erased = (row.float().unsqueeze(-2) for row in (r, v, -removal))
-    keys = torch.stack((removal * rate, k), dim=-2).float()  # [T, H, 2, 64]: both rank-one updates in one product
-    y = torch.empty_like(r)
-    for t, (r_t, v_t, erased_t, keys_t, decay_t) in enumerate(zip(r, v, erased, keys, decay.unsqueeze(-2), strict=True)):
-        values = torch.cat((torch.bmm(erased_t, wkv.mT), v_t), dim=-2)  # [H, 2, 64]: what was under the key, what shall be
-        wkv = (wkv * decay_t).baddbmm_(values.mT, keys_t)
-        torch.bmm(r_t, wkv.mT, out=y[t])
-    return y.squeeze(-2), wkv
-
-
-class _ChannelMix:
-    """Channel mixing: a two-layer perceptron with squared ReLU on the shifted input."""
-
-    def __init__(self, w: dict[str, Tensor], prefix: str) -> None:
-        self.mix, self.key, self.value = w[prefix + "x_k"], _turned(w, prefix + "key"), _turned(w, prefix + "value")
-
-    def __call__(self, x: Tensor, last: Tensor) -> Tensor:
-        """x [T, C], last [C] -> [T, C]."""
-        k = (x + (_shifted(x, last) - x) * self.mix).mm(self.key)
-        return torch.relu(k).square().mm(self.value)
-
-
-def _shifted(x: Tensor, last: Tensor) -> Tensor:
-    """The token before each: x [T, C], last [C] -> [T, C]."""
-    return torch.cat((last.unsqueeze(0), x[:-1]))
-
-
-class _Norm(NamedTuple):
-    weight: Tensor
-    bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias)
+_LONGEST_CHUNK = {"cpu": 128, "cuda": 512}
+_CHUNK_WORK = 160_000_000
+"""Products that a CPU core may spend on a chunk of a prompt in one layer: some 5 ms."""
+_TOGETHER = {torch.float32: 8, torch.int8: 32}
+"""Sequences from which on a CPU is faster with matrix products for all of them than one by one, by the type of the weights."""
 
 
 class RWKV7:
     """An RWKV-7 model. Uses as many CPU threads as torch is set to: one is best for models below 200 million parameters."""
 
     def __init__(self, tensors: dict[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
-        """`tensors`: canonical weights (see `assistant.weights`)."""
-        # What is turned below is copied there; the rest is copied here, as nothing may depend on the file once it is loaded.
-        w = {name: tensor.to(device=device, dtype=dtype, copy=not name.endswith(_TURNED)) for name, tensor in tensors.items()}
-        count = 1 + max(int(name.split(".")[1]) for name in w if name.startswith("blocks."))
-        self.vocabulary, self.channels = w["emb.weight"].shape
-        self.parameters = sum(tensor.numel() for tensor in w.values())
-        # The first normalisation sees nothing but embeddings: done once for all of them.
-        self._embeddings = _Norm(w["blocks.0.ln0.weight"], w["blocks.0.ln0.bias"])(w.pop("emb.weight"))
-        self._layers = [
-            (_norm(w, f"blocks.{i}.ln1"), _TimeMix(w, f"blocks.{i}.att."), _norm(w, f"blocks.{i}.ln2"), _ChannelMix(w, f"blocks.{i}.ffn."))
-            for i in range(count)
-        ]
-        self._norm, self._head = _norm(w, "ln_out"), _turned(w, "head")
+        """`tensors`: canonical weights (see `assistant.weights`). dtype: see `load`."""
+        self.parameters = sum(tensor.numel() for tensor in tensors.values())
+        self.identity = _identity(tensors)
+        """Tells models apart: of names, shapes and samples of all weights."""
+        self._weights = arranged(dict(tensors), torch.device(device), dtype)
+        self.vocabulary, self.channels = self._weights.embeddings.shape
+        self.nbytes = self._weights.nbytes
+        """Memory of the weights."""
+        self.chunk = _LONGEST_CHUNK[self._weights.device.type]
+        """Tokens of a prompt that are taken at once: always the same, so that a prompt gives the same bits each time."""
+        self._recurrence: Recurrence = wkv.chunked
+        self._step = None
+        self._together = 1
+        if self._weights.device.type == "cpu" and self._weights.dtype == torch.float32:
+            from assistant.rwkv import cpu  # compiles at its first use
+
+            self._recurrence, self._step, self._together = cpu.recurrence, cpu.Step(self._weights), _TOGETHER[dtype]
+        if self._weights.device.type == "cpu":
+            of_a_layer = sum(t.numel() for name, t in tensors.items() if name.startswith("blocks.0."))
+            self.chunk = max(1, min(self.chunk, _CHUNK_WORK // of_a_layer))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> RWKV7:
-        """The model in `path`: a folder of .safetensors, or a .pth. Raises UserError (see `assistant.weights.load`)."""
+        """The model in `path`: a folder of .safetensors, or a .pth. Raises UserError (see `assistant.weights.load`).
+
+        dtype int8: the matrices in int8 with a scale a row, computed in fp32 on a CPU and in bf16 on a GPU.
+        """
         return cls(weights.load(path), device, dtype)
 
-    def fresh(self) -> State:
-        """The state before the first token."""
-        zero = self._embeddings.new_zeros(self.channels)
-        matrix = zero.new_zeros(self.channels // HEAD, HEAD, HEAD, dtype=torch.float32)
-        return tuple(LayerState(zero, matrix, zero) for _ in self._layers)
+    def fresh(self, batch: int = 1) -> State:
+        """The state of `batch` sequences before their first tokens."""
+        return State.fresh(len(self._weights.layers), self.channels, self._weights.device, self._weights.dtype, batch)
+
+    def saved(self, state: State) -> bytes:
+        """A state as bytes that `restored` takes back bit for bit, in another process too."""
+        return state.dumps(self.identity)
+
+    def restored(self, data: bytes) -> State:
+        """Raises UserError for what is not a state of this model in this dtype."""
+        return State.loads(data, self.fresh(), self.identity)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, tokens: Sequence[int], state: State | None = None, look: Callable[[], None] = lambda: None) -> tuple[Tensor, State]:
         """Take in `tokens` (T >= 1) after `state` (None: the beginning) -> logits [V] after the last one, and the new state.
 
+        Long prompts are taken in chunks. `look` is called after each, on a CPU after each layer of each: it may raise to stop.
         Raises ValueError for no token, and for one that the model does not have.
         """
+        self._check(tokens)
+        before = state or self.fresh()
+        if len(tokens) == 1 and self._step is not None:
+            return self._step(tokens[0], before)
+        for start in range(0, len(tokens), self.chunk):
+            logits, before = self._rows([tokens[start : start + self.chunk]], before, look)
+            if logits.is_cuda:
+                torch.cuda.current_stream(logits.device).synchronize()  # or the looks would run ahead of the work
+                look()
+        return logits[0], before
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
+        """One token for each sequence of a batch: [B] -> logits [B, V] and the new state. Weights are read once for all of them.
+
+        Raises ValueError where there are not as many tokens as sequences, and for one that the model does not have.
+        """
+        self._check(tokens)
+        if len(tokens) != state.batch:
+            raise ValueError(f"a state of {state.batch} sequences takes as many tokens; got {len(tokens)}")
+        if self._step is None or len(tokens) >= self._together:
+            return self._rows([[token] for token in tokens], state, lambda: None)
+        each = [self._step(token, state.pick([i])) for i, token in enumerate(tokens)]
+        return torch.stack([logits for logits, _ in each]), State.join(after for _, after in each)
+
+    def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:
             raise ValueError("forward needs at least one token")
         if not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
             raise ValueError(f"tokens are from 0 to {self.vocabulary - 1}; got {min(tokens)} to {max(tokens)}")
-        x = self._embeddings[torch.tensor(tokens, device=self._embeddings.device)]
+
+    def _rows(self, tokens: Sequence[Sequence[int]], before: State, look: Callable[[], None]) -> tuple[Tensor, State]:
+        """tokens [B, T] -> logits [B, V] and the state after."""
+        w = self._weights
+        x = w.embeddings[torch.tensor(tokens, device=w.device)]
         v_first: Tensor | None = None
         after = []
-        for (norm_att, time_mix, norm_ffn, channel_mix), before in zip(self._layers, state or self.fresh(), strict=True):
-            att_in = norm_att(x)
-            out, wkv, v_first = time_mix(att_in, before.att_x, before.wkv, v_first)
-            x = x + out
-            ffn_in = norm_ffn(x)
-            x = x + channel_mix(ffn_in, before.ffn_x)
-            after.append(LayerState(att_in[-1], wkv, ffn_in[-1]))
-        return self._norm(x[-1:]).mm(self._head)[0], tuple(after)
-
-    def prefill(self, tokens: Sequence[int], state: State | None = None) -> Iterator[tuple[Tensor, State]]:
-        """`forward` over a long prompt, chunk by chunk; yields after each, so that the caller can stop. The last one counts."""
-        for start in range(0, len(tokens), CHUNK):
-            logits, state = self.forward(tokens[start : start + CHUNK], state)
-            yield logits, state
+        for layer, shift, memory in zip(w.layers, before.shift, before.wkv, strict=True):
+            x, new, v_first = advance(layer, x, Memory(shift, memory), v_first, self._recurrence)
+            after.append(new)
+            if not x.is_cuda:
+                look()
+        state = State(torch.stack([m.shift for m in after]), torch.stack([m.wkv for m in after]))
+        return project(norm(x[:, -1], w.norm), w.head), state
 
 
-def _turned(w: dict[str, Tensor], name: str) -> Tensor:
-    """A matrix as [in, out], so that it is applied with one operation."""
-    return w.pop(name + ".weight").T.contiguous()
-
-
-def _norm(w: dict[str, Tensor], name: str) -> _Norm:
-    return _Norm(w[name + ".weight"], w[name + ".bias"])
+def _identity(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        sample = tensor.flatten()[:: max(1, tensor.numel() // 64)][:64].float().cpu()
+        digest.update(f"{name} {list(tensor.shape)}".encode() + sample.numpy().tobytes())
+    return digest.hexdigest()

@@ -10,7 +10,7 @@ from rwkv_models import random_model, to_hf, write_hf
 
 from assistant.generate import Generation, prompt, read
 from assistant.idle import Cancelled
-from assistant.model import CHUNK, RWKV7
+from assistant.model import RWKV7
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 
@@ -89,11 +89,11 @@ def test_a_long_prompt_is_cancelled_between_two_chunks(model) -> None:
 
     def cancelled() -> bool:
         asked.append(1)
-        return len(asked) == 2
+        return len(asked) == 3
 
     with pytest.raises(Cancelled):
-        read(model, [1] * (5 * CHUNK), None, cancelled)
-    assert len(asked) == 2
+        read(model, [1] * (5 * model.chunk), None, cancelled)
+    assert len(asked) == 3
 
 
 def test_greedy_takes_the_largest_and_the_same_seed_the_same_tokens() -> None:

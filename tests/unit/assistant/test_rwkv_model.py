@@ -8,11 +8,12 @@ import pytest
 import torch
 from rwkv_models import Tensors, oracle, random_model, to_hf, write_hf
 
-from assistant.model import CHUNK, RWKV7
+from assistant.model import RWKV7, State
+from assistant.rwkv.matrix import Matrix
 from scheduler.errors import UserError
 
 PROMPT = [5, 17, 300, 2, 2, 9, 131, 64, 255, 318, 1, 77]
-STEPS = 96
+STEPS = 512
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -77,30 +78,107 @@ def test_going_back_to_a_kept_state_gives_bit_identical_logits_and_states(model)
     model.forward([300, 301], kept)  # another branch in between
     again, again_state = model.forward([7, 8, 9], kept)
     assert torch.equal(first, again)
-    for a, b in zip(first_state, again_state, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    assert same(first_state, again_state)
+
+
+def same(a: State, b: State) -> bool:
+    return torch.equal(a.shift, b.shift) and torch.equal(a.wkv, b.wkv)
 
 
 def test_the_state_has_the_documented_shapes(model) -> None:
     _, state = model.forward([1])
-    for layer in state:
-        assert layer.att_x.shape == layer.ffn_x.shape == (128,)
-        assert layer.wkv.shape == (2, 64, 64)
-        assert layer.wkv.dtype == torch.float32
+    assert state.shift.shape == (3, 1, 2, 128)
+    assert state.wkv.shape == (3, 1, 2, 64, 64)
+    assert state.wkv.dtype == torch.float32
 
 
-def test_a_long_prompt_in_chunks_is_the_prompt_at_once(model) -> None:
-    tokens = [(i * 37) % 320 for i in range(2 * CHUNK + 5)]
-    steps = list(model.prefill(tokens))
-    whole, _ = model.forward(tokens)
-    assert len(steps) == 3
-    assert relative(steps[-1][0], whole) < 1e-5
+def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_model(model, tensors) -> None:
+    _, kept = model.forward(PROMPT)
+    data = model.saved(kept)
+    twin = RWKV7(load_canonical(tensors))
+    assert same(twin.restored(data), kept)
+    assert torch.equal(twin.forward([7], twin.restored(data))[0], model.forward([7], kept)[0])
+
+
+def test_a_state_of_another_model_or_dtype_and_a_damaged_one_are_refused(model, tensors) -> None:
+    data = model.saved(model.fresh())
+    other = RWKV7(load_canonical(random_model(seed=1)))
+    with pytest.raises(UserError, match="belongs to another model"):
+        other.restored(data)
+    with pytest.raises(UserError, match="another shape or data type"):
+        RWKV7(load_canonical(tensors), dtype=torch.bfloat16).restored(data)
+    for damaged in (b"", b"\0" * 64, data[: len(data) // 2]):
+        with pytest.raises(UserError, match=r"damaged"):
+            model.restored(damaged)
+
+
+def test_a_long_prompt_in_chunks_is_the_prompt_token_by_token(model) -> None:
+    tokens = [(i * 37) % 320 for i in range(2 * model.chunk + 5)]
+    looks: list[int] = []
+    logits, state = model.forward(tokens, None, lambda: looks.append(1))
+    state_by_one = None
+    for token in tokens:
+        logits_by_one, state_by_one = model.forward([token], state_by_one)
+    assert relative(logits, logits_by_one) < 1e-5
+    assert relative(state.wkv, state_by_one.wkv) < 1e-5
+    assert len(looks) == 3 * 3, "it may be stopped after each layer of each chunk"
+
+
+def test_whoever_looks_may_stop_it(model) -> None:
+    def look() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        model.forward(PROMPT, None, look)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_a_batch_is_its_sequences_one_by_one(tensors, batch, dtype) -> None:
+    model = RWKV7(load_canonical(tensors), dtype=dtype)
+    states = [model.forward(PROMPT[: i + 1])[1] for i in range(batch)]
+    logits, after = model.step(list(range(batch)), State.join(states))
+    for i, state in enumerate(states):
+        alone, alone_after = model.forward([i], state)
+        assert relative(logits[i], alone) < 1e-5
+        assert relative(after.pick([i]).wkv, alone_after.wkv) < 1e-5
+    with pytest.raises(ValueError, match="as many tokens"):
+        model.step([1] * (batch + 1), State.join(states))
+
+
+def test_int8_weights_are_near_in_a_quarter_of_the_memory_by_token_and_by_prompt(tensors) -> None:
+    exact, _ = RWKV7(load_canonical(tensors)).forward(PROMPT)
+    small = RWKV7(load_canonical(tensors), dtype=torch.int8)
+    logits, _ = small.forward(PROMPT)
+    assert relative(logits, exact) < 0.05
+    state = None
+    for token in PROMPT:
+        by_one, state = small.forward([token], state)
+    assert relative(by_one, logits) < 1e-5
+    matrices = sum(
+        t.numel() for name, t in tensors.items() if t.dim() == 2 and name != "emb.weight" and not name[:-1].endswith(tuple("wavg"))
+    )
+    assert small.nbytes < RWKV7(load_canonical(tensors)).nbytes - 2.9 * matrices
+
+
+def test_a_row_in_int8_is_off_by_half_a_step_at_most() -> None:
+    weight = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 3, 50).unsqueeze(1)
+    weight[3] = 0
+    rounded = Matrix.int8(weight)
+    step = weight.abs().amax(dim=1) / 127
+    assert ((rounded.dense(torch.float32) - weight).abs() <= 0.5001 * step.unsqueeze(1)).all()
+
+
+def test_damaged_weights_show_in_the_logits(tensors) -> None:
+    damaged = load_canonical(tensors)
+    damaged["blocks.1.att.output.weight"] = damaged["blocks.1.att.output.weight"].clone().fill_(torch.nan)
+    assert not RWKV7(damaged).forward([1])[0].isfinite().any()
 
 
 def test_a_half_precision_model_keeps_its_state_in_fp32(tensors) -> None:
     exact, _ = RWKV7(load_canonical(tensors)).forward(PROMPT)
     logits, state = RWKV7(load_canonical(tensors), dtype=torch.bfloat16).forward(PROMPT)
-    assert state[0].wkv.dtype == torch.float32
+    assert state.wkv.dtype == torch.float32
     assert relative(logits.float(), exact) < 0.1
 
 

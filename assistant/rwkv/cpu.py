@@ -1,0 +1,74 @@
+"""One token at a time on a CPU in fp32 (weights fp32 or int8), and the recurrence of many, by compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assistant.rwkv import cpu_kernels as kernels
+from assistant.rwkv.matrix import Matrix
+from assistant.rwkv.parameters import Layer, Parameters
+from assistant.rwkv.state import State
+
+_RECURRENCE: Any = kernels.recurrence
+_STEP: Any = kernels.step
+
+
+def recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """An `assistant.rwkv.layers.Recurrence`, bit for bit what token after token gives."""
+    y, after = r.new_empty(r.shape), state.clone(memory_format=torch.contiguous_format)
+    _RECURRENCE(*(x.contiguous().numpy() for x in (r, w, k, v, a, b)), after.numpy(), y.numpy())
+    return y, after
+
+
+class Step:
+    """The step of one token. Not for two threads at once: it has one scratch memory."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        """`parameters` on a CPU that compute in fp32."""
+        channels = parameters.embeddings.shape[1]
+        table = np.array([[_places(layer)[name] for name in kernels.FIELDS] for layer in parameters.layers], dtype=np.int64)
+        widest = max(channels, *(layer.ffn_key.values.shape[0] for layer in parameters.layers), table[:, _RANKS].max())
+        self._embeddings = parameters.embeddings
+        self._weights = (table, *(t.numpy() for t in (parameters.vectors, parameters.values, parameters.scales)))
+        self._room = np.empty((kernels.ROOM, widest), np.float32)
+        self._used = np.empty(widest, np.int64)
+        head, norm = parameters.head, parameters.norm
+        places = (_at(head.values), _scale(head), _at(norm.weight), _at(norm.bias))
+        self._tail = (self._room, self._used, *places)
+
+    def __call__(self, token: int, state: State) -> tuple[Tensor, State]:
+        """A token the model has and a state of one sequence -> logits [V] and the state after."""
+        after = State(torch.empty_like(state.shift), state.wkv.clone(memory_format=torch.contiguous_format))
+        logits = self._embeddings.new_empty(len(self._embeddings))
+        states = (t.squeeze(1).numpy() for t in (state.shift.contiguous(), after.shift, after.wkv))
+        _STEP(*self._weights, self._embeddings[token].clone().numpy(), *states, *self._tail, logits.numpy())
+        return logits, after
+
+
+_RANKS = slice(kernels.FIELDS.index("decay_rank"), kernels.FIELDS.index("hidden"))
+
+
+def _places(layer: Layer) -> dict[str, int]:
+    """Where each of `kernels.FIELDS` is in its arena."""
+    places = {name: _at(getattr(layer, name)) for name in ("mixes", "k_k", "k_a", "r_k", "mix_ffn")}
+    for name in ("norm_att", "norm_wkv", "norm_ffn"):
+        places[name], places[f"{name}_bias"] = map(_at, getattr(layer, name))
+    for name in ("decay", "rate", "residual", "gate"):
+        bias, down, up = getattr(layer, name)
+        places |= {name: -1 if bias is None else _at(bias), f"{name}_down": _at(down), f"{name}_up": _at(up), f"{name}_rank": len(down)}
+    for name in ("receptance", "key", "value", "output", "ffn_key", "ffn_value"):
+        matrix = getattr(layer, name)
+        places |= {name: _at(matrix.values), f"{name}_scale": _scale(matrix)}
+    return places | {"hidden": layer.ffn_key.values.shape[0]}
+
+
+def _at(tensor: Tensor) -> int:
+    return int(tensor.storage_offset())
+
+
+def _scale(matrix: Matrix) -> int:
+    return 0 if matrix.scales is None else _at(matrix.scales)

@@ -1,0 +1,33 @@
+"""A weight matrix, as it is or in int8 with one scale a row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Matrix(NamedTuple):
+    """[rows, columns]. Rows are outputs, but of the channel mix's `value` they are inputs: its rows of zero activation are skipped."""
+
+    values: Tensor
+    """Floating point, or int8."""
+    scales: Tensor | None = None
+    """[rows] fp32 with int8: a row is its values times its scale."""
+
+    @classmethod
+    def int8(cls, weight: Tensor) -> Matrix:
+        """Rounded to the nearest of 255 steps from -max to max of each row: off by half a step, max / 254, at most."""
+        scales = weight.float().abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        return cls((weight.float() / scales.unsqueeze(1)).round().to(torch.int8), scales)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """As floating point."""
+        if self.scales is None:
+            return self.values
+        return (self.values.float() * self.scales.unsqueeze(1)).to(dtype)

@@ -1,0 +1,168 @@
+"""The weights as the steps use them: every tensor of a layer by its role, matrices with rows in memory order, all in a few arenas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from assistant.rwkv.arena import Arena
+from assistant.rwkv.matrix import Matrix
+
+
+class Norm(NamedTuple):
+    """Weight and bias [C]."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Rank(NamedTuple):
+    """A low-rank map x -> bias + f(x down^T) up. The rank may be 0."""
+
+    bias: Tensor | None
+    """[C]"""
+    down: Tensor
+    """[rank, C]"""
+    up: Tensor
+    """[rank, C]"""
+
+
+class Layer(NamedTuple):
+    """One layer."""
+
+    norm_att: Norm
+    mixes: Tensor
+    """[6, C] token-shift coefficients of r, k, v, decay, rate, gate."""
+    receptance: Matrix
+    key: Matrix
+    value: Matrix
+    output: Matrix
+    decay: Rank
+    rate: Rank
+    residual: Rank
+    """How much of the first layer's values is mixed in; rank 0 in the first layer."""
+    gate: Rank
+    k_k: Tensor
+    k_a: Tensor
+    r_k: Tensor
+    """[C]"""
+    norm_wkv: Norm
+    norm_ffn: Norm
+    mix_ffn: Tensor
+    """[C]"""
+    ffn_key: Matrix
+    """[F, C]"""
+    ffn_value: Matrix
+    """[F, C]: a row an input."""
+
+
+class Parameters(NamedTuple):
+    """A whole model."""
+
+    embeddings: Tensor
+    """[V, C], the first normalisation applied: it sees nothing but embeddings."""
+    layers: tuple[Layer, ...]
+    norm: Norm
+    head: Matrix
+    """[V, C]"""
+    vectors: Tensor
+    """The arena of all that is no matrix."""
+    values: Tensor
+    """The arena of the matrices."""
+    scales: Tensor
+    """The arena of their scales; empty but for int8."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.vectors.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which activations are computed."""
+        return self.vectors.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all weights."""
+        return sum(t.nbytes for t in (self.embeddings, self.vectors, self.values, self.scales))
+
+
+_MIXES = ("x_r", "x_k", "x_v", "x_w", "x_a", "x_g")
+_MATRICES = ("receptance.weight", "key.weight", "value.weight", "output.weight", "head.weight")
+
+
+def arranged(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Parameters:
+    """Canonical weights (see `assistant.weights`), which are taken out of `w` one by one, so that never all are there twice.
+
+    dtype int8 keeps matrices in int8 with a scale a row, and computes in fp32 on a CPU, in bf16 on a GPU.
+    """
+    return _Arranger(w, device, dtype).parameters()
+
+
+class _Arranger:
+    def __init__(self, w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
+        self._w, self._device, self._int8 = w, device, dtype == torch.int8
+        self._dtype = (torch.float32 if device.type == "cpu" else torch.bfloat16) if self._int8 else dtype
+        matrices = {name: t for name, t in w.items() if name.endswith(_MATRICES)}
+        rows = (t.shape[1] if name.endswith("ffn.value.weight") else t.shape[0] for name, t in matrices.items())
+        self._values = Arena((t.numel() for t in matrices.values()), device, dtype)
+        self._scales = Arena(rows if self._int8 else (), device, torch.float32)
+        self._vectors = Arena((t.numel() for name, t in w.items() if name not in matrices and name != "emb.weight"), device, self._dtype)
+
+    def parameters(self) -> Parameters:
+        w = self._w
+        count = 1 + max(int(name.split(".")[1]) for name in w if name.startswith("blocks."))
+        first = Norm(*(w.pop(f"blocks.0.ln0.{part}").to(self._device, torch.float32) for part in ("weight", "bias")))
+        raw = w.pop("emb.weight").to(self._device, torch.float32)
+        embeddings = functional.layer_norm(raw, first.weight.shape, first.weight, first.bias).to(self._dtype)
+        layers = tuple(self._layer(f"blocks.{i}.") for i in range(count))
+        norm, head = self._norm("ln_out"), self._matrix("head")
+        return Parameters(embeddings, layers, norm, head, self._vectors.flat, self._values.flat, self._scales.flat)
+
+    def _layer(self, block: str) -> Layer:
+        att, ffn = block + "att.", block + "ffn."
+        return Layer(
+            norm_att=self._norm(block + "ln1"),
+            mixes=self._vectors.put(torch.stack([self._w.pop(att + mix) for mix in _MIXES])),
+            receptance=self._matrix(att + "receptance"),
+            key=self._matrix(att + "key"),
+            value=self._matrix(att + "value"),
+            output=self._matrix(att + "output"),
+            decay=self._rank(att + "w"),
+            rate=self._rank(att + "a"),
+            residual=self._rank(att + "v"),
+            gate=self._rank(att + "g"),
+            k_k=self._vector(att + "k_k"),
+            k_a=self._vector(att + "k_a"),
+            r_k=self._vectors.put(self._w.pop(att + "r_k").flatten()),
+            norm_wkv=self._norm(att + "ln_x"),
+            norm_ffn=self._norm(block + "ln2"),
+            mix_ffn=self._vector(ffn + "x_k"),
+            ffn_key=self._matrix(ffn + "key"),
+            ffn_value=self._matrix(ffn + "value", turned=True),
+        )
+
+    def _vector(self, name: str) -> Tensor:
+        return self._vectors.put(self._w.pop(name))
+
+    def _norm(self, name: str) -> Norm:
+        return Norm(self._vector(name + ".weight"), self._vector(name + ".bias"))
+
+    def _rank(self, name: str) -> Rank:
+        if name + "1" not in self._w:  # the first layer has no value residual
+            nothing = self._vectors.flat[:0].view(0, 0)
+            return Rank(None, nothing, nothing)
+        bias = self._vector(name + "0") if name + "0" in self._w else None
+        return Rank(bias, self._vectors.put(self._w.pop(name + "1").T), self._vector(name + "2"))
+
+    def _matrix(self, name: str, turned: bool = False) -> Matrix:
+        weight = self._w.pop(name + ".weight").to(self._device)
+        weight = weight.T if turned else weight
+        if not self._int8:
+            return Matrix(self._values.put(weight))
+        rounded = Matrix.int8(weight)
+        assert rounded.scales is not None
+        return Matrix(self._values.put(rounded.values), self._scales.put(rounded.scales))
