@@ -12,16 +12,20 @@ from scheduler.jobs import Job
 from scheduler.settings import Settings
 from scheduler.store import Store
 from scheduler.telemetry.alerts import Alerts
+from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.quiet import is_quiet
 from scheduler.telemetry.snapshot import Alert
 from scheduler.webhook import Webhook
 
 
 class Alerting:
-    """`notice(topic, words)`: what the user should know, e.g. that the log cannot be written; empty words: it is well again."""
+    """`notice(topic, words)`: what the user should know, e.g. that the log cannot be written; empty words: it is well again.
 
-    def __init__(self, store: Store, notice: Callable[[str, str], None]) -> None:
-        self._store, self._notice = store, notice
+    `annotate`: is given each alert for the time axis, when it is raised and when it is cleared.
+    """
+
+    def __init__(self, store: Store, notice: Callable[[str, str], None], annotate: Callable[[Annotation], None]) -> None:
+        self._store, self._notice, self._annotate = store, notice, annotate
         self._alerts = Alerts(*store.open_alerts())
         self._webhook = Webhook(lambda words: notice("webhook", words))
         self._unsaved: dict[int, Alert] = {}
@@ -40,6 +44,8 @@ class Alerting:
         """One look at everything; whether anything was raised or cleared."""
         changed = self._alerts.look(devices, readings, jobs, settings, now)
         self._save(changed)
+        for alert in changed:
+            self._annotate(Annotation(alert.raised, alert.cleared, "alert", alert.text, alert.device, alert.job, alert.rule))
         self._tell(changed, settings, now)
         return bool(changed)
 

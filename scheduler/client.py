@@ -28,6 +28,7 @@ from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings, Settings
+from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 from scheduler.units import parse_bytes, parse_seconds
 from scheduler.wire import Connection
@@ -48,6 +49,8 @@ R = TypeVar(
     m.SnapshotReply,
     m.HistoryReply,
     m.DetailsReply,
+    m.FieldsReply,
+    m.AnnotationsReply,
     m.AlertsReply,
 )
 
@@ -175,9 +178,22 @@ class Client:
     def snapshot(self) -> Snapshot:
         return self._ask(m.GetSnapshot(), m.SnapshotReply).snapshot
 
-    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18) -> Columns:
-        """What was read of `device` between two times (seconds since the epoch)."""
-        return self._ask(m.GetHistory(device, tuple(fields), since, until), m.HistoryReply).history
+    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18, points: int | None = None) -> Columns:
+        """What was read of `device` between two times (seconds since the epoch).
+
+        In at most `points` buckets of one width: the lowest, the mean and the highest of each; without, every row as it was kept: all
+        readings of the last hour, steps of 10 s for a day, of a minute for seven, of ten minutes for thirty. Where nothing was read for
+        longer than a bucket there is one row without values. Raises UserError where it is too much for one answer.
+        """
+        return self._ask(m.GetHistory(device, tuple(fields), since, until, points), m.HistoryReply).history
+
+    def fields(self, device: str, since: float, until: float = 1e18) -> tuple[str, ...]:
+        """The names of all that was read of `device` in that time."""
+        return self._ask(m.GetFields(device, since, until), m.FieldsReply).fields
+
+    def annotations(self, since: float, until: float = 1e18) -> tuple[Annotation, ...]:
+        """What happened in that time, oldest first: jobs, throttling, alerts, Xid events; the newest of too many."""
+        return self._ask(m.GetAnnotations(since, until), m.AnnotationsReply).annotations
 
     def alerts(self, limit: int = 100) -> tuple[Alert, ...]:
         """The log of alerts, the newest first; those that are raised now are in every snapshot."""

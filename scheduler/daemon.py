@@ -31,10 +31,12 @@ from scheduler.executors.clusters import Clusters
 from scheduler.jobs import Job, Spec, held_devices
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
+from scheduler.queue.spans import spans
+from scheduler.search import Search
 from scheduler.store import Store
-from scheduler.telemetry.history import SPAN_S
+from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
-from scheduler.telemetry.pace import SLEEP_NOTICE
+from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.watching import Watching
 
@@ -46,8 +48,8 @@ PAUSE_S = 0.02
 """The shortest time between two snapshots: many jobs that start at once are one change."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
-KEEP_S = 1.5 * SPAN_S
-"""How long readings are kept on disk: the charts of a daemon that was restarted begin where the last one ended."""
+MOST_SPANS = 500
+"""Jobs among the annotations of one answer."""
 
 _DECODE = msgspec.json.Decoder(m.Request).decode
 _ENCODE = msgspec.json.Encoder().encode
@@ -60,7 +62,7 @@ class Daemon:
         self._store = store
         self._settings = settings.load()
         self._monitor = Monitor()
-        self._monitor.restore(store.samples(time.time() - SPAN_S))
+        self._recorder = Recorder(paths.history_file(), lambda words: self._notice("damaged history", words))
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
         self._clusters = Clusters(self, self._settings.clusters)
         self._queue = Queue(store, self._watch, self._job_ended, self._clusters)
@@ -69,9 +71,8 @@ class Daemon:
         """What was read of each device last; empty while the probe does not answer."""
         self._source = "starting"
         self._notices: dict[str, str] = {}
-        self._alerting = Alerting(store, self._notice)
+        self._alerting = Alerting(store, self._notice, self._recorder.annotate)
         self._callback = Callback(lambda words: self._notice("callback", words))
-        self._unsaved: list[Reading] = []
         self._unsettled: set[int] = set()
         self._seq = 0
         self._snapshot = self._take()
@@ -93,7 +94,7 @@ class Daemon:
         await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
         tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
-        lasting = (self._publish(), self._obey(), self._watching.attend(), _every(LOOK_S, self._look), _every(FLUSH_S, self._flush))
+        lasting = (self._publish(), self._obey(), self._watching.attend(), _every(LOOK_S, self._look), self._keep())
         tasks += [asyncio.create_task(t) for t in lasting]
         say_ready()
         stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
@@ -103,12 +104,14 @@ class Daemon:
         await self._clusters.stop()
         await self._alerting.stop()
         await self._callback.stop()
-        self._flush()
+        for task in tasks:
+            task.cancel()
+        with self._noticing("history"):
+            await self._recorder.close()
         self._store.close()
         for task in tasks:
-            if task.done():
+            if task.done() and not task.cancelled():
                 task.result()  # a bug of ours ended a task: be loud
-            task.cancel()
 
     # What the probe says
 
@@ -121,7 +124,7 @@ class Daemon:
         self._step()
 
     def _readings(self, message: Readings) -> None:
-        self._unsaved += self._monitor.add(message.readings, self._queue.going)
+        self._recorder.add(self._monitor.add(message.readings, self._queue.going), 1 / min(self._settings.telemetry_hz, CALM_HZ))
         self._queue.watch(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self._queue.going if held_devices(job)]
@@ -162,12 +165,12 @@ class Daemon:
         if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
 
-    def _flush(self) -> None:
-        """Readings to disk. Where the disk is full they are dropped: telemetry must not stand in the way of jobs."""
-        unsaved, self._unsaved = self._unsaved, []
-        if unsaved:
-            with self._noticing("samples"):
-                self._store.add_samples(unsaved, time.time() - KEEP_S)
+    async def _keep(self) -> None:
+        """Readings to disk. What cannot be stored waits in memory, for minutes: telemetry must not stand in the way of jobs."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            with self._noticing("history"):
+                await self._recorder.flush()
 
     # The queue
 
@@ -328,9 +331,9 @@ class Daemon:
         self._watching.looked()
         if isinstance(request, m.Question):
             return self._tell(request)
+        if isinstance(request, m.Past):
+            return await self._remember(request)
         match request:
-            case m.GetHistory(device, fields, since, until):
-                return m.HistoryReply(self._monitor.columns(device, fields, since, until))
             case m.GetDetails():
                 return m.DetailsReply(await self._watching.details())
             case m.KillProcess(pid, ticks):
@@ -360,6 +363,18 @@ class Daemon:
         else:
             await kill.end(process)
         return m.Ok()
+
+    async def _remember(self, request: m.Past) -> m.Reply:
+        """What is asked about the past of the devices."""
+        match request:
+            case m.GetHistory(device, fields, since, until, points):
+                return m.HistoryReply(await self._recorder.past(device, fields, since, until, points))
+            case m.GetFields(device, since, until):
+                return m.FieldsReply(tuple(await self._recorder.fields(device, since, until)))
+            case m.GetAnnotations(since, until):
+                jobs, _ = self._queue.find(Search(since=since, until=until), m.NEWEST, MOST_SPANS)
+                found = spans(jobs, since, until) + await self._recorder.annotations(since, until)
+                return m.AnnotationsReply(tuple(sorted(found, key=lambda a: a.time)))
 
     def _tell(self, request: m.Question) -> m.Reply:
         """What is known of the jobs."""

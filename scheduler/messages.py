@@ -10,10 +10,13 @@ from scheduler.devices.model import Detail
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings
+from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
 
 MAX_LISTED = 1000
 """Jobs in one reply."""
+MAX_POINTS = 10_000
+"""Buckets of history in one reply."""
 NEWEST = 2**62
 """Beyond the number of any job."""
 
@@ -118,6 +121,23 @@ class GetHistory(msgspec.Struct, frozen=True, tag="history"):
     fields: tuple[str, ...]
     since: float
     until: float = 1e18
+    points: Annotated[int, msgspec.Meta(ge=1, le=MAX_POINTS)] | None = None
+    """Buckets at most; None: every row there is."""
+
+
+class GetFields(msgspec.Struct, frozen=True, tag="fields"):
+    """What was read of a device in that time."""
+
+    device: str
+    since: float
+    until: float = 1e18
+
+
+class GetAnnotations(msgspec.Struct, frozen=True, tag="annotations"):
+    """Jobs, throttling, alerts, Xid events that touch this time."""
+
+    since: float
+    until: float = 1e18
 
 
 class GetAlerts(msgspec.Struct, frozen=True, tag="alerts"):
@@ -148,7 +168,9 @@ Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
 Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
 """What is asked about jobs."""
-Request = Order | Question | GetDetails | KillProcess | GetSnapshot | Subscribe | GetHistory | GetAlerts | Acknowledge | Configure | Stop
+Past = GetHistory | GetFields | GetAnnotations
+"""What is asked about the past of the devices."""
+Request = Order | Question | Past | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -207,6 +229,14 @@ class HistoryReply(msgspec.Struct, frozen=True, tag="history"):
     history: Columns
 
 
+class FieldsReply(msgspec.Struct, frozen=True, tag="fields"):
+    fields: tuple[str, ...]
+
+
+class AnnotationsReply(msgspec.Struct, frozen=True, tag="annotations"):
+    annotations: tuple[Annotation, ...]
+
+
 class AlertsReply(msgspec.Struct, frozen=True, tag="alerts"):
     alerts: tuple[Alert, ...]
 
@@ -223,5 +253,7 @@ Reply = (
     | SnapshotReply
     | HistoryReply
     | DetailsReply
+    | FieldsReply
+    | AnnotationsReply
     | AlertsReply
 )

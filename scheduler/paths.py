@@ -53,6 +53,10 @@ def store_file() -> Path:
     return home() / "gpudeck.sqlite"
 
 
+def history_file() -> Path:
+    return home() / "history.sqlite"
+
+
 def settings_file() -> Path:
     return home() / "settings.json"
 

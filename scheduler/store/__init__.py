@@ -1,4 +1,4 @@
-"""The store: jobs and recent telemetry in one SQLite file. The only room that speaks SQL."""
+"""The store: jobs in one SQLite file, the history of the devices in another. The only room that speaks SQL."""
 
 from scheduler.store.store import Store
 

@@ -9,12 +9,18 @@ from pathlib import Path
 
 from scheduler import paths
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 def sql(name: str) -> str:
     """A file of SQL that comes with the store."""
     return resources.files("scheduler.store").joinpath(name).read_text()
+
+
+def named_queries(name: str) -> dict[str, str]:
+    """The queries of a file of SQL, by their names."""
+    parts = sql(name).split("-- name: ")[1:]
+    return {name.strip(): body.strip() for name, _, body in (p.partition("\n") for p in parts)}
 
 
 def backup_of(file: Path, version: int) -> Path:

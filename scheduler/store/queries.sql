@@ -34,15 +34,6 @@ WHERE job >= :first AND job < :before
   AND (instr(words, :one) OR job = :one) AND (instr(words, :other) OR job = :other)
 ORDER BY job DESC;
 
--- name: add_sample
-INSERT OR REPLACE INTO samples (device, time, data) VALUES (?, ?, ?);
-
--- name: samples_since
-SELECT data FROM samples WHERE time >= ? ORDER BY time;
-
--- name: prune_samples
-DELETE FROM samples WHERE time < ?;
-
 -- name: get_paused
 SELECT paused FROM queue;
 

@@ -1,4 +1,4 @@
--- Schema 4. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 5. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -41,14 +41,6 @@ CREATE TABLE search (                  -- what jobs are found by: narrow rows, s
     devices   TEXT NOT NULL,           -- ids, each between blanks
     words     TEXT NOT NULL            -- see search.searched
 );
-
-CREATE TABLE samples (
-    device TEXT NOT NULL,
-    time   REAL NOT NULL,
-    data   BLOB NOT NULL,              -- JSON of devices.model.Reading
-    PRIMARY KEY (device, time)
-) WITHOUT ROWID;
-CREATE INDEX samples_by_time ON samples (time);
 
 CREATE TABLE queue (
     paused INTEGER NOT NULL            -- 1: start nothing new

@@ -1,4 +1,4 @@
-"""Jobs and samples on disk. Owned by one process and one connection: the daemon, under its instance lock.
+"""Jobs and alerts on disk. Owned by one process and one connection: the daemon, under its instance lock.
 
 The SQLite that Python brings (3.40) is older than the fix of a bug that can corrupt a WAL which two connections write and reset
 at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a commit takes a fraction of a millisecond.
@@ -16,11 +16,10 @@ from typing import TypeVar
 import msgspec
 
 from scheduler import paths
-from scheduler.devices.model import Reading
 from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
-from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, sql
+from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, named_queries
 from scheduler.store.words import in_words
 from scheduler.telemetry.snapshot import Alert
 
@@ -38,17 +37,12 @@ BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 
 
-def _named_queries() -> dict[str, str]:
-    parts = sql("queries.sql").split("-- name: ")[1:]
-    return {name.strip(): body.strip() for name, _, body in (p.partition("\n") for p in parts)}
-
-
 class Store:
     """Raises UserError where the file cannot be used, the disk is full, or a newer GPU Deck wrote it. Nothing is half written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._q = _named_queries()
+        self._q = named_queries("queries.sql")
         paths.ensure(file.parent)
         try:
             file.touch(mode=paths.PRIVATE_FILE)
@@ -221,18 +215,6 @@ class Store:
         """Commit a group's limit, and whether it is paused."""
         with self._transaction():
             self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
-
-    def add_samples(self, readings: Sequence[Reading], keep_since: float) -> None:
-        """Store readings and forget those from before `keep_since`."""
-        with self._transaction():
-            self._db.executemany(self._q["add_sample"], [(r.device, r.time, msgspec.json.encode(r)) for r in readings])
-            self._db.execute(self._q["prune_samples"], (keep_since,))
-
-    def samples(self, since: float) -> list[Reading]:
-        """Oldest first; one that cannot be decoded is a gap, as it must not keep the jobs from being run."""
-        with self._words():
-            rows = self._db.execute(self._q["samples_since"], (since,)).fetchall()
-        return [reading for (data,) in rows if (reading := _decoded(data, Reading)) is not None]
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
         """Commit alerts that were raised, acknowledged or cleared, and forget the oldest of those that are over."""

@@ -12,7 +12,8 @@ Kind = Literal["job", "throttle", "alert", "xid"]
 class Annotation(msgspec.Struct, frozen=True):
     """A span, or a moment where `until` equals `time`.
 
-    `time`, `kind` and `device` name it: one that is annotated again replaces what was known, which is how a span that goes on is ended.
+    `time`, `kind`, `device` and `name` tell it from others: one that is annotated again replaces what was known, which is how a span that
+    goes on is ended.
     """
 
     time: float
@@ -24,3 +25,7 @@ class Annotation(msgspec.Struct, frozen=True):
     """One line, for people."""
     device: str = ""
     """Id of the device; empty: of the machine."""
+    job: int | None = None
+    """The job it is about."""
+    name: str = ""
+    """Where several of one kind may begin at once: which of them it is, e.g. the rule of an alert."""

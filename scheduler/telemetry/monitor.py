@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -10,10 +12,12 @@ from scheduler.devices.model import Device, Reading
 from scheduler.jobs import Job, Progress, held_devices
 from scheduler.settings import Settings
 from scheduler.telemetry.flops import FlopRate
-from scheduler.telemetry.history import History
 from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, judge
-from scheduler.telemetry.snapshot import Busy, Columns, DeviceState
+from scheduler.telemetry.snapshot import Busy, DeviceState
 from scheduler.units import numbered
+
+LOOK_BACK_S = 600.0
+"""More than the longest dwell time, whatever the rate of readings."""
 
 
 class Monitor:
@@ -21,15 +25,12 @@ class Monitor:
 
     def __init__(self) -> None:
         self.devices: tuple[Device, ...] = ()
-        self._history: dict[str, History] = {}
+        self._looks: dict[str, deque[Look]] = {}
+        """What the idle decision needs of the recent past, oldest first."""
+        self._latest: dict[str, Reading] = {}
         self._rates: dict[int, FlopRate] = {}
         self._current: frozenset[str] = frozenset()
         """The devices of the newest readings; empty while the probe does not answer."""
-
-    def restore(self, readings: Iterable[Reading]) -> None:
-        """The past that the store kept, oldest first."""
-        for reading in readings:
-            self._history.setdefault(reading.device, History()).add(reading)
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
         """What the probe found. A GPU that does not answer keeps the name it had."""
@@ -46,7 +47,11 @@ class Monitor:
         self._current = frozenset(r.device for r in readings)
         shown = [self._count(r, jobs) for r in readings]
         for reading in shown:
-            self._history.setdefault(reading.device, History()).add(reading)
+            self._latest[reading.device] = reading
+            looks = self._looks.setdefault(reading.device, deque())
+            looks.append(Look(reading.time, reading.values.get("util"), _foreign(reading)))
+            while looks[0].time < reading.time - LOOK_BACK_S:
+                looks.popleft()
         return shown
 
     def heard(self, job_id: int, progress: Iterable[Progress]) -> None:
@@ -69,21 +74,15 @@ class Monitor:
         max_age = max(3.0, 3 / settings.telemetry_hz)
         found = []
         for device in self.devices:
-            history = self._history.get(device.id)
             mine = holders.get(device.id, ())
             util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
             policy = Policy(util, settings.idle_dwell_s)
-            past = history.latest(policy.dwell_s + 2 * max_age, now) if history else []
-            looks = [Look(r.time, r.values.get("util"), _foreign(r)) for r in past]
+            looks = _since(self._looks.get(device.id, ()), now - policy.dwell_s - 2 * max_age)
             queue = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits
-            reading = past[-1] if device.id in self._current and past else None
+            reading = self._latest.get(device.id) if device.id in self._current and looks else None
             use = Busy(device.note) if device.silent else judge(looks, policy, now, queue, max_age)
             found.append(DeviceState(device, reading, use, mine))
         return tuple(found)
-
-    def columns(self, device: str, fields: Sequence[str], since: float, until: float) -> Columns:
-        history = self._history.get(device)
-        return history.columns(fields, since, until) if history else Columns([], {f: [] for f in fields})
 
     def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
         """TFLOP/s as our own jobs count them: the hardware counters, where there are any, do not know the instructions."""
@@ -105,6 +104,13 @@ class Monitor:
 
 def _kept(known: Device, silent: Device) -> Device:
     return msgspec.structs.replace(known, silent=silent.silent, note=silent.note)
+
+
+def _since(looks: Iterable[Look], time: float) -> list[Look]:
+    """Those not older than `time`, up to the first that is."""
+    found = list(itertools.takewhile(lambda look: look.time >= time, reversed(tuple(looks))))
+    found.reverse()
+    return found
 
 
 def _foreign(reading: Reading) -> int:

@@ -72,6 +72,11 @@ class Columns(msgspec.Struct, frozen=True):
 
     times: list[float]
     columns: dict[str, list[float | None]]
+    """Where a row stands for several readings: their mean."""
+    low: dict[str, list[float | None]] = {}
+    """The lowest of them."""
+    high: dict[str, list[float | None]] = {}
+    """The highest."""
 
 
 def label(device: Device) -> str:

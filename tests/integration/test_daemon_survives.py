@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -303,14 +302,14 @@ def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(home: Path, fi
     assert content is None or (home / file).read_bytes() == content
 
 
-def test_a_sample_that_cannot_be_read_does_not_keep_the_daemon_from_starting(cpu_home: Path) -> None:
-    Store(paths.store_file()).close()
-    with sqlite3.connect(paths.store_file()) as db:
-        rows = [("cpu", time.time(), b'{"device":"cpu","time":1,"values":{"tflops":null}}'), ("x", time.time(), b"\xff")]
-        db.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
-    db.close()
+def test_a_damaged_history_is_put_aside_and_keeps_nobody_from_working(cpu_home: Path) -> None:
+    paths.ensure(cpu_home)
+    paths.history_file().write_bytes(b"no history")
     with Client() as deck:
-        eventually(lambda: (d := deck.snapshot().devices) and d[0].reading)
+        eventually(lambda: any("history was damaged and begins anew" in n for n in deck.snapshot().notices))
+        eventually(lambda: deck.history("cpu", ["util"], 0.0).times)
+        deck.submit(["true"])
+    assert (cpu_home / "history.sqlite.damaged").read_bytes() == b"no history"
 
 
 def test_readings_survive_a_stop(cpu_home: Path) -> None:

@@ -15,6 +15,7 @@ from scheduler.devices.model import Device, Reading
 from scheduler.settings import Settings
 from scheduler.store import Store
 from scheduler.store.store import KEPT_ALERTS
+from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.quiet import is_quiet
 from scheduler.telemetry.snapshot import Alert
 from scheduler.webhook import WAITING, Webhook
@@ -68,9 +69,10 @@ def hot(now: float, temp: float) -> dict[str, Reading]:
 
 def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(store: Store, hook: Hook) -> None:
     settings = msgspec.structs.replace(Settings(), webhook=hook.url, quiet_hours="22:00-07:00")
+    annotated: list[Annotation] = []
 
     async def night() -> None:
-        alerting = Alerting(store, lambda topic, words: None)
+        alerting = Alerting(store, lambda topic, words: None, annotated.append)
         now = at(22, 0)
         while now < at(22, 0) + 9 * 3600 + 60:
             minutes = (now - at(22, 0)) / 60
@@ -83,7 +85,10 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(store: Sto
 
     asyncio.run(night())
     assert [(m["event"], m["id"]) for m in hook.got] == [("raised", 2)]
-    assert [a.id for a in store.alerts(9)] == [2, 1], "the first one is in the log"
+    logged = store.alerts(9)
+    assert [a.id for a in logged] == [2, 1], "the first one is in the log"
+    of = {(a.time, a.name): (a.until, a.device) for a in annotated}
+    assert of == {(a.raised, a.rule): (a.cleared, a.device) for a in logged}, "all of them are on the time axis, as they ended"
 
 
 def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str]:

@@ -103,12 +103,3 @@ def test_a_count_fills_the_gap_of_a_device_without_counters() -> None:
     assert shown.absent == {"temp": "none"}
     monitor.forget(set())
     assert monitor.add([without], [job(3, device="cpu")]) == [without]
-
-
-def test_the_stored_past_is_in_the_history_but_is_no_present() -> None:
-    monitor = Monitor()
-    monitor.restore([reading(NOW - 5, util=7.0), reading(NOW - 4, util=8.0)])
-    monitor.set_devices((GPU,))
-    assert state(monitor).reading is None
-    assert monitor.columns("GPU-0", ["util"], 0.0, 1e18).columns == {"util": [7.0, 8.0]}
-    assert monitor.columns("GPU-9", ["util"], 0.0, 1e18).times == []

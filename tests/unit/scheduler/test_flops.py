@@ -1,4 +1,4 @@
-"""TFLOP/s from what jobs count, and the recent past in memory."""
+"""TFLOP/s from what jobs count."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.devices.model import Reading
 from scheduler.jobs import Progress
 from scheduler.telemetry.flops import FlopRate
-from scheduler.telemetry.history import History
 
 
 def counted(*points: tuple[float, float]) -> FlopRate:
@@ -53,33 +51,3 @@ def test_a_count_that_goes_down_or_a_clock_that_goes_back_is_no_negative_rate() 
 def test_any_count_gives_a_finite_rate_or_none(points: list[tuple[float, float]], now: float) -> None:
     rate = counted(*points).tflops(now)
     assert rate is None or (math.isfinite(rate) and rate >= 0)
-
-
-def reading(time: float, **values: float) -> Reading:
-    return Reading("cpu", time, values)
-
-
-def test_history_is_bounded_in_time_and_keeps_all_within() -> None:
-    history = History(span_s=10.0)
-    for t in range(1000):
-        history.add(reading(t / 2, util=float(t)))
-    assert [r.time for r in history.latest(1e9, 499.5)] == [489.5 + t / 2 for t in range(21)]
-
-
-def test_latest_is_oldest_first_and_by_age() -> None:
-    history = History()
-    for t in range(10):
-        history.add(reading(float(t)))
-    assert [r.time for r in history.latest(2.0, 9.5)] == [8.0, 9.0]
-    assert history.latest(2.0, 1000.0) == []
-
-
-def test_columns_show_gaps_as_none() -> None:
-    history = History()
-    history.add(reading(1.0, util=5.0))
-    history.add(reading(2.0))
-    history.add(reading(3.0, util=0.0))
-    found = history.columns(["util", "unknown"], 1.0, 3.0)
-    assert found.times == [1.0, 2.0, 3.0]
-    assert found.columns == {"util": [5.0, None, 0.0], "unknown": [None, None, None]}
-    assert history.columns(["util"], 1.5, 2.5).times == [2.0]

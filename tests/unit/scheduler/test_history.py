@@ -1,0 +1,261 @@
+"""The history: every reading in the tiers once, whatever became of daemon, disk or clock, and answers that agree with all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scheduler.devices.model import Reading
+from scheduler.errors import UserError
+from scheduler.store import keeper as module
+from scheduler.store.archive import Archive
+from scheduler.store.keeper import Keeper
+from scheduler.telemetry.annotation import Annotation
+from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, HOUR, TIERS
+
+NOW = 1_790_000_000.0
+EVERY = 10.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    return folder / "history.sqlite"
+
+
+@pytest.fixture
+def keeper(file: Path) -> Iterator[Keeper]:
+    made = Keeper(file, pytest.fail)
+    yield made
+    made.close()
+
+
+def feed(keeper: Keeper, times: np.ndarray, device: str = "GPU-0", every: float = EVERY, prune: bool = False) -> None:
+    """Readings as the daemon would give them, merged whenever that is due."""
+    for start in range(0, len(times), 100):
+        piece = times[start : start + 100]
+        keeper.take((Reading(device, float(t), {"util": value(t), "mem_used": 2e10}), every) for t in piece)
+        keeper.journal()
+        for due in keeper.due():
+            keeper.merge(due)
+            if prune:
+                keeper.prune(float(piece[-1]))
+
+
+def value(time: float) -> float:
+    """Differs from reading to reading, and is known of each."""
+    return float(np.float32(50 + 40 * np.sin(time / 5000) + (time * 7919) % 10))
+
+
+VALUE = np.vectorize(value)
+
+
+def test_a_zoom_to_any_span_shows_the_lowest_mean_and_highest_of_all_readings_in_it(keeper: Keeper) -> None:
+    times = NOW + EVERY * np.arange(26_000)  # three days
+    feed(keeper, times)
+    values = VALUE(times)
+    for seconds, points in ((HOUR, 90), (HOUR, 10_000), (6 * HOUR, 500), (DAY, 300), (3 * DAY, 100), (3 * DAY, 1)):
+        until = float(times[-1]) - seconds / 3
+        since = until - min(seconds, until - NOW)
+        found = keeper.past("GPU-0", ["util"], since, until, points)
+        assert 0 < len(found.times) <= points
+        inside = values[(times >= since) & (times <= until)]
+        step = max((t.step for t in TIERS if t.step <= seconds / points), default=EVERY)
+        ragged = 1.0 + 2 * step / (until - since) * 100  # rows at both ends may stand for readings outside
+        assert min(found.low["util"]) == pytest.approx(inside.min(), abs=ragged)
+        assert max(found.high["util"]) == pytest.approx(inside.max(), abs=ragged)
+        assert np.mean(found.columns["util"]) == pytest.approx(inside.mean(), abs=ragged)
+        assert all(
+            low <= mean <= high for low, mean, high in zip(found.low["util"], found.columns["util"], found.high["util"], strict=True)
+        )
+        assert None not in found.columns["util"]
+
+
+def test_the_mean_over_all_is_exact_through_all_tiers(keeper: Keeper) -> None:
+    times = NOW + EVERY * np.arange(26_000)
+    feed(keeper, times)
+    found = keeper.past("GPU-0", ["util"], 0.0, 1e18, 1)
+    assert found.columns["util"] == pytest.approx([VALUE(times).mean()], rel=1e-5)
+    assert (found.low["util"], found.high["util"]) == ([VALUE(times).min()], [VALUE(times).max()])
+    assert found.times == pytest.approx([times.mean()])
+
+
+def test_raw_readings_come_back_as_they_were(keeper: Keeper) -> None:
+    times = NOW + 0.5 * np.arange(1500)  # some in a block, some not
+    feed(keeper, times, every=0.5)
+    found = keeper.past("GPU-0", ["util", "no such field"], 0.0, 1e18, None)
+    assert found.times == times.tolist()
+    assert found.columns["util"] == found.low["util"] == found.high["util"] == VALUE(times).tolist()
+    assert set(found.columns["no such field"]) == {None}
+    assert keeper.past("GPU-0", ["util"], NOW + 10.25, NOW + 11.25, None).times == [NOW + 10.5, NOW + 11.0]
+    assert keeper.past("GPU-9", ["util"], 0.0, 1e18, None).times == []
+    assert keeper.fields("GPU-0", 0.0, 1e18) == ["mem_used", "util"]
+
+
+@pytest.mark.parametrize(("gap", "points"), [(30.0, 500), (30.0, None), (2 * HOUR, 50), (DAY, 40)])
+def test_a_gap_is_a_row_without_values(keeper: Keeper, gap: float, points: int | None) -> None:
+    before = NOW + np.arange(2000)
+    after = before[-1] + gap + np.arange(2000)
+    feed(keeper, before, every=1.0)
+    feed(keeper, after, every=1.0)
+    found = keeper.past("GPU-0", ["util"], 0.0, 1e18, points)
+    holes = [t for t, v in zip(found.times, found.columns["util"], strict=True) if v is None]
+    assert len(holes) == 1
+    assert before[-1] - gap <= holes[0] <= after[0]
+    assert points is None or len(found.times) <= points
+
+
+def test_the_next_daemon_goes_on_where_a_killed_one_was(file: Path) -> None:
+    first = Keeper(file, pytest.fail)
+    feed(first, NOW + 0.5 * np.arange(1000), every=0.5)  # and it is gone
+    second = Keeper(file, pytest.fail)
+    feed(second, NOW + 1000 + 0.5 * np.arange(1000), every=0.5)
+    found = second.past("GPU-0", ["util"], 0.0, 1e18, None)
+    read = [t for t, v in zip(found.times, found.columns["util"], strict=True) if v is not None]
+    assert read == [*(NOW + 0.5 * np.arange(1000)), *(NOW + 1000 + 0.5 * np.arange(1000))]
+    assert found.columns["util"].count(None) == 1
+    second.close()
+
+
+FEEDER = """
+import sys
+from pathlib import Path
+import numpy as np
+from scheduler.store.keeper import Keeper
+from tests.unit.scheduler.test_history import feed
+keeper = Keeper(Path(sys.argv[1]), print)
+start = float(sys.argv[2])
+for i in range(1000):
+    feed(keeper, start + i * 100 + np.arange(100.0), every=1.0)
+    print(i, flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_every_reading_once(file: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    for run in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", FEEDER, str(file), str(NOW + run * 1e6)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
+        )
+        assert child.stdout is not None
+        acknowledged = [child.stdout.readline() for _ in range(8 + 3 * run)]
+        time.sleep(0.01 * run)
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        keeper = Keeper(file, pytest.fail)
+        found = keeper.past("GPU-0", ["util"], NOW + run * 1e6 - 1, NOW + run * 1e6 + 5e5, None)
+        keeper.close()
+        read = [t for t, v in zip(found.times, found.columns["util"], strict=True) if v is not None]
+        assert len(read) >= 100 * (int(acknowledged[-1]) + 1)
+        assert read == [NOW + run * 1e6 + i for i in range(len(read))]
+
+
+def test_a_full_disk_loses_nothing_that_still_fits_in_memory(keeper: Keeper) -> None:
+    feed(keeper, NOW + 0.5 * np.arange(1000), every=0.5)
+    db = keeper._archive._db
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages}")
+    keeper.take((Reading("GPU-0", NOW + 500 + i, {"util": 1.0, **{f"f{n}": float(i * n) for n in range(200)}}), 1.0) for i in range(700))
+    with pytest.raises(UserError, match="disk is full") as caught:
+        for _ in range(2):
+            keeper.journal()
+            keeper.merge("GPU-0")
+    assert "\n" not in str(caught.value)
+    assert len(keeper.past("GPU-0", ["util"], 0.0, 1e18, None).times) == 1700
+    db.execute("PRAGMA max_page_count = 1073741823")
+    keeper.journal()
+    keeper.merge("GPU-0")
+    found = keeper.past("GPU-0", ["f3"], NOW + 500, 1e18, None)
+    assert found.columns["f3"] == [3.0 * i for i in range(700)]
+
+
+def test_a_clock_that_is_set_back_or_far_ahead_costs_little_of_the_past(keeper: Keeper) -> None:
+    times = NOW + EVERY * np.arange(9000)
+    feed(keeper, times, prune=True)
+    before = keeper.past("GPU-0", ["util"], NOW, float(times[-1]), 100)
+    feed(keeper, times[-1] + 3e9 + np.arange(1300.0), every=1.0, prune=True)  # the year 2121, for 20 minutes
+    feed(keeper, times[-1] - 1800 + np.arange(3000.0), every=1.0, prune=True)  # half an hour that was there before
+    found = keeper.past("GPU-0", ["util"], NOW, float(times[-1]), 100)
+    assert found.columns["util"][5:-3] == pytest.approx(before.columns["util"][5:-3], abs=3.0)  # the end was read twice
+    feed(keeper, times[-1] + 1200 + EVERY * np.arange(9000), prune=True)
+    assert keeper.past("GPU-0", ["util"], float(times[-1]) + DAY * 9, 1e18, 10).times == []
+
+
+def test_what_is_kept_is_bounded_by_the_tiers(keeper: Keeper) -> None:
+    times = NOW + EVERY * np.arange(80_000)  # nine days
+    feed(keeper, times, prune=True)
+    newest = float(times[-1])
+    for tier, (step, keep) in enumerate(TIERS):
+        oldest = keeper._archive.oldest("GPU-0", tier)
+        assert oldest is not None
+        assert newest - oldest <= keep + 2 * EVERY * module.MERGE_ROWS + BLOCK_ROWS * step
+        assert newest - oldest >= min(keep, newest - NOW) - 2 * step
+
+
+def test_a_damaged_file_is_put_aside_also_while_it_is_in_use(file: Path) -> None:
+    told: list[str] = []
+    keeper = Keeper(file, told.append)
+    feed(keeper, NOW + np.arange(1300.0), every=1.0)
+    keeper.close()
+    with file.open("r+b") as f:
+        f.seek(4096)
+        f.write(b"\xff" * (file.stat().st_size - 4096))
+    keeper = Keeper(file, told.append)
+    feed(keeper, NOW + 2000 + np.arange(1300.0), every=1.0)
+    assert [t for t in keeper.past("GPU-0", ["util"], 0.0, 1e18, None).times if t >= NOW + 2000][-1] == NOW + 3299
+    keeper.close()
+    assert len(told) == 1
+    assert "begins anew" in told[0]
+
+
+def test_a_newer_history_is_left_alone_and_readings_wait_in_memory(file: Path) -> None:
+    archive = Archive(file)
+    archive._db.execute("PRAGMA user_version = 99")
+    archive.close()
+    before = file.read_bytes()
+    keeper = Keeper(file, pytest.fail)
+    keeper.take([(Reading("GPU-0", NOW, {"util": 1.0}), 1.0)])
+    with pytest.raises(UserError, match="newer GPU Deck"):
+        keeper.journal()
+    assert file.read_bytes() == before
+
+
+def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Path) -> None:
+    keeper = Keeper(file, pytest.fail)
+    feed(keeper, NOW + np.arange(100.0), every=1.0)
+    begun = Annotation(NOW, None, "alert", "hot", "GPU-0")
+    ended = Annotation(NOW, NOW + 50, "alert", "hot for 50 s", "GPU-0")
+    keeper.note(
+        [begun, Annotation(NOW + 60, None, "throttle", "power limit", "GPU-0"), Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0")]
+    )
+    assert keeper.annotations(NOW, NOW + 10) == [begun]
+    keeper.note([ended])
+    assert keeper.annotations(NOW + 51, NOW + 55) == []
+    keeper.close()
+    keeper = Keeper(file, pytest.fail)
+    assert keeper.annotations(0.0, 1e18) == [
+        ended,
+        Annotation(NOW + 60, NOW + 99, "throttle", "power limit", "GPU-0"),
+        Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0"),
+    ]
+    keeper.close()
+
+
+def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: Keeper) -> None:
+    def size() -> int:
+        return sum(sys.getsizeof(column) for rows in keeper._rows.values() for column in (rows._times, rows._counts, *rows.fields.values()))
+
+    feed(keeper, NOW + np.arange(10_000.0), every=1.0)
+    early, objects = size(), len(keeper._rows) + len(keeper._last) + len(keeper._pending)
+    feed(keeper, NOW + 10_000 + np.arange(90_000.0), every=1.0)
+    assert size() <= 1.5 * early
+    assert len(keeper._rows) + len(keeper._last) + len(keeper._pending) == objects
