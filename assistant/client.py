@@ -80,10 +80,18 @@ class Assistant:
             connection.close()
 
     def _answer(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
-        connection, first = self._begin(request)
+        """Once more where the assistant's process ended under the request, as it does at once when a job needs its GPU."""
         try:
+            return self._converse(request, on_event)
+        except DaemonGone:
+            return self._converse(request, on_event)
+
+    def _converse(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
+        connection = self._connect()
+        try:
+            connection.send(_ENCODE(request))
             told: str | None = None
-            reply = first
+            reply = _DECODE(connection.receive())
             while not isinstance(reply, Answer):
                 if isinstance(reply, m.Error):
                     raise _error(reply)
@@ -95,19 +103,6 @@ class Assistant:
             return reply
         finally:
             connection.close()
-
-    def _begin(self, request: m.Request) -> tuple[Connection, m.Reply]:
-        """Send the request, starting what does not run; once more where the assistant was just ending as we came."""
-        for again in (True, False):
-            connection = self._connect()
-            try:
-                connection.send(_ENCODE(request))
-                return connection, _DECODE(connection.receive())
-            except DaemonGone:
-                connection.close()
-                if not again:
-                    raise
-        raise AssertionError("unreachable")
 
     def _connect(self) -> Connection:
         try:

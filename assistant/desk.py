@@ -11,7 +11,8 @@ import msgspec
 
 from assistant import roles
 from assistant.facts import FIELDS_SPAN, Fact, during, gather
-from assistant.idle import Cancelled, run_when_idle, why_busy
+from assistant.idle import Cancelled, run_when_idle
+from assistant.lease import Lease, size_of
 from assistant.messages import Answer, Ask, Report
 from assistant.selection import asked_jobs
 from assistant.writer import Written, by_template, write
@@ -33,7 +34,9 @@ FIRST_READING_S = 3.0
 class Desk:
     """Answers requests, one at a time, in a thread of its own. Holds the model between requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
+        """`on_evicted(reason)` is called from another thread once the model must leave the GPU."""
+        self.on_evicted = on_evicted
         self.engine: Engine | None = None
         self.error = ""
         """Why the configured model could not be loaded."""
@@ -41,13 +44,15 @@ class Desk:
         """Set when the model must leave the GPU: it stops at the next token."""
         self.why_evicted = ""
         self.left_gpu = False
-        """Set when a model on the GPU was dropped: only the end of the process frees all of its memory."""
+        """Set when a model on the GPU was dropped, or did not fit: only the end of the process frees all of its memory."""
         self._loaded = Settings()
+        self._lease = Lease(self.evict)
 
     def evict(self, reason: str) -> None:
         """May be called from any thread."""
         self.why_evicted = reason
         self.evicted.set()
+        self.on_evicted(reason)
 
     def answer(self, request: Ask | Report, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> Answer:
         """Raises Cancelled, NotFound for a job there is not, DaemonGone, and UserError for what the user can put right."""
@@ -97,10 +102,10 @@ class Desk:
 
     def _author(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> EngineAuthor:
         if settings.model_device == "cuda":
-            with Client(start=False) as daemon:
-                busy = why_busy(daemon.snapshot())
-            if busy:
-                raise UserError(f"the model may use the GPU only while nothing else does; {busy}")
+            try:
+                self._lease.take(size_of(settings.model_folder))
+            except UserError as e:
+                raise UserError(f"the model may use the GPU only while nothing else does; {e}") from e
         from assistant.engine import Engine, EngineAuthor  # brings torch in: only where a model is configured
 
         if self.engine is None or (self._loaded.model_folder, self._loaded.model_device) != (settings.model_folder, settings.model_device):
@@ -110,6 +115,7 @@ class Desk:
                 self.engine = Engine(settings.model_folder, settings.model_device)
             except UserError as e:
                 self.error = str(e)
+                self.left_gpu = settings.model_device == "cuda"
                 raise
         return EngineAuthor(self.engine, lambda: cancelled() or self.evicted.is_set())
 

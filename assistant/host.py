@@ -3,13 +3,15 @@
 python -m assistant.host
 
 One a user. It starts on demand, serves window and command line alike, and ends after ten minutes without a request, when
-the daemon is gone, or when a model on the GPU has to make room: with the process goes all of its GPU memory.
+the daemon is gone, or when a model on the GPU has to make room: with the process goes all of its GPU memory. Then there is no time
+for a tidy end: what asked hears within LEAVE_S what the template says, or asks again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 import threading
@@ -21,7 +23,7 @@ import msgspec
 from assistant import messages as m
 from assistant.client import door
 from assistant.desk import Desk
-from assistant.idle import Cancelled, why_busy
+from assistant.idle import Cancelled
 from scheduler import paths, wire
 from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.client import Client
@@ -29,6 +31,8 @@ from scheduler.errors import DaemonGone, NotFound, UserError
 
 UNUSED_S = 600.0
 """After so long without a request the process ends."""
+LEAVE_S = 0.05
+"""How long an answer may still take when the GPU is needed; the daemon kills the process after twice as long."""
 BEAT_S = 1.0
 """How often a waiting client hears that its request is alive; a client that is gone is noticed then."""
 
@@ -41,16 +45,17 @@ class Host:
     """Requests in, replies out; the work itself is done by the desk in a thread."""
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
-        self._desk = Desk()
+        self._desk = Desk(self._evicted)
         self._turn = asyncio.Lock()
         self._stops: dict[str, threading.Event] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
         self._why = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, listening: socket.socket) -> str:
         """Serve until there is a reason to end; returns the reason."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         server = await wire.serve(listening, self._handle)
         watch = Client(start=False)
         threading.Thread(target=self._watch, args=(watch, loop), name="watch", daemon=True).start()
@@ -63,32 +68,44 @@ class Host:
                 if not self._stops and time.monotonic() - self._used > self._unused_s:
                     self._leave(f"unused for {self._unused_s:.0f} s")
         server.close()
+        if self.evicted:
+            await self._answer_all(LEAVE_S)
+            return self._why
         watch.close()
-        if not self._desk.evicted.is_set():
-            for stop in self._stops.values():
-                stop.set()
-        while self._stops:  # whoever is being answered gets the answer
-            await asyncio.sleep(0.02)
+        for stop in self._stops.values():
+            stop.set()
+        await self._answer_all()
         return self._why
+
+    @property
+    def evicted(self) -> bool:
+        """Whether it must be off the GPU at once."""
+        return self._desk.evicted.is_set()
+
+    async def _answer_all(self, seconds: float = float("inf")) -> None:
+        """Whoever is being answered gets the answer."""
+        end = time.monotonic() + seconds
+        while self._stops and time.monotonic() < end:
+            await asyncio.sleep(0.002)
 
     def _leave(self, why: str) -> None:
         self._why = self._why or why
         self._end.set()
 
+    def _evicted(self, why: str) -> None:
+        """Called from the thread that listens to the daemon."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._leave, why)
+
     def _watch(self, daemon: Client, loop: asyncio.AbstractEventLoop) -> None:
-        """Leave the GPU as soon as somebody else wants it, and end with the daemon. Runs in a thread of its own."""
-        why = "the daemon is gone"
+        """End with the daemon. Runs in a thread of its own."""
         try:
-            for snapshot in daemon.subscribe():
-                engine = self._desk.engine
-                if engine is not None and engine.device == "cuda" and (busy := why_busy(snapshot)):
-                    why = busy
-                    self._desk.evict(busy)
-                    break
+            for _ in daemon.subscribe():
+                pass
         except (DaemonGone, ValueError):
             pass  # gone, or we are ending and closed the connection
         if not loop.is_closed():
-            loop.call_soon_threadsafe(self._leave, why)
+            loop.call_soon_threadsafe(self._leave, "the daemon is gone")
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         try:
@@ -181,7 +198,10 @@ def log() -> Path:
 
 async def _serve() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    _LOG.info("ends: %s", await Host().run(wire.listen(door())))
+    host = Host()
+    _LOG.info("ends: %s", await host.run(wire.listen(door())))
+    if host.evicted:
+        os._exit(0)  # taking torch down in order takes longer than the kernel needs to free it all
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""When the assistant may work: it waits until the devices are idle, and leaves the GPU as soon as somebody else wants it."""
+"""When the assistant may work: it waits until the devices are idle. Which GPU it may use, and until when, the daemon says (see `lease`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from scheduler.errors import DaemonGone, UserError
-from scheduler.jobs import Queued
-from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+from scheduler.telemetry.snapshot import Busy, Snapshot
 
 T = TypeVar("T")
 
@@ -22,18 +21,12 @@ class Cancelled(UserError):
 def why_busy(snapshot: Snapshot) -> str | None:
     """Why the devices are not ours, for a person to read, or None where all of them are idle.
 
-    A device that nobody but the assistant uses counts as idle, as long as no job waits for one: its own work is no reason to leave.
+    The device that the assistant has counts as idle: the daemon takes it back where anybody else needs it.
     """
-    wanted = any(isinstance(job.state, Queued) and job.spec.gpus for job in snapshot.jobs) and not snapshot.paused
     for state in snapshot.devices:
-        if isinstance(state.use, Busy) and (wanted or not _only_ours(state)):
+        if isinstance(state.use, Busy) and not (state.leased and not state.holders):
             return f"{state.device.name}: {state.use.reason}"
     return None if snapshot.devices else "no device has been read yet"
-
-
-def _only_ours(state: DeviceState) -> bool:
-    processes = state.reading.processes if state.reading else ()
-    return not state.holders and bool(processes) and all(process.assistant for process in processes)
 
 
 def run_when_idle(

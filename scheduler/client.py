@@ -52,6 +52,8 @@ R = TypeVar(
     m.FieldsReply,
     m.AnnotationsReply,
     m.AlertsReply,
+    m.Leased,
+    m.Evicted,
 )
 
 
@@ -63,7 +65,7 @@ def door() -> Path:
 class Client:
     """A connection to the daemon. Not for several threads at once: open one a thread."""
 
-    def __init__(self, *, start: bool = True, timeout: float = 30.0) -> None:
+    def __init__(self, *, start: bool = True, timeout: float | None = 30.0) -> None:
         """Connect, starting the daemon where none runs and `start` is set.
 
         Raises DaemonGone where none runs and none may be started, UserError where it could not start.
@@ -243,6 +245,22 @@ class Client:
             reply = self._receive()
             if isinstance(reply, m.SnapshotReply):
                 yield reply.snapshot
+
+    def lease(self, memory: int = 0) -> str:
+        """Ask for a GPU that is idle and has so many bytes free, for this process; returns its UUID. Raises UserError saying why not.
+
+        What asks is to run with ASSISTANT_MARK in its environment, to keep this connection, and to hear `evicted` in a thread.
+        """
+        return self._ask(m.Lease(memory), m.Leased).device
+
+    def evicted(self) -> str:
+        """Wait until somebody else needs the GPU that was leased; returns why. The process must end then: it is killed after 0.1 s.
+
+        The connection is to be one without a timeout. Raises DaemonGone where the daemon ends: then, too.
+        """
+        reply = self._receive()
+        assert isinstance(reply, m.Evicted), reply
+        return reply.why
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """The job once it has ended. Raises NotFound, or TimeoutError where it did not end in `timeout` seconds."""

@@ -37,7 +37,8 @@ from scheduler.store import Store
 from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
 from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
-from scheduler.telemetry.snapshot import Snapshot
+from scheduler.telemetry.snapshot import DeviceState, Idle, Snapshot
+from scheduler.tenancy import Tenancy, end_stray
 from scheduler.watching import Watching
 
 LOOK_S = 0.25
@@ -63,9 +64,10 @@ class Daemon:
         self._settings = settings.load()
         self._monitor = Monitor()
         self._recorder = Recorder(paths.history_file(), lambda words: self._notice("damaged history", words))
-        self._supervisor = Supervisor(self._hello, self._readings, self._trouble)
+        self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
+        self._tenancy = Tenancy(self._supervisor.glance, self._step)
         self._clusters = Clusters(self, self._settings.clusters)
-        self._queue = Queue(store, self._watch, self._job_ended, self._clusters)
+        self._queue = Queue(store, self._watch, self._job_ended, self._clusters, self._evict)
         self._watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
@@ -129,9 +131,20 @@ class Daemon:
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self._queue.going if held_devices(job)]
         self._alerting.look(self._monitor.devices, self._latest, holders, self._settings, time.time())
+        self._look_after_tenant(message.readings)
         if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
             self._step()
         self._dirty.set()
+
+    def _glances(self, readings: Sequence[Reading]) -> None:
+        """Who is on the devices now, between two readings."""
+        for seen in readings:
+            if (old := self._latest.get(seen.device)) is not None:
+                values = {**old.values, **seen.values}
+                self._latest[seen.device] = msgspec.structs.replace(
+                    old, time=seen.time, values=values, processes=seen.processes, drawing=seen.drawing
+                )
+        self._look_after_tenant(readings)
 
     def _trouble(self, words: str) -> None:
         self._monitor.lose()
@@ -140,8 +153,8 @@ class Daemon:
         self._dirty.set()
 
     def _worked(self) -> bool:
-        """Whether a job for a GPU waits or runs."""
-        return self._queue.waits_for_devices or any(held_devices(job) for job in self._queue.going)
+        """Whether a job for a GPU waits or runs, or the assistant has one."""
+        return self._tenancy.device is not None or self._queue.waits_for_devices or any(held_devices(job) for job in self._queue.going)
 
     def _slept(self, asleep: bool) -> None:
         if asleep:
@@ -161,6 +174,7 @@ class Daemon:
             self._dirty.set()
         for job in tuple(self._unsettled):
             self.settle(job)
+        self._review_tenant()
         self._queue.stand_by()
         if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
@@ -171,6 +185,50 @@ class Daemon:
             await asyncio.sleep(FLUSH_S)
             with self._noticing("history"):
                 await self._recorder.flush()
+
+    # The tenant
+
+    def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
+        """An idle GPU for the process at the other end: the last one, as jobs get the first. Raises UserError where there is none."""
+        if self._tenancy.device is not None:
+            raise UserError("the assistant has a GPU already, or is just leaving it")
+        states = [state for state in self._states(self._queue.jobs()) if state.device.kind == "nvidia"]
+        if not states:
+            raise UserError(f"no NVIDIA GPU is watched here (source: {self._source}). Set the model device to cpu")
+        why_not = []
+        for state in reversed(states):
+            reading = self._latest.get(state.device.id)
+            if reading is None or not isinstance(state.use, Idle):
+                why_not.append(f"{state.device.name}: {'no current reading' if isinstance(state.use, Idle) else state.use.reason}")
+            elif reading.values.get("mem_free", float(memory)) < memory:
+                why_not.append(f"{state.device.name}: not enough memory is free")
+            else:
+                self._tenancy.grant(reading, peer.pid, lambda why: peer.say(_ENCODE(m.Evicted(why))))
+                self._dirty.set()
+                return m.Leased(state.device.id)
+        raise UserError("; ".join(reversed(why_not)))
+
+    def _look_after_tenant(self, readings: Sequence[Reading]) -> None:
+        """Have it leave where anybody else came, and see whether it is gone; one that nobody leased anything to has no business here."""
+        for reading in readings:
+            if reading.device == self._tenancy.device:
+                self._tenancy.see(reading)
+            else:
+                for stray in [process.pid for process in reading.processes if process.assistant]:
+                    end_stray(stray)
+        self._review_tenant()
+
+    def _review_tenant(self) -> None:
+        device = self._tenancy.device
+        if device is not None and self._tenancy.stays:
+            why = self._monitor.leave(device, self._latest.get(device), self._settings, time.time())
+            if why is not None:
+                self._evict(device, why)
+
+    def _evict(self, device: str, why: str) -> None:
+        if device == self._tenancy.device and self._tenancy.evict(why):
+            self._monitor.evicted(device, time.time())
+            self._dirty.set()
 
     # The queue
 
@@ -195,6 +253,7 @@ class Daemon:
         return Sight(
             {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
             frozenset(d.id for d in self._monitor.devices if drained & {d.id, str(d.index)}),
+            frozenset(() if self._tenancy.device is None else (self._tenancy.device,)),
         )
 
     def _job_ended(self, job: Job) -> None:
@@ -266,19 +325,22 @@ class Daemon:
 
     def _take(self) -> Snapshot:
         self._seq += 1
-        now, jobs = time.time(), self._queue.jobs()
+        jobs = self._queue.jobs()
         return Snapshot(
             self._seq,
-            now,
-            self._monitor.states(jobs, self._settings, now),
+            time.time(),
+            self._states(jobs),
             jobs,
             self._settings,
             self._source,
-            tuple(self._notices.values()),
+            tuple(filter(None, (*self._notices.values(), self._tenancy.trouble))),
             self._queue.paused,
             self._alerting.active,
             self._queue.waiting,
         )
+
+    def _states(self, jobs: Sequence[Job]) -> tuple[DeviceState, ...]:
+        return self._monitor.states(jobs, self._settings, time.time(), self._tenancy.device)
 
     async def _publish(self) -> None:
         """A new snapshot whenever something changed, where anybody listens; each gets the newest, however slowly it reads.
@@ -320,7 +382,7 @@ class Daemon:
             if isinstance(request, m.Subscribe):
                 with self._watching.looking(request.live):
                     await self._subscribe(peer)
-            reply = await self._answer(request)
+            reply = self._lease(request.memory, peer) if isinstance(request, m.Lease) else await self._answer(request)
         except MALFORMED as e:
             reply = m.Error(f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop")
         except UserError as e:
@@ -348,7 +410,7 @@ class Daemon:
             case m.Stop():
                 asyncio.get_running_loop().call_soon(self._stop.set)
                 return m.Ok()
-            case m.GetSnapshot() | m.Subscribe():
+            case m.GetSnapshot() | m.Subscribe() | m.Lease():
                 pass
             case _:
                 return self._order(request)

@@ -164,13 +164,21 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the daemon. Running jobs run on, and are adopted by the next daemon."""
 
 
+class Lease(msgspec.Struct, frozen=True, tag="lease"):
+    """Ask for an idle GPU, for the process that asks. It is answered by Leased, and later, unasked, by Evicted; 0.1 s after that the
+    process is killed. The lease ends with the process."""
+
+    memory: int = 0
+    """Bytes that must be free on it."""
+
+
 Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
 Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
 """What is asked about jobs."""
 Past = GetHistory | GetFields | GetAnnotations
 """What is asked about the past of the devices."""
-Request = Order | Question | Past | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop
+Request = Order | Question | Past | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop | Lease
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
@@ -237,6 +245,16 @@ class AnnotationsReply(msgspec.Struct, frozen=True, tag="annotations"):
     annotations: tuple[Annotation, ...]
 
 
+class Leased(msgspec.Struct, frozen=True, tag="leased"):
+    device: str
+
+
+class Evicted(msgspec.Struct, frozen=True, tag="evicted"):
+    """Somebody else needs the leased GPU: the process must end at once."""
+
+    why: str
+
+
 class AlertsReply(msgspec.Struct, frozen=True, tag="alerts"):
     alerts: tuple[Alert, ...]
 
@@ -256,4 +274,6 @@ Reply = (
     | FieldsReply
     | AnnotationsReply
     | AlertsReply
+    | Leased
+    | Evicted
 )

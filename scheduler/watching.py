@@ -18,7 +18,7 @@ CHECK_S = 1.0
 
 
 class Watching:
-    """`worked()`: whether a job for a GPU waits or runs. `slept(asleep)` is called whenever the GPUs go to sleep or wake."""
+    """`worked()`: whether the queue or the assistant needs a GPU. `slept(asleep)` is called whenever the GPUs go to sleep or wake."""
 
     def __init__(self, supervisor: Supervisor, settings: Settings, worked: Callable[[], bool], slept: Callable[[bool], None]) -> None:
         self._supervisor, self._settings, self._worked, self._slept = supervisor, settings, worked, slept

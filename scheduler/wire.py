@@ -25,13 +25,19 @@ Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 class Peer:
     """One connected client of a server."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
         self._writer = writer
+        self.pid = pid
+        """Of the process that connected."""
 
     async def send(self, message: bytes) -> None:
         """Send one message; waits while the client reads slowly. Raises ConnectionError when it is gone."""
-        self._writer.write(message + b"\n")
+        self.say(message)
         await self._writer.drain()
+
+    def say(self, message: bytes) -> None:
+        """Send one message at once, as far as the client reads; what it does not read yet is kept for it."""
+        self._writer.write(message + b"\n")
 
 
 def listen(path: Path) -> socket.socket:
@@ -60,8 +66,9 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if _peer_uid(writer.get_extra_info("socket")) == os.getuid():
-                peer = Peer(writer)
+            pid, uid = _credentials(writer.get_extra_info("socket"))
+            if uid == os.getuid():
+                peer = Peer(writer, pid)
                 while line := await reader.readline():
                     await handle(line, peer)
         except (ConnectionError, ValueError, asyncio.CancelledError):
@@ -72,9 +79,10 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
     return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE)
 
 
-def _peer_uid(sock: socket.socket) -> int:
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return int(uid)
+def _credentials(sock: socket.socket) -> tuple[int, int]:
+    """Pid and user of the process at the other end."""
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(pid), int(uid)
 
 
 class Connection:

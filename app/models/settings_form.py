@@ -83,9 +83,26 @@ SETTINGS = (
     Setting(
         "idle_dwell_s",
         "Idle after",
-        "How long a device must stay quiet before the assistant may use it. Jobs never wait for the assistant.",
+        "How long a device must stay quiet before the assistant may use it, twice as long after each time it had to leave in the last ten "
+        "minutes. A job that needs the GPU makes it leave within a tenth of a second.",
         "number",
         unit="s",
+        group="Idle",
+    ),
+    Setting(
+        "idle_never",
+        "Hours off",
+        "When the assistant uses no GPU, such as 09:00-18:00, or 22:00-07:00 over midnight. It leaves when they begin; on the CPU it may "
+        "still write. Empty: none.",
+        "text",
+        group="Idle",
+    ),
+    Setting(
+        "exclusive_programs",
+        "Exclusive programs",
+        "While one of these runs on a GPU, that GPU is busy: names such as blender, separated by commas. Others that compute make it busy "
+        "anyway; name here those that only draw. Jobs do not wait for them.",
+        "text",
         group="Idle",
     ),
     Setting(

@@ -32,6 +32,10 @@ class CpuSource:
     def tick(self) -> None:
         """Nothing to average: the kernel's counters cover the whole interval."""
 
+    def glance(self, now: float) -> list[Reading]:
+        """Nothing: it is not leased, and who computes on it is not listed."""
+        return []
+
     def read(self, now: float) -> list[Reading]:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         values = {

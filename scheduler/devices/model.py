@@ -101,6 +101,8 @@ class Reading(msgspec.Struct, frozen=True):
     """Since when each throttle reason in force was seen without a break, by its name."""
     otherwise: str = "not reported by this device"
     """Why a field that is neither in `values` nor in `absent` has no value."""
+    drawing: tuple[str, ...] = ()
+    """Names of the programs that draw on it."""
 
     def get(self, field: str) -> float | NA:
         """The field's value, or why there is none."""
@@ -139,6 +141,10 @@ class Source(Protocol):
 
     def read(self, now: float) -> list[Reading]:
         """One reading of every device. Raises DevicesChanged where the set of devices is no longer the one that was told."""
+        ...
+
+    def glance(self, now: float) -> list[Reading]:
+        """Only memory and processes of every device, cheap and at any moment: who is on it. Raises what `read` raises."""
         ...
 
     def tick(self) -> None:

@@ -39,6 +39,12 @@ class Readings(msgspec.Struct, frozen=True, tag="readings"):
     readings: tuple[Reading, ...]
 
 
+class Glances(msgspec.Struct, frozen=True, tag="glances"):
+    """The answer to Glance."""
+
+    readings: tuple[Reading, ...]
+
+
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     """The source cannot be had, or its devices changed; the probe ends, and the daemon starts another."""
 
@@ -51,7 +57,7 @@ class Details(msgspec.Struct, frozen=True, tag="details"):
     details: tuple[Detail, ...]
 
 
-Message = Hello | Readings | Details | Refusal
+Message = Hello | Readings | Glances | Details | Refusal
 DECODE = msgspec.json.Decoder(Message).decode
 
 
@@ -65,7 +71,11 @@ class Look(msgspec.Struct, frozen=True, tag="look"):
     """Tell once all about links, parts and processes."""
 
 
-Order = Pace | Look
+class Glance(msgspec.Struct, frozen=True, tag="glance"):
+    """Tell once, and at once, who is on the devices."""
+
+
+Order = Pace | Look | Glance
 _DECODE_ORDER = msgspec.json.Decoder(Order).decode
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -116,6 +126,8 @@ class Player:
     def _obey(self, order: Order) -> None:
         if isinstance(order, Pace):
             self._interval = 1 / order.hz
+        elif isinstance(order, Glance):
+            _say(Glances(tuple(self._source.glance(time.time()))))
         else:
             _say(Details(tuple(self._source.details(time.time()))))
 

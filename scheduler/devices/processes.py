@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from scheduler import paths
 from scheduler.devices.model import ASSISTANT_MARK, Process
 
 MOST_COMMAND = 400
@@ -67,8 +68,9 @@ def _look(pid: int, ticks: int) -> tuple[Process, bool]:
         return found, True
     except (psutil.Error, OSError):
         environment = {}
-    told = msgspec.structs.replace(found, job=_job(environment), assistant=ASSISTANT_MARK in environment)
-    return told, bool(environment)
+    # the assistant of another state folder makes no room for us
+    assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(paths.home())
+    return msgspec.structs.replace(found, job=_job(environment), assistant=assistant), bool(environment)
 
 
 def _job(environment: dict[str, str]) -> int | None:

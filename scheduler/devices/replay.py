@@ -45,6 +45,10 @@ class ReplaySource:
     def tick(self) -> None:
         """Nothing to average: the recorded readings are averages already."""
 
+    def glance(self, now: float) -> list[Reading]:
+        """Nothing: what was recorded is on no device now."""
+        return []
+
     def read(self, now: float) -> list[Reading]:
         if self._start is None:
             self._start = now

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from scheduler.devices.model import Detail
-from scheduler.devices.probe import DECODE, Details, Hello, Look, Message, Order, Pace, Readings
+from scheduler.devices.model import Detail, Reading
+from scheduler.devices.probe import DECODE, Details, Glance, Glances, Hello, Look, Message, Order, Pace, Readings, Refusal
 from scheduler.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
@@ -25,12 +25,16 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class Supervisor:
-    """Runs probes one after the other. `on_hello`, `on_readings` and `on_trouble(words)` are called in the loop."""
+    """Runs probes one after the other. All functions are called in the loop; `on_glances` for what `glance` asked for."""
 
     def __init__(
-        self, on_hello: Callable[[Hello], None], on_readings: Callable[[Readings], None], on_trouble: Callable[[str], None]
+        self,
+        on_hello: Callable[[Hello], None],
+        on_readings: Callable[[Readings], None],
+        on_trouble: Callable[[str], None],
+        on_glances: Callable[[Sequence[Reading]], None],
     ) -> None:
-        self._on_hello, self._on_readings, self._on_trouble = on_hello, on_readings, on_trouble
+        self._on_hello, self._on_readings, self._on_trouble, self._on_glances = on_hello, on_readings, on_trouble, on_glances
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self.crashed = asyncio.get_running_loop().create_future()
@@ -53,6 +57,10 @@ class Supervisor:
         if hz != self._hz:
             self._hz = hz
             self._order(Pace(hz))
+
+    def glance(self) -> None:
+        """Ask who is on the devices now; there is no answer while there is no probe."""
+        self._order(Glance())
 
     async def details(self) -> tuple[Detail, ...]:
         """What is too costly to be read all the time. Raises UserError where no probe answers."""
@@ -106,12 +114,10 @@ class Supervisor:
                         self._on_hello(message)
                         if self._asked:
                             self._order(Look())
-                    elif isinstance(message, Readings):
-                        self._on_readings(message)
-                    elif isinstance(message, Details):
-                        self._answer(message.details)
-                    else:
+                    elif isinstance(message, Refusal):
                         trouble = message.message
+                    else:
+                        self._tell(message)
             except TimeoutError:
                 trouble = "the probe hung and was replaced"
             except OSError as e:
@@ -125,6 +131,14 @@ class Supervisor:
             self._on_trouble(trouble)
             failures = 1 if time.monotonic() - started > 60 else failures + 1
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
+
+    def _tell(self, message: Readings | Glances | Details) -> None:
+        if isinstance(message, Readings):
+            self._on_readings(message)
+        elif isinstance(message, Glances):
+            self._on_glances(message.readings)
+        else:
+            self._answer(message.details)
 
     def _answer(self, details: tuple[Detail, ...]) -> None:
         asked, self._asked = self._asked, []

@@ -22,7 +22,7 @@ class Seen(NamedTuple):
     total: float | None
     """Bytes of its memory that anybody can have; None where that could not be read."""
     free: float | None
-    """Bytes nobody had allocated."""
+    """Bytes that nobody but our assistant had allocated."""
     used: Mapping[int, float]
     """Bytes that each job of ours had allocated, as far as the driver tells."""
     others: tuple[Process, ...] = ()
@@ -39,6 +39,8 @@ class Sight(NamedTuple):
     seen: Mapping[str, Seen] = {}
     drained: frozenset[str] = _NOTHING
     """Ids of devices that get no new jobs."""
+    leased: frozenset[str] = _NOTHING
+    """Ids of devices that the assistant has, or has not quite left yet. Its memory counts as free: it leaves for whatever starts there."""
 
 
 def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] = _NOTHING) -> Seen:
@@ -48,16 +50,20 @@ def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] =
     running = set(jobs)
     used: dict[int, float] = {}
     others = []
+    lent = 0.0
     for process in reading.processes:
         if process.job in running:
             assert process.job is not None
             used[process.job] = used.get(process.job, 0.0) + (process.memory or 0.0)
-        elif not process.assistant and process.name not in ignored:
+        elif process.assistant:
+            lent += process.memory or 0.0
+        elif process.name not in ignored:
             others.append(process)
     total = reading.values.get("mem_total")
     if total is not None:
         total -= reading.values.get("mem_reserved", 0.0)
-    return Seen(total, reading.values.get("mem_free"), used, tuple(others))
+    free = reading.values.get("mem_free")
+    return Seen(total, None if free is None else free + lent, used, tuple(others))
 
 
 class Spot:

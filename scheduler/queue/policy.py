@@ -48,6 +48,8 @@ class Plan(NamedTuple):
     starts: list[Start]
     refusals: dict[Need, Refusal]
     """For each lane whose jobs do not all start: why."""
+    claims: Mapping[str, int] = {}
+    """Devices that are kept for a job that cannot start yet, and its number."""
 
     def why(self, job: Job) -> str:
         """Why a job that was among those of the lanes waits on."""
@@ -102,7 +104,7 @@ def plan(
             heapreplace(heads, head)
         else:
             heappop(heads)
-    return Plan(starts, refusals)
+    return Plan(starts, refusals, judge.claims())
 
 
 def _head(key: Need, lane: Iterator[Job]) -> tuple[Turn, Need, Job, Iterator[Job]] | None:
@@ -137,6 +139,10 @@ class _Judge:
         if job.spec.where:
             return self._clusters.take(job.spec.where)
         return self._floor.place(job) if job.spec.gpus else self._slots.take()
+
+    def claims(self) -> dict[str, int]:
+        """Devices that a job waits for, and its number."""
+        return self._floor.claims()
 
     def again(self, job: Job, reason: str) -> str:
         """Why a job of the same need waits that comes after one which was refused for `reason`."""
@@ -204,6 +210,10 @@ class _Floor:
             claim(job, self._spots)
             self._refused[_room(spec)] = _behind(job)
         return reason
+
+    def claims(self) -> dict[str, int]:
+        """Devices that a job waits for, and its number."""
+        return {spot.device.id: spot.claim.id for spot in self._spots if spot.claim is not None}
 
     def refused(self, spec: Spec) -> str:
         """Why jobs wait that need the room of one which was refused; empty where none was."""

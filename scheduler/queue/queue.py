@@ -36,6 +36,7 @@ class Queue(Orders):
     """Owns the jobs. Not thread-safe: lives in the daemon's loop.
 
     `watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runner_ended`; it may raise UserError.
+    `evict(device, words)` is called for each device that the assistant must leave, before the job is started.
     """
 
     def __init__(
@@ -44,8 +45,12 @@ class Queue(Orders):
         watch: Callable[[int, int], None],
         on_end: Callable[[Job], None] = lambda job: None,
         clusters: Mapping[str, Cluster] = NONE,
+        evict: Callable[[str, str], None] = lambda device, words: None,
     ) -> None:
         super().__init__(store, on_end, clusters)
+        self._evict = evict
+        self._gates: dict[int, dict[str, str]] = {}
+        """Environments of the jobs that wait at their gate until the assistant has left their devices."""
         self._local = local.Local(watch)
         self._meter = Meter()
         self._largest: float | None = None
@@ -98,8 +103,20 @@ class Queue(Orders):
         return self._put(msgspec.structs.replace(job, state=Cancelled(now)), Event(now, "cancelled", "before it ran"))
 
     def weigh(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
-        """See what can start, and why the rest waits; nothing is started."""
+        """See what can start, and why the rest waits; nothing is started. The assistant is told at once to leave what is needed."""
         self._plan = plan(self.going, self._lanes(), devices, self.paused, slots(), self._around(sight))
+        if sight.leased:
+            needed = {device: start.job.id for start in self._plan.starts for device in start.devices}
+            for device in sight.leased & {**self._plan.claims, **needed}.keys():
+                self._evict(device, f"job {needed[device]} starts" if device in needed else f"job {self._plan.claims[device]} waits")
+
+    def _open_gates(self, devices: Sequence[Device], sight: Sight) -> None:
+        """Let those jobs run whose devices the assistant has left by now."""
+        for job_id in tuple(self._gates):
+            job = self._active[job_id]
+            assert isinstance(job.state, Running)
+            if not sight.leased & set(job.state.devices):
+                self._executor(job).release(job, job.state, self._gates.pop(job_id), devices)
 
     def step(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
         """Start what can start and say why the rest waits.
@@ -109,15 +126,16 @@ class Queue(Orders):
         self._bind(devices)
         self._drop_broken()
         self.weigh(devices, sight)
+        self._open_gates(devices, sight)
         for start in self._plan.starts:
             try:
-                self._start(start.job, start.devices, devices)
+                self._start(start.job, start.devices, devices, sight)
             except UserError as e:
                 self._refused[start.job.id] = (time.monotonic() + RETRY_S, str(e))
         for _, why in self._refused.values():
             raise UserError(why)
 
-    def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device]) -> None:
+    def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
         attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
         env = self._store.env(job.id)
@@ -137,7 +155,10 @@ class Queue(Orders):
             self._know(job)
             raise
         self._tails[job.id] = Tail(paths.job_folder(job.id) / base.LOG_FILE)
-        executor.release(job, running, env, devices)
+        if sight.leased & set(held):
+            self._gates[job.id] = env
+        else:
+            executor.release(job, running, env, devices)
 
     def stand_by(self) -> None:
         """Be ready to start the next job at once. To be called when there is time."""
@@ -152,6 +173,8 @@ class Queue(Orders):
         if job is None or not isinstance(state := job.state, Running):
             return  # it was sent away from its gate
         executor = self._executor(job)
+        if self._gates.pop(job_id, None) is not None:
+            executor.abandon(state)
         executor.kill(job)  # a runner that was killed leaves its job behind
         self.look(time.time())
         outcome = executor.outcome(job)

@@ -10,9 +10,10 @@ import msgspec
 
 from scheduler.devices.model import Device, Reading
 from scheduler.jobs import Job, Progress, held_devices
-from scheduler.settings import Settings
+from scheduler.settings import Settings, listed
 from scheduler.telemetry.flops import FlopRate
-from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, judge
+from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, dwell, judge, leave
+from scheduler.telemetry.quiet import is_quiet
 from scheduler.telemetry.snapshot import Busy, DeviceState
 from scheduler.units import numbered
 
@@ -31,6 +32,7 @@ class Monitor:
         self._rates: dict[int, FlopRate] = {}
         self._current: frozenset[str] = frozenset()
         """The devices of the newest readings; empty while the probe does not answer."""
+        self._evictions: dict[str, list[float]] = {}
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
         """What the probe found. A GPU that does not answer keeps the name it had."""
@@ -49,7 +51,7 @@ class Monitor:
         for reading in shown:
             self._latest[reading.device] = reading
             looks = self._looks.setdefault(reading.device, deque())
-            looks.append(Look(reading.time, reading.values.get("util"), _foreign(reading)))
+            looks.append(_look(reading))
             while looks[0].time < reading.time - LOOK_BACK_S:
                 looks.popleft()
         return shown
@@ -64,25 +66,41 @@ class Monitor:
         """Drop the counts of all jobs but these."""
         self._rates = {job: rate for job, rate in self._rates.items() if job in running}
 
-    def states(self, jobs: Sequence[Job], settings: Settings, now: float) -> tuple[DeviceState, ...]:
-        """`jobs`: those that wait or run."""
+    def evicted(self, device: str, now: float) -> None:
+        """The assistant had to leave it."""
+        self._evictions.setdefault(device, []).append(now)
+
+    def leave(self, device: str, reading: Reading | None, settings: Settings, now: float) -> str | None:
+        """Why the assistant must leave the device that it has, None where it may stay."""
+        found = next((d for d in self.devices if d.id == device), None)
+        if found is None:
+            return "it cannot be read any more"
+        seen = None if reading is None or device not in self._current else _look(reading)
+        return leave(seen, self._policy(found, settings, now), now, _quiet(found, settings, now), _max_age(settings))
+
+    def states(self, jobs: Sequence[Job], settings: Settings, now: float, leased: str | None = None) -> tuple[DeviceState, ...]:
+        """`jobs`: those that wait or run. `leased`: id of the device that the assistant has."""
         holders: dict[str, tuple[int, ...]] = {}
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
-        waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued"), None)
-        max_age = max(3.0, 3 / settings.telemetry_hz)
+        waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued" and not j.spec.hold), None)
+        max_age = _max_age(settings)
         found = []
         for device in self.devices:
             mine = holders.get(device.id, ())
-            util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
-            policy = Policy(util, settings.idle_dwell_s)
+            policy = self._policy(device, settings, now)
             looks = _since(self._looks.get(device.id, ()), now - policy.dwell_s - 2 * max_age)
-            queue = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits
+            barred = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits or _quiet(device, settings, now)
             reading = self._latest.get(device.id) if device.id in self._current and looks else None
-            use = Busy(device.note) if device.silent else judge(looks, policy, now, queue, max_age)
-            found.append(DeviceState(device, reading, use, mine))
+            use = Busy(device.note) if device.silent else judge(looks, policy, now, barred, max_age)
+            found.append(DeviceState(device, reading, use, mine, device.id == leased))
         return tuple(found)
+
+    def _policy(self, device: Device, settings: Settings, now: float) -> Policy:
+        util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
+        quiet = dwell(settings.idle_dwell_s, self._evictions.get(device.id, ()), now)
+        return Policy(util, quiet, listed(settings.exclusive_programs))
 
     def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
         """TFLOP/s as our own jobs count them: the hardware counters, where there are any, do not know the instructions."""
@@ -113,6 +131,16 @@ def _since(looks: Iterable[Look], time: float) -> list[Look]:
     return found
 
 
-def _foreign(reading: Reading) -> int:
-    """Processes on the device that are neither our jobs nor our assistant."""
-    return sum(p.foreign for p in reading.processes)
+def _look(reading: Reading) -> Look:
+    programs = frozenset(p.name for p in reading.processes if not p.assistant).union(reading.drawing)
+    return Look(reading.time, reading.values.get("util"), sum(p.foreign for p in reading.processes), programs)
+
+
+def _quiet(device: Device, settings: Settings, now: float) -> str | None:
+    """Of a GPU, whether these are its quiet hours: on the CPU the assistant may still write."""
+    return f"quiet hours, {settings.idle_never}" if device.kind == "nvidia" and is_quiet(settings.idle_never, now) else None
+
+
+def _max_age(settings: Settings) -> float:
+    """Seconds after which a reading tells nothing of now."""
+    return max(3.0, 3 / settings.telemetry_hz)

@@ -1,4 +1,4 @@
-"""Quiet hours: when nobody is told of alerts."""
+"""Quiet hours: when nobody is told of alerts, and when the assistant uses no GPU."""
 
 from __future__ import annotations
 

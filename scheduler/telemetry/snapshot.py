@@ -26,6 +26,8 @@ class DeviceState(msgspec.Struct, frozen=True):
     use: Idle | Busy
     holders: tuple[int, ...] = ()
     """Ids of the jobs that hold the device: one, or several that share it."""
+    leased: bool = False
+    """The assistant has it, until anybody else needs it."""
 
 
 class Alert(msgspec.Struct, frozen=True):

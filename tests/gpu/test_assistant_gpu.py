@@ -20,7 +20,7 @@ from assistant.sampling import Sampler
 from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from scheduler import paths
 from scheduler.client import Client
-from scheduler.devices.processes import describe
+from scheduler.devices.processes import Known
 from scheduler.jobs import Running
 from tests.support import eventually, lives
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
@@ -59,7 +59,7 @@ def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants
             pytest.skip("NVML tells the pids of another namespace here: nobody can be told from anybody")
         assert "the text of the model noise-7 was refused" in told.text, "the noise was written, on the GPU"
         assert Assistant(start=False).status().model == "noise-7"
-        assert describe(pid, None).assistant
+        assert Known().describe({pid: None})[0].assistant
         job = deck.submit([sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1)
         eventually(lambda: not lives(pid))
         assert f"job {job.id} " in log().read_text().split("ends: ")[1]

@@ -72,7 +72,15 @@ class Gpu:
         self._links.read(steady, values, absent, self._counters.there)
         events.read(self.device.id, values, absent, texts)
         self._look_for_instances(steady)
-        return Reading(self.device.id, now, values, absent, methods, texts, self._users.compute(), since)
+        processes, drawing = self._users.now()
+        return Reading(self.device.id, now, values, absent, methods, texts, processes, since, drawing=drawing)
+
+    def glance(self, now: float) -> Reading:
+        """Memory and processes alone."""
+        memory = optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
+        values = {} if memory is None else {"mem_used": float(memory.used), "mem_free": float(memory.free)}
+        processes, drawing = self._users.now()
+        return Reading(self.device.id, now, values, processes=processes, drawing=drawing)
 
     def _look_for_instances(self, steady: float) -> None:
         if steady >= self._mig_due:

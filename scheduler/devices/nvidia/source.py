@@ -67,6 +67,9 @@ class NvmlSource:
             told = self._events.told()  # what the driver said of it is worth more than that it is gone
             raise DevicesChanged(f"{e} ({told})" if told else str(e)) from e
 
+    def glance(self, now: float) -> list[Reading]:
+        return [gpu.glance(now) for gpu in self._gpus]
+
     def details(self, now: float) -> list[Detail]:
         return [gpu.detail(now) for gpu in self._gpus]
 

@@ -23,14 +23,14 @@ class Users:
         self._handle = handle
         self._known = Known()
 
-    def compute(self) -> tuple[Process, ...]:
-        """Those that compute; empty where NVML does not tell."""
-        try:
-            running = nv.nvmlDeviceGetComputeRunningProcesses(self._handle)
-        except nv.NVMLError as e:
-            why(e)
-            return ()
-        return self._known.describe({p.pid: _bytes(p) for p in running})
+    def now(self) -> tuple[tuple[Process, ...], tuple[str, ...]]:
+        """Those that compute, and the names of those that draw; empty where NVML does not tell."""
+        compute, drawing = (
+            {p.pid: _bytes(p) for p in optional(ask, self._handle) or ()}
+            for ask in (nv.nvmlDeviceGetComputeRunningProcesses, nv.nvmlDeviceGetGraphicsRunningProcesses)
+        )
+        found = self._known.describe(drawing | compute)
+        return tuple(p for p in found if p.pid in compute), tuple(p.name for p in found if p.pid in drawing)
 
     def all(self) -> tuple[Process, ...]:
         """Those that compute and those that draw, with command, container and share of the multiprocessors."""

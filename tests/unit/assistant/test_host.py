@@ -21,7 +21,7 @@ from assistant.idle import Cancelled
 from assistant.messages import Ask, Chunk, Event, Waiting
 from scheduler import paths
 from scheduler.client import Client
-from scheduler.devices.processes import describe
+from scheduler.devices.processes import Known
 from scheduler.errors import DaemonGone, NotFound
 from scheduler.wire import Connection
 
@@ -85,8 +85,8 @@ def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(
     assert {fact.name for fact in answer.facts} >= {"cpu.mem_used", "cpu.util"}
     assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
     assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
-    assert describe(holder(), None).assistant, "the daemon knows it among the processes of a GPU"
-    assert not describe(os.getpid(), None).assistant
+    assert Known().describe({holder(): None})[0].assistant, "the daemon knows it among the processes of a GPU"
+    assert not Known().describe({os.getpid(): None})[0].assistant
 
 
 def holder() -> int:

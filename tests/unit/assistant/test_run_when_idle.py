@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from examples import CPU_STATE, job, snapshot
+from examples import CPU_STATE, snapshot
 
 from assistant.idle import Cancelled, run_when_idle, why_busy
 from scheduler.devices.model import Device, Process, Reading
 from scheduler.errors import DaemonGone
-from scheduler.jobs import Queued
 from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
 
 GPU = Device("GPU-1", 0, "NVIDIA H100", "nvidia")
@@ -18,8 +17,8 @@ OWN = Process(4321, "python", assistant=True)
 OTHERS = Process(1, "python")
 
 
-def gpu(use: Idle | Busy, *processes: Process, holders: tuple[int, ...] = ()) -> DeviceState:
-    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holders)
+def gpu(use: Idle | Busy, *processes: Process, holders: tuple[int, ...] = (), leased: bool = False) -> DeviceState:
+    return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holders, leased)
 
 
 BUSY = snapshot(gpu(Busy("utilisation 93 %"), OTHERS), jobs=())
@@ -54,15 +53,14 @@ def test_no_device_is_not_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "jobs", "leaves"),
+    ("state", "waits"),
     [
-        (gpu(Busy("utilisation 50 %"), OWN), (), False),
-        (gpu(Busy("1 process of others"), OWN, OTHERS), (), True),
-        (gpu(Busy("job 3 runs"), OWN, holders=(3,)), (), True),
-        (gpu(Busy("job 9 waits"), OWN), (job(9, Queued()),), True),
-        (gpu(Busy("utilisation 50 %")), (), True),
-        (gpu(Idle(0.0), OWN), (), False),
+        (gpu(Busy("utilisation 50 %"), OWN, leased=True), False),
+        (gpu(Busy("utilisation 50 %"), OWN), True),
+        (gpu(Busy("job 3 runs"), OWN, holders=(3,), leased=True), True),
+        (gpu(Busy("1 process of others"), OTHERS), True),
+        (gpu(Idle(0.0), OWN), False),
     ],
 )
-def test_the_assistants_own_work_is_no_reason_to_leave_and_anybody_elses_is(state, jobs, leaves) -> None:
-    assert (why_busy(snapshot(state, jobs=jobs)) is not None) == leaves
+def test_the_assistants_own_work_is_no_reason_to_wait_and_anybody_elses_is(state, waits) -> None:
+    assert (why_busy(snapshot(state, jobs=())) is not None) == waits

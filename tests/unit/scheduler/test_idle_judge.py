@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.telemetry.idle import Look, Policy, judge
+from scheduler.telemetry.idle import MAX_DWELL_S, REMEMBERED_S, Look, Policy, dwell, judge, leave
 from scheduler.telemetry.snapshot import Busy, Idle
 
 POLICY = Policy(util_percent=5.0, dwell_s=15.0)
@@ -70,3 +70,40 @@ def test_idle_is_said_only_of_an_unbroken_quiet_as_long_as_the_dwell(steps: list
         assert now - verdict.since >= dwell
         assert all(x.util is not None and x.util <= 5.0 and not x.foreign for x in since)
         assert all(b.time - a.time <= 3.0 for a, b in pairwise(since))
+
+
+def test_an_exclusive_program_makes_it_busy_even_if_it_only_draws() -> None:
+    policy = POLICY._replace(exclusive=frozenset({"blender"}))
+    drawing = Look(21.0, 0.0, 0, frozenset({"Xorg", "blender"}))
+    assert judge([*quiet(0, 20), drawing], policy, 21.0, None) == Busy("blender runs, which has it for itself")
+    assert isinstance(judge([*quiet(0, 20), drawing._replace(programs=frozenset({"Xorg"}))], policy, 21.0, None), Idle)
+
+
+looks = st.builds(
+    Look,
+    st.floats(0, 20),
+    st.sampled_from((None, 0.0, 100.0)),
+    st.integers(0, 2),
+    st.frozensets(st.sampled_from(("blender", "Xorg", "python"))),
+)
+
+
+@given(looks, st.floats(20, 25), st.none() | st.just("quiet hours, 22:00-07:00"))
+def test_it_leaves_for_anybody_else_and_for_nothing_else(look: Look, now: float, barred: str | None) -> None:
+    """Its own load is no reason; whoever may not come may not stay, but for that."""
+    policy = Policy(5.0, 0.0, frozenset({"blender"}))
+    why = leave(look, policy, now, barred)
+    others = look.foreign > 0 or "blender" in look.programs or now - look.time > 3.0 or barred is not None
+    assert (why is not None) == others
+    if isinstance(judge([look], policy, now, barred), Idle):
+        assert why is None
+    assert leave(None, policy, now, None) == "no current reading"
+
+
+@given(st.floats(0, 300), st.lists(st.floats(0, 1000), max_size=12), st.floats(0, 2000))
+def test_the_dwell_doubles_with_each_eviction_and_is_forgiven(base: float, evictions: list[float], now: float) -> None:
+    asked = dwell(base, evictions, now)
+    assert base <= asked <= max(base, MAX_DWELL_S)
+    before = [at for at in evictions if at <= now]
+    assert dwell(base, [*before, now], now) == min(2 * dwell(base, before, now), max(base, MAX_DWELL_S))
+    assert dwell(base, evictions, max([now, *evictions]) + REMEMBERED_S + 1.0) == base

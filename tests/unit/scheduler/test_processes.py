@@ -18,13 +18,17 @@ from scheduler.devices.processes import MOST_COMMAND, Known, container_of
     [
         ({}, None, False),
         ({"GPUDECK_JOB": "7"}, 7, False),
-        ({ASSISTANT_MARK: "1"}, None, True),
+        ({ASSISTANT_MARK: "1", "GPUDECK_HOME": "/state"}, None, True),
+        ({ASSISTANT_MARK: "1", "GPUDECK_HOME": "/state of another"}, None, False),
         ({"GPUDECK_JOB": "seven"}, None, False),
         ({"GPUDECK_JOB": "9" * 5000}, None, False),
         ({"NOT_" + ASSISTANT_MARK: "1"}, None, False),
     ],
 )
-def test_a_process_is_a_jobs_the_assistant_or_foreign(marks: dict[str, str], job: int | None, assistant: bool) -> None:
+def test_a_process_is_a_jobs_the_assistant_or_foreign(
+    marks: dict[str, str], job: int | None, assistant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUDECK_HOME", "/state")
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=marks, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None

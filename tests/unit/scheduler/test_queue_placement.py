@@ -190,7 +190,7 @@ def test_who_is_on_a_device() -> None:
         ),
     )
     found = look(reading, [7, 8], frozenset({"Xorg"}))
-    assert found[:3] == (80.0, 30.0, {7: 25.0, 8: 0.0})
+    assert found[:3] == (80.0, 35.0, {7: 25.0, 8: 0.0})
     assert [p.pid for p in found.others] == [6], "what a job left behind is on the device still; Xorg may be"
     assert [p.pid for p in look(reading, [7, 8]).others] == [5, 6]
     assert look(None, [7]) is BLIND

@@ -13,6 +13,11 @@ from scheduler.devices.probe import Hello
 from scheduler.devices.supervisor import Supervisor
 from tests.support import lives
 
+
+def ignore(*said: object) -> None:
+    pass
+
+
 HELLO = '{"type":"hello","source":"cpu","devices":[]}'
 READING = '{"type":"readings","time":1,"readings":[{"device":"cpu","time":1,"values":{"util":%s}}]}'
 
@@ -50,7 +55,7 @@ def test_trouble_is_told_and_the_probe_replaced(monkeypatch: pytest.MonkeyPatch,
             if len(heard) == 2:
                 enough.set()
 
-        keeper = Supervisor(lambda hello: None, lambda readings: None, trouble)
+        keeper = Supervisor(lambda hello: None, lambda readings: None, trouble, ignore)
         await keeper.start("cpu", 1000.0)
         async with asyncio.timeout(20):
             await enough.wait()
@@ -81,7 +86,7 @@ def test_starts_at_the_same_moment_leave_one_probe_and_a_stop_none(noted: Path) 
 
     async def restart() -> None:
         said = asyncio.Event()
-        keeper = Supervisor(lambda hello: said.set(), lambda readings: None, lambda words: None)
+        keeper = Supervisor(lambda hello: said.set(), lambda readings: None, lambda words: None, ignore)
         for _ in range(3):
             await keeper.start("cpu", 2.0)
             async with asyncio.timeout(20):
@@ -107,7 +112,7 @@ def test_a_probe_that_talks_without_pause_is_stopped(monkeypatch: pytest.MonkeyP
 
     async def stop_often() -> None:
         heard = asyncio.Event()
-        keeper = Supervisor(lambda hello: None, lambda readings: heard.set(), lambda words: None)
+        keeper = Supervisor(lambda hello: None, lambda readings: heard.set(), lambda words: None, ignore)
         for _ in range(10):
             heard.clear()
             await keeper.start("cpu", 1000.0)
@@ -123,7 +128,7 @@ def test_an_error_of_ours_is_not_kept_quiet(noted: Path) -> None:
         raise ZeroDivisionError
 
     async def watch() -> None:
-        keeper = Supervisor(bug, lambda readings: None, lambda words: None)
+        keeper = Supervisor(bug, lambda readings: None, lambda words: None, ignore)
         await keeper.start("cpu", 2.0)
         async with asyncio.timeout(20):
             with pytest.raises(ZeroDivisionError):

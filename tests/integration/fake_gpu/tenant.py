@@ -1,0 +1,35 @@
+"""A tenant as the assistant is one, with a lease and memory on the fake GPU: python tenant.py FAKE_GPU MANNER.
+
+MANNER: `obeys` ends when it is told to, `ignores` goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from assistant.lease import Lease
+
+GPU, MANNER = Path(sys.argv[1]), sys.argv[2]
+HELD = 3 * 2**30
+told = threading.Event()
+why: list[str] = []
+
+
+def hear(reason: str) -> None:
+    why.append(reason)
+    told.set()
+
+
+Lease(hear).take(HELD)
+(GPU / "new").write_text(str(HELD))
+(GPU / "new").rename(GPU / str(os.getpid()))
+print("leased", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+told.wait()
+print(why[0], flush=True)
+if MANNER == "ignores":
+    time.sleep(600)
+os._exit(0)

@@ -1,0 +1,211 @@
+"""The assistant's place on a GPU: a real daemon, probe, runners and jobs; a GPU and a tenant's memory played at the hardware's edge."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.devices.model import ASSISTANT_MARK
+from scheduler.errors import UserError
+from scheduler.jobs import Job, Queued, Running
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+from tests.integration.deck import kill_daemon, log_of, python, ready
+from tests.support import eventually, lives, send, state_folder
+
+HERE = Path(__file__).parent / "fake_gpu"
+ROOT = Path(__file__).parents[2]
+GIB = 2**30
+SETTINGS = Settings(source="nvml", idle_dwell_s=0.0, telemetry_hz=10.0)
+pytestmark = pytest.mark.xdist_group("eviction")
+LISTS = """
+import os, sys
+def lives(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+print([name for name in os.listdir(sys.argv[1]) if name.isdigit() and lives(name)])
+"""
+"""A job that prints which processes are on the GPU as it starts; the fake's way to run out of memory."""
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that is the GPU of the module's daemon; who has a file there is on it."""
+    folder = tmp_path_factory.mktemp("gpu")
+    with pytest.MonkeyPatch.context() as patch, state_folder(tmp_path_factory.mktemp("eviction") / "home"):
+        patch.setenv("FAKE_GPU", str(folder))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+        settings.save(SETTINGS)
+        yield folder
+
+
+@pytest.fixture
+def deck(gpu: Path) -> Iterator[Client]:
+    with Client() as client:
+        yield ready(client)
+    with Client() as client:  # the test may have killed the daemon
+        configure(client, **msgspec.structs.asdict(SETTINGS))
+
+
+def state(deck: Client) -> DeviceState:
+    (found,) = deck.snapshot().devices
+    return found
+
+
+def configure(deck: Client, **changes: str | float) -> None:
+    """With a reading that was taken since: another rate needs another probe."""
+    now = time.time()
+    deck.configure(**changes)
+    eventually(lambda: all(d.reading is not None and d.reading.time > now for d in deck.snapshot().devices))
+
+
+@contextmanager
+def tenant(deck: Client, gpu: Path, manner: str = "obeys") -> Iterator[subprocess.Popen[str]]:
+    """One that has a lease, and memory on the GPU."""
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    environment = {**os.environ, ASSISTANT_MARK: "1"}
+    command = [sys.executable, str(HERE / "tenant.py"), str(gpu), manner]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("leased GPU-")
+            yield process
+        finally:
+            send(process.pid, signal.SIGCONT)
+            process.kill()
+
+
+def alone(gpu: Path, job: Job) -> bool:
+    """Whether the job found nobody on the GPU."""
+    return log_of(job) == "[]\n"
+
+
+@pytest.mark.parametrize("manner", ["obeys", "ignores", "is stopped"])
+@pytest.mark.parametrize("memory", ["", "78GiB"], ids=["alone", "shared"])
+def test_a_job_makes_the_assistant_leave_and_starts_when_it_is_gone(deck: Client, gpu: Path, manner: str, memory: str) -> None:
+    with tenant(deck, gpu, manner) as held:
+        eventually(lambda: state(deck).reading.processes)  # type: ignore[union-attr]
+        assert state(deck).leased
+        if manner == "is stopped":
+            held.send_signal(signal.SIGSTOP)
+        job = deck.submit(python(LISTS, gpu), gpus=1, memory=memory)
+        assert isinstance(deck.job(job.id).state, Running), "its runner is started while the assistant leaves"
+        assert deck.wait(job.id, 30.0).status == "done"
+        assert alone(gpu, job), f"on the GPU when the job started: {log_of(job)}"
+        assert held.wait() == (0 if manner == "obeys" else -signal.SIGKILL)
+        assert not state(deck).leased
+
+
+def test_a_job_that_cannot_start_yet_leaves_the_assistant_in_peace_and_one_without_a_gpu_too(deck: Client, gpu: Path) -> None:
+    with tenant(deck, gpu) as held:
+        kept = deck.submit(["true"], gpus=1, hold=True)
+        deck.set_group("night", paused=True)
+        deck.submit(["true"], gpus=1, group="night")
+        deck.wait(deck.submit(["true"]).id, 30.0)
+        time.sleep(0.3)
+        assert lives(held.pid)
+        assert isinstance(deck.job(kept.id).state, Queued)
+        deck.hold(kept.id, False)
+        assert held.wait() == 0
+        deck.wait(kept.id, 30.0)
+        deck.set_group("night", paused=False)
+
+
+def test_a_job_cancelled_at_its_gate_never_runs(deck: Client, gpu: Path) -> None:
+    with tenant(deck, gpu, "ignores") as held:
+        job = deck.submit(python(LISTS, gpu), gpus=1)
+        deck.cancel(job.id)
+        assert deck.wait(job.id, 30.0).status == "cancelled"
+        assert held.wait() == -signal.SIGKILL
+    assert log_of(job) == ""
+    assert deck.wait(deck.submit(python(LISTS, gpu), gpus=1).id, 30.0).status == "done"
+
+
+def test_a_daemon_killed_while_a_job_stands_at_its_gate_runs_it_once_when_it_is_back(deck: Client, gpu: Path) -> None:
+    with tenant(deck, gpu, "ignores") as held:
+        job = deck.submit(python(LISTS, gpu), gpus=1)
+        kill_daemon()
+        assert lives(held.pid), "nobody is left to kill it"
+        with Client() as again:
+            assert again.wait(job.id, 30.0).status == "done", "the next daemon ended the assistant that had no lease from it"
+        assert held.wait() == -signal.SIGKILL
+    assert alone(gpu, job)
+
+
+def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) -> None:
+    with tenant(deck, gpu) as held:
+        held.kill()
+        eventually(lambda: not state(deck).leased)
+    with tenant(deck, gpu), pytest.raises(UserError, match="has a GPU already"):
+        deck.lease()
+
+
+@contextmanager
+def program(name: Path) -> Iterator[int]:
+    """A process of others that is called so; its pid."""
+    name.symlink_to("/bin/sleep")
+    with subprocess.Popen([name, "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def computes(gpu: Path, pid: int) -> None:
+    (gpu / str(pid)).write_text(str(GIB))
+
+
+def draws(gpu: Path, pid: int) -> None:
+    (gpu / "drawing").write_text(str(pid))
+
+
+@pytest.mark.parametrize(("use", "why"), [(computes, "1 process of others"), (draws, "blender runs")])
+def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
+    deck: Client, gpu: Path, tmp_path: Path, use: Callable[[Path, int], None], why: str
+) -> None:
+    configure(deck, exclusive_programs="game, blender", telemetry_hz=0.1)
+    with tenant(deck, gpu) as held, program(tmp_path / "blender") as other:
+        came = time.monotonic()
+        use(gpu, other)
+        assert held.stdout is not None
+        assert why in held.stdout.readline()
+        assert time.monotonic() - came < 5.0, "before the next reading, ten seconds on"
+        assert held.wait() == 0
+
+
+def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: Path) -> None:
+    configure(deck, idle_dwell_s=0.5)
+    with tenant(deck, gpu) as held:
+        deck.configure(idle_never="00:00-23:59")
+        assert held.wait() == 0
+    eventually(lambda: not state(deck).leased)
+    assert state(deck).use == Busy("quiet hours, 00:00-23:59")
+    with pytest.raises(UserError, match="quiet hours, 00:00-23:59"):
+        deck.lease()
+    deck.configure(idle_never="", idle_dwell_s=100.0)
+    asked = eventually(lambda: re.search(r"quiet for \d+ of (\d+) s", str(state(deck).use)))
+    assert int(asked[1]) >= 200
+
+
+def test_what_cannot_be_leased_says_why(deck: Client, gpu: Path) -> None:
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    with pytest.raises(UserError, match="not enough memory is free"):
+        deck.lease(100 * GIB)
+    deck.configure(source="cpu")
+    eventually(lambda: deck.snapshot().source.startswith("cpu"))
+    with pytest.raises(UserError, match="no NVIDIA GPU is watched here"):
+        deck.lease()
