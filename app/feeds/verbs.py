@@ -22,6 +22,8 @@ from app.models.requests import (
     Configured,
     Fetch,
     Fetched,
+    Find,
+    Found,
     Hold,
     Logged,
     Move,
@@ -55,6 +57,8 @@ T = TypeVar("T")
 
 FIRST_TAIL = 64 * 1024
 """Bytes of a log that are shown at first."""
+PAGE = 100
+"""Jobs in a page of the history."""
 _WORKERS = 4
 _PATIENCE_MS = 35_000
 """A little more than a client waits for an answer."""
@@ -131,6 +135,8 @@ class Verbs(QObject):
                 return self._with_client(lambda c: _tail(c, request))
             case Timeline(job=job):
                 return Told(job, self._with_client(lambda c: c.timeline(job)))
+            case Find(search=search, before=before):
+                return Found(request, *self._with_client(lambda c: c.find(search, PAGE, before)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
             case AlertLog():

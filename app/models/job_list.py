@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
+import msgspec
+
+from app.models.job_history import JobHistory
 from app.models.jobs import Row, device_labels, row
 from scheduler.jobs import Cancelled, Job, Queued, Running, Spec, Starting, turn
+from scheduler.search import ENDED, REJECTED, Search, matches
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.units import amount
 
@@ -13,49 +18,94 @@ EVERY = "Every state"
 RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = ("Running", "Waiting", "Succeeded", "Failed", "Cancelled")
 
 
+OUTCOMES_OF = {
+    EVERY: (),
+    RUNNING: ("starting", "running"),
+    WAITING: ("queued",),
+    SUCCEEDED: ("done",),
+    FAILED: ("failed", "lost", REJECTED),
+    CANCELLED: ("cancelled",),
+}
+TIMES = {"Any time": 0.0, "Last hour": 3600.0, "Last day": 86400.0, "Last week": 7 * 86400.0, "Last 30 days": 30 * 86400.0}
+"""Seconds back; 0: from the beginning."""
+
+
 @dataclass(frozen=True)
 class Line:
-    """One job of the table; `text` is what a search looks through, in lower case."""
+    """One job of the table."""
 
     id: int
     row: Row
     kind: str
     needs: str
-    text: str
+    priority: int
+
+
+def search_for(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Search:
+    """What was typed and chosen as a search: words, group:NAME and gpu:INDEX; `kind` is EVERY or one of KINDS, `seconds` one of TIMES."""
+    words, group, device = [], None, ""
+    for word in text.split():
+        name, colon, value = word.partition(":")
+        if colon and name.lower() == "group":
+            group = value
+        elif colon and value and name.lower() == "gpu":
+            device = next((s.device.id for s in snapshot.devices if value in (s.device.id, str(s.device.index))), value)
+        else:
+            words.append(word)
+    return Search(" ".join(words), OUTCOMES_OF[kind], group, device, snapshot.time - seconds if seconds else 0.0)
+
+
+def elsewhere(search: Search) -> Search | None:
+    """What to ask the daemon for: a snapshot has all jobs that run, and those that are next, which are enough where all are shown."""
+    if search.outcomes == OUTCOMES_OF[RUNNING]:
+        return None
+    idle = (search.text, search.group, search.device) == ("", None, "")
+    wanted = search.outcomes or (ENDED if idle else ("queued", *ENDED))
+    return msgspec.structs.replace(search, outcomes=wanted)
 
 
 class Listing:
-    """Remembers what it made of each job: of ten thousand, few change between two snapshots."""
+    """Remembers what it made of each job: of a hundred thousand, few change between two snapshots."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Job, Line]] = {}
+        """Of jobs that wait or run."""
         self._labels: dict[str, str] = {}
+        self._ended: list[Line] = []
+        self._log: list[int] = []
+        self._read = 0
+        """How much of the history's log is in `_ended`."""
 
-    def lines(self, snapshot: Snapshot, search: str = "", kind: str = EVERY) -> tuple[Line, ...]:
-        """Running jobs, newest first; waiting ones, the next first; then those that ended, newest first.
+    def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> list[Line]:
+        """Running jobs, newest first; waiting ones, the next first; then those that ended, newest first: all that `search` looks for.
 
-        Only those of `kind` (EVERY, or one of KINDS) in which every word of `search` is found.
+        `history`: what was found of that search, and has been told of the snapshot.
         """
-        if (labels := device_labels(snapshot)) != self._labels:
-            self._labels, self._known = labels, {}
-        self._known = {job.id: (job, self._line(job, snapshot.time)) for job in snapshot.jobs}
-        waiting = [job for job in snapshot.jobs if isinstance(job.state, Queued)]
-        others = sorted((job for job in snapshot.jobs if not isinstance(job.state, Queued)), key=lambda job: (not job.active, -job.id))
-        running = sum(job.active for job in others)
-        ordered = (*others[:running], *sorted(waiting, key=turn), *others[running:])
-        lines = [self._known[job.id][1] for job in ordered]
-        words = search.lower().split()
-        return tuple(line for line in lines if kind in (EVERY, line.kind) and all(word in line.text for word in words))
+        if (labels := device_labels(snapshot)) != self._labels or self._log is not history.log:
+            self._labels, self._log = labels, history.log
+            self._known, self._ended, self._read = {}, [], 0
+        for job in [history.ended[number] for number in self._log[self._read :]]:
+            self._put(job, snapshot.time)
+        self._read = len(self._log)
+        here = {job.id: job for job in snapshot.jobs}
+        active = [job for job in (history.active | here).values() if job.active and matches(search, job)]
+        waiting = sorted((job for job in active if isinstance(job.state, Queued)), key=turn)
+        running = sorted((job for job in active if not isinstance(job.state, Queued)), key=lambda job: -job.id)
+        self._known = {job.id: (job, self._line(job, snapshot.time)) for job in (*running, *waiting)}
+        return [*(line for _, line in self._known.values()), *self._ended]
+
+    def _put(self, job: Job, now: float) -> None:
+        """At its place among those that ended."""
+        at = bisect_left(self._ended, -job.id, key=lambda line: -line.id)
+        there = at < len(self._ended) and self._ended[at].id == job.id
+        self._ended[at : at + there] = [self._line(job, now)]
 
     def _line(self, job: Job, now: float) -> Line:
         old = self._known.get(job.id)
         if old is not None and old[0] == job and not isinstance(job.state, Starting | Running):
             return old[1]
-        made, spec = row(job, self._labels, now), job.spec
-        needed = needs(spec)
-        said = (job.id, made.name, made.state, made.device, made.doing, needed, *spec.argv, spec.notes, *spec.tags)
-        kind = _kind(job, made)
-        return Line(job.id, made, kind, needed, " ".join(map(str, (*said, *spec.params.values()))).lower())
+        made = row(job, self._labels, now)
+        return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
 
 
 def needs(spec: Spec) -> str:

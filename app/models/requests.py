@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler.jobs import Event, Job, Spec
+from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert
 
@@ -77,6 +78,14 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Find:
+    """Search all jobs: a page of those with numbers below `before`."""
+
+    search: Search
+    before: int
+
+
+@dataclass(frozen=True)
 class Fetch:
     """Get a job whole: the snapshots leave out what is large of its result."""
 
@@ -133,6 +142,7 @@ Request = (
     | Configure
     | Tail
     | Timeline
+    | Find
     | Fetch
     | Save
     | AlertLog
@@ -167,6 +177,16 @@ class Told:
 
     job: int
     events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A page, newest first; short only where there are no more."""
+
+    request: Find
+    jobs: tuple[Job, ...]
+    before: int | None
+    """Where the next page begins; None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +242,7 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Told | Fetched | Logged | Accepted | Refused | Waits | Wrote | Answered
+Reply = Submitted | Configured | Tailed | Told | Found | Fetched | Logged | Accepted | Refused | Waits | Wrote | Answered
 
 
 @dataclass(frozen=True)

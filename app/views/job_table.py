@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRectF, Qt
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
@@ -25,20 +27,34 @@ SHARE = Qt.ItemDataRole.UserRole
 
 
 class JobTable(QAbstractTableModel):
-    """Rows that change in place keep their selection; only rows that come, go and move are told as such."""
+    """Rows that change in place keep their selection; only rows that come, go and move are told as such.
+
+    Emits `wanted` when the reader comes to the last row, and `more` says that there is more.
+    """
+
+    wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[Line] = []
+        self.more = False
 
-    def show_rows(self, lines: tuple[Line, ...]) -> None:
+    def show_rows(self, lines: Sequence[Line]) -> None:
         """Show these lines, in this order."""
-        if [line.id for line in self.rows] != [line.id for line in lines]:
+        start, end = _same(self.rows, lines), 0
+        if start < max(len(self.rows), len(lines)):
+            end = _same(self.rows[: start - 1 if start else None : -1], lines[: start - 1 if start else None : -1])
+        if start + end == len(self.rows) < len(lines):
+            self.beginInsertRows(_NOWHERE, start, len(lines) - end - 1)
+            self.rows[start:start] = lines[start : len(lines) - end]
+            self.endInsertRows()
+        elif start + end < len(self.rows):
             places = {line.id: at for at, line in enumerate(lines)}
             self._remove(places)
             self._sort(places)
             self._insert(lines)
-        changed = [at for at, (old, new) in enumerate(zip(self.rows, lines, strict=True)) if old is not new and old != new]
+        others = [at for at, same in enumerate(map(operator.is_, self.rows, lines)) if not same]
+        changed = [at for at in others if self.rows[at] != lines[at]]
         self.rows = list(lines)
         if changed:
             self.dataChanged.emit(self.index(changed[0], 0), self.index(changed[-1], len(HEADINGS) - 1))
@@ -69,7 +85,7 @@ class JobTable(QAbstractTableModel):
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
-    def _insert(self, lines: tuple[Line, ...]) -> None:
+    def _insert(self, lines: Sequence[Line]) -> None:
         """Put in what is new, run by run from the beginning."""
         known, at = {line.id for line in self.rows}, 0
         while at < len(lines):
@@ -88,6 +104,12 @@ class JobTable(QAbstractTableModel):
     def columnCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(HEADINGS)
 
+    def canFetchMore(self, parent: Index) -> bool:
+        return self.more
+
+    def fetchMore(self, parent: Index) -> None:
+        self.wanted.emit()
+
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if orientation != Qt.Orientation.Horizontal:
             return None
@@ -105,6 +127,12 @@ class JobTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(column)
         return row.share if role == SHARE and column == PROGRESS else None
+
+
+def _same(old: Sequence[Line], new: Sequence[Line]) -> int:
+    """How many lines from the first on are those of the same jobs: of a long history nearly all, and most of them the very same."""
+    there = enumerate(map(operator.is_, old, new))
+    return next((at for at, same in there if not same and old[at].id != new[at].id), min(len(old), len(new)))
 
 
 class ProgressDelegate(QStyledItemDelegate):

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.format import plural
-from app.models.job_list import EVERY, KINDS, WAITING, Listing
-from app.models.requests import Cancel, Hold, Move, Pause, Refused, Repeat, Reply, Submitted, Tail, Tailed, Timeline, Told
+from app.models.job_history import JobHistory
+from app.models.job_list import WAITING, Listing, elsewhere
+from app.models.requests import (
+    Cancel,
+    Fetch,
+    Fetched,
+    Find,
+    Found,
+    Hold,
+    Move,
+    Pause,
+    Refused,
+    Repeat,
+    Reply,
+    Submitted,
+    Tail,
+    Tailed,
+    Timeline,
+    Told,
+)
 from app.models.state import State
-from app.views.filter_box import filter_box
 from app.views.job_compare import JobCompare
 from app.views.job_details import JobDetails
+from app.views.job_filter import JobFilter
 from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
+from scheduler.jobs import Job
+from scheduler.search import Search
 
 EMPTY = "No jobs yet. Start one on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
 NOTHING_FOUND = "No job matches the filter."
+SEARCHING = "Searching…"
+_TYPING_MS = 150
+"""So long after a keystroke the daemon is asked."""
 
 
 class Jobs(QWidget):
@@ -31,17 +54,22 @@ class Jobs(QWidget):
         super().__init__()
         self._state = state
         self._chosen: int | None = None
-        self.filter = filter_box("Search names, commands, notes, tags (Ctrl+F)")
-        self.filter.textChanged.connect(self.refresh)
-        self.kinds = QComboBox()
-        self.kinds.addItems([EVERY, *KINDS])
-        self.kinds.setAccessibleName("State")
-        self.kinds.currentIndexChanged.connect(self.refresh)
-        self._listing = Listing()
+        self._sought: int | None = None
+        """A job that was asked for by its number."""
+        self.chooser = JobFilter()
+        self.chooser.changed.connect(self._look_anew)
+        self.filter, self.kinds = self.chooser.box, self.chooser.kinds
+        self._listing, self._history = Listing(), JobHistory()
+        self._search: Search | None = None
+        self._typing = QTimer(self)
+        self._typing.setSingleShot(True)
+        self._typing.setInterval(_TYPING_MS)
+        self._typing.timeout.connect(self._ask)
         self.count = label(size="small", meaning="muted")
         self.pause = button("Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True)
         self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
         self.model = JobTable()
+        self.model.wanted.connect(self._ask)
         self.table = _table(self.model)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
@@ -75,11 +103,19 @@ class Jobs(QWidget):
             self.details.hide()
             self.compared.hide()
             return
-        shown = self._listing.lines(snapshot, self.filter.text(), self.kinds.currentText())
+        search = self._search
+        if search is None:
+            search = self._search = self.chooser.search(snapshot)
+            self._history.look_for(elsewhere(search))
+        self._history.keep(snapshot.jobs, snapshot.time)
+        if self._history.unread and not self._typing.isActive():
+            self._typing.start()
+        shown = self._listing.lines(snapshot, search, self._history)
+        self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
-        total = plural(len(snapshot.jobs), "job")
-        set_text(self.count, total if len(shown) == len(snapshot.jobs) else f"{len(shown)} of {total}")
-        set_text(self.empty, NOTHING_FOUND if snapshot.jobs else EMPTY)
+        searching = self._history.search is not None and not self._history.whole
+        set_text(self.count, f"{len(shown)}+ jobs" if searching else plural(len(shown), "job"))
+        set_text(self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND)
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
         self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
@@ -100,9 +136,11 @@ class Jobs(QWidget):
         )
 
     def show_job(self, number: int) -> None:
-        """Show the details of a job, whatever the filter hides."""
-        self.filter.clear()
-        self.kinds.setCurrentText(EVERY)
+        """Show the details of a job, whatever the filter hides, and however long ago it ended."""
+        self.chooser.clear()
+        if self._job(number) is None:
+            self._sought = number
+            self.requested.emit(Fetch(number))
         self.choose(number)
         self._show_details()
 
@@ -116,6 +154,16 @@ class Jobs(QWidget):
                 self._show_details()
             case Refused(request=Timeline()):
                 self.details.events_failed()
+            case Found():
+                self._history.take(reply)
+                self.refresh()
+            case Refused(request=Find()):
+                self._history.fail()
+            case Fetched(job=job) if job.id == self._sought:
+                self._sought = None
+                self._history.add(job)
+                self._chosen = job.id
+                self.refresh()
             case Submitted(job=job):
                 self._chosen = job.id  # shown as soon as the snapshot has it
 
@@ -125,12 +173,12 @@ class Jobs(QWidget):
 
     def _show_details(self) -> None:
         """Of the current job; of two that are selected, both side by side."""
-        snapshot, pair = self._state.snapshot, [job for number in self.chosen() if (job := self._state.job(number)) is not None]
+        snapshot, pair = self._state.snapshot, [job for number in self.chosen() if (job := self._job(number)) is not None]
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)
         self.compared.setVisible(len(pair) == 2)
-        job = self._state.job(self._chosen)
+        job = self._job(self._chosen)
         self.details.setVisible(job is not None and len(pair) != 2)
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
@@ -147,12 +195,27 @@ class Jobs(QWidget):
             self.requested.emit(Move(self._chosen, waiting[at], step > 0))
 
     def _again(self, number: int) -> None:
-        if (job := self._state.job(number)) is not None:
+        if (job := self._job(number)) is not None:
             self.requested.emit(Repeat(job.spec))
 
+    def _job(self, number: int | None) -> Job | None:
+        return self._state.job(number) or (None if number is None else self._history.job(number))
+
+    def _look_anew(self) -> None:
+        """The filter changed: at once for what is known, and for the daemon once nobody types any more."""
+        self._search = None
+        self._typing.start()
+        self.refresh()
+
+    def _ask(self) -> None:
+        """For the next page."""
+        if (request := self._history.ask()) is not None:
+            self.model.more = False
+            self.requested.emit(request)
+
     def _lay_out(self) -> None:
-        bar = row(self.filter, self.kinds, self.count, self.pause, spacing=theme.M)
-        bar.insertStretch(3, 1)
+        bar = row(self.chooser, self.count, self.pause, spacing=theme.M)
+        bar.insertStretch(2, 1)
         stack = QWidget()
         self._stack = QStackedLayout(stack)
         self._stack.addWidget(WholeRows(self.table))

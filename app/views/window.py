@@ -13,6 +13,7 @@ from app.models.requests import (
     AlertLog,
     Cancel,
     Configured,
+    Find,
     Hold,
     Link,
     Move,
@@ -112,7 +113,7 @@ class MainWindow(QWidget):
         match reply:
             case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge(), message=message):
                 self.status.show_message(message)
-            case Refused(request=Tail() | Timeline() | AlertLog(), message=message) if self.state.link.connected:
+            case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
             case Configured(settings=settings) if settings.theme != self._theme:
                 self._theme = settings.theme
@@ -171,7 +172,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | AlertLog):
+        if not isinstance(request, Tail | Timeline | Find | AlertLog):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -1,0 +1,102 @@
+"""The jobs that the daemon found for the table, page by page: far more ended than a snapshot can show, and more may wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.models.requests import Find, Found
+from scheduler.jobs import Job
+from scheduler.messages import NEWEST
+from scheduler.search import Search, matches
+
+PATIENCE_S = 5.0
+"""Seconds after which a page that could not be read is asked for again."""
+
+
+class JobHistory:
+    """Holds the pages of one search at a time."""
+
+    def __init__(self) -> None:
+        self.search: Search | None = None
+        self.ended: dict[int, Job] = {}
+        self.active: dict[int, Job] = {}
+        """Those that waited when they were found."""
+        self.log: list[int] = []
+        """The jobs of `ended` in the order in which they came, or changed."""
+        self.asked = False
+        """A page is on its way."""
+        self._before: int | None = NEWEST
+        self._failed: float | None = None
+        self._now = 0.0
+        self._last: frozenset[int] = frozenset()
+
+    @property
+    def more(self) -> bool:
+        """Whether there may be another page, and nobody has asked for it."""
+        return self.search is not None and not self.asked and self._before is not None and self._failed is None
+
+    @property
+    def unread(self) -> bool:
+        """Whether nobody has asked for the first page yet."""
+        return self.more and self._before == NEWEST
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that there is has come."""
+        return self._before is None
+
+    def look_for(self, search: Search | None) -> None:
+        """Begin anew, with these; None: the snapshots have them all."""
+        self.search, self._before = search, NEWEST
+        self.ended, self.active, self.log = {}, {}, []
+        self.asked, self._failed = False, None
+
+    def ask(self) -> Find | None:
+        """The request for the next page, where there is one to ask for."""
+        if self.search is None or not self.more:
+            return None
+        self.asked = True
+        return Find(self.search, self._before or NEWEST)
+
+    def take(self, found: Found) -> None:
+        """A page; one of another search is left aside."""
+        if found.request.search == self.search and found.request.before == self._before:
+            self.asked, self._before = False, found.before
+            for job in found.jobs:
+                self._put(job)
+
+    def add(self, job: Job) -> None:
+        """One that was fetched by its number."""
+        self._put(job)
+
+    def job(self, number: int) -> Job | None:
+        """One that was found."""
+        return self.ended.get(number) or self.active.get(number)
+
+    def fail(self) -> None:
+        """The page could not be read."""
+        self.asked, self._failed = False, self._now
+
+    def keep(self, jobs: Iterable[Job], now: float) -> None:
+        """The jobs of a snapshot that have ended: they stay, also where the next ones tell of others.
+
+        Where none is among those of the last snapshot, some ended of which no snapshot told: what is known has gaps, and is asked for anew.
+        """
+        self._now = now
+        if self._failed is not None and not 0 <= now - self._failed < PATIENCE_S:
+            self._failed = None
+        ended = {job.id: job for job in jobs if not job.active}
+        if self._last and ended and not self._last & ended.keys():
+            self.look_for(self.search)
+        self._last = frozenset(ended)
+        for job in ended.values():
+            if self.search is not None and self.ended.get(job.id) != job and matches(self.search, job):
+                self._put(job)
+
+    def _put(self, job: Job) -> None:
+        if job.active:
+            self.active[job.id] = job
+        else:
+            self.active.pop(job.id, None)
+            self.ended[job.id] = job
+            self.log.append(job.id)

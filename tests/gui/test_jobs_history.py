@@ -1,0 +1,143 @@
+"""The history: pages come from the daemon as the reader scrolls, and the filters ask it; against the real daemon, too."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.feeds.verbs import PAGE, Verbs
+from app.models.job_list import search_for
+from app.models.requests import Fetch, Fetched, Find, Found, Refused
+from scheduler.client import Client
+from scheduler.jobs import Done, Failed, Job, Queued
+from scheduler.messages import NEWEST
+from scheduler.search import ENDED, Search
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+from tests.support import state_folder
+
+PATIENCE_MS = 20_000
+
+
+def finds(fed) -> list[Find]:
+    return [request for request in fed.asked if isinstance(request, Find)]
+
+
+def ids(page) -> list[int]:
+    return [line.id for line in page.model.rows]
+
+
+def older(first: int, last: int, **changes: object) -> tuple[Job, ...]:
+    """Jobs that ended before those of the snapshot, the newest first."""
+    made = [snapshots.job(n, Done(NOW - 900, NOW - 880, ("cpu",))) for n in range(first, last, -1)]
+    return tuple(msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, **changes)) for j in made)
+
+
+def shifted(number: int) -> snapshots.Snapshot:
+    """A snapshot whose jobs have numbers from `number` on."""
+    made = snapshots.cpu_snapshot()
+    return msgspec.structs.replace(made, jobs=tuple(msgspec.structs.replace(j, id=j.id + number) for j in made.jobs))
+
+
+@pytest.fixture
+def page(fed, qtbot):
+    fed.window.show_page("jobs")
+    fed.feed(shifted(1000))
+    qtbot.waitUntil(lambda: bool(finds(fed)), timeout=PATIENCE_MS)
+    return fed.window.jobs
+
+
+def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, page, qtbot):
+    assert finds(fed) == [Find(Search(outcomes=ENDED), NEWEST)]
+    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), 901))
+    fed.settle()
+    assert len(finds(fed)) == 1, "nobody is at the end yet"
+    assert page.count.text() == "109+ jobs"
+    page.choose(1004)
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    assert finds(fed)[1].before == 901
+    page.table.scrollToBottom()
+    fed.settle()
+    assert len(finds(fed)) == 2, "one page at a time"
+    fed.window.deliver(Found(finds(fed)[1], older(900, 850), None))
+    page.table.scrollToBottom()
+    fed.settle()
+    assert len(finds(fed)) == 2
+    assert page.count.text() == "159 jobs"
+    assert ids(page) == [1008, 1007, 1009, *range(1006, 850, -1)]
+    assert page.details.title.text().startswith("Job 901 ·"), "the reader stays where they were"
+
+
+def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(fed, page, qtbot):
+    first = finds(fed)[0]
+    QTest.keyClicks(page.filter, "train")
+    assert ids(page) == [1007, 1004, 1003, 1002], "what is known is filtered at once"
+    fed.window.deliver(Found(first, older(1000, 900), 901))
+    assert ids(page) == [1007, 1004, 1003, 1002]
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    assert finds(fed)[1] == Find(Search("train", ("queued", *ENDED)), NEWEST)
+    fed.window.deliver(Found(finds(fed)[1], (*older(900, 899, name="train"), snapshots.job(800, Queued("later"), "train", None)), None))
+    assert ids(page) == [1007, 800, 1004, 1003, 1002, 900]
+    page.filter.clear()
+    page.kinds.setCurrentText("Running")
+    fed.settle()
+    assert ids(page) == [1008, 1007]
+    QTest.qWait(250)
+    assert len(finds(fed)) == 2, "a snapshot has all that run"
+
+
+def test_words_group_device_and_time_become_a_search():
+    made = snapshots.gpu_snapshot(2)
+    found = search_for("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)
+    assert found == Search("lr x:y", ("failed", "lost", "rejected"), "night", made.devices[1].device.id, NOW - 3600.0)
+    assert search_for("gpu:7 group:", "Every state", 0.0, made) == Search(group="", device="7")
+
+
+def test_where_snapshots_missed_ends_the_history_is_read_anew(fed, page, qtbot):
+    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), 901))
+    fed.feed(msgspec.structs.replace(shifted(2000), time=NOW + 1))
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    assert finds(fed)[1].before == NEWEST
+    fed.window.deliver(Found(finds(fed)[1], older(2000, 1900), None))
+    assert ids(page)[3:] == list(range(2006, 1900, -1))
+
+
+def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot):
+    fed.window.deliver(Refused(finds(fed)[0], "the daemon does not answer"))
+    assert "does not answer" in fed.window.status.message.text()
+    fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 1))
+    assert len(finds(fed)) == 1
+    fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 9))
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+
+
+def test_a_job_of_long_ago_is_fetched_where_it_is_asked_for(fed, page):
+    fed.window._show_job(17)
+    assert Fetch(17) in fed.asked
+    fed.window.deliver(Fetched(snapshots.job(17, Failed(NOW - 9e5, NOW - 8e5, "exited with status 1", 1), "ancient", None)))
+    assert page.details.title.text() == "Job 17 · ancient"
+    fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 1))
+    assert page.details.title.text() == "Job 17 · ancient"
+
+
+def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
+    with state_folder(tmp_path / "home"), Client() as deck:
+        deck.pause()
+        jobs = deck.submit_array(["true"], range(PAGE + 20), name="swept")
+        for job in jobs[:-5]:
+            deck.cancel(job.id)
+        verbs, replies = Verbs(), []
+        verbs.replied.connect(replies.append)
+        before = NEWEST
+        for count in (PAGE, 15):
+            verbs.request(Find(Search("SWEPT[", ("cancelled",)), before))
+            qtbot.waitUntil(lambda: bool(replies), timeout=PATIENCE_MS)
+            found = replies.pop()
+            assert len(found.jobs) == count
+            before = found.before
+        assert before is None
+        verbs.stop()
