@@ -1,4 +1,4 @@
-"""Tells the desktop of alerts that were raised since the window was opened, outside quiet hours."""
+"""Tells the desktop of alerts that were raised and of long jobs that ended since the window was opened, outside quiet hours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from app.models.alerts import fresh
+from app.models.job_ends import JobEnds
 from scheduler.telemetry.quiet import is_quiet
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -17,10 +18,16 @@ class Herald:
         self._show = show
         self._since = time.time()
         self._told: set[int] = set()
+        self._ends = JobEnds()
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Tell of what is new; what lasts through quiet hours is told after them."""
-        if not snapshot.settings.alert_notify or is_quiet(snapshot.settings.quiet_hours, snapshot.time):
+        """Tell of what is new; an alert that lasts through quiet hours is told after them."""
+        ends = self._ends.news(snapshot)
+        if is_quiet(snapshot.settings.quiet_hours, snapshot.time):
+            return
+        for title, text in ends:
+            self._show(title, text)
+        if not snapshot.settings.alert_notify:
             return
         for alert in fresh(snapshot, self._told, self._since):
             self._told.add(alert.id)
