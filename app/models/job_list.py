@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -106,6 +107,18 @@ class Listing:
             return old[1]
         made = row(job, self._labels, now)
         return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
+
+
+def together(one: Line, other: Line) -> bool:
+    """Whether both wait, and have the same priority: a job is moved among those of its own."""
+    return one.kind == other.kind == WAITING and one.priority == other.priority
+
+
+def neighbour(lines: Sequence[Line], job: int, row: int) -> tuple[int, bool] | None:
+    """Beside which job one that waits stands where it is put before `row`, and whether after that one; None: nowhere."""
+    moved = next((line for line in lines if line.id == job), None)
+    beside = ((lines[at], after) for at, after in ((row, False), (row - 1, True)) if 0 <= at < len(lines))
+    return next(((other.id, after) for other, after in beside if moved and other is not moved and together(moved, other)), None)
 
 
 def needs(spec: Spec) -> str:

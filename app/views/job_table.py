@@ -6,12 +6,12 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRectF, Qt, Signal
+from PySide6.QtCore import QAbstractTableModel, QMimeData, QModelIndex, QPersistentModelIndex, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app import theme
-from app.models.job_list import Line
+from app.models.job_list import WAITING, Line, neighbour
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
@@ -24,15 +24,18 @@ _RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
 _STATE = HEADINGS.index("State")
 _NEEDS = HEADINGS.index("Needs")
 SHARE = Qt.ItemDataRole.UserRole
+_MIME = "application/x-gpudeck-job"
 
 
 class JobTable(QAbstractTableModel):
     """Rows that change in place keep their selection; only rows that come, go and move are told as such.
 
-    Emits `wanted` when the reader comes to the last row, and `more` says that there is more.
+    Emits `wanted` when the reader comes to the last row, and `more` says that there is more; `moved` with a job that waits, the one
+    beside which it was dropped, and whether after that one.
     """
 
     wanted = Signal()
+    moved = Signal(int, int, bool)
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,6 +106,39 @@ class JobTable(QAbstractTableModel):
 
     def columnCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(HEADINGS)
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled
+        movable = self.rows[index.row()].kind == WAITING
+        return super().flags(index) | (Qt.ItemFlag.ItemIsDragEnabled if movable else Qt.ItemFlag.NoItemFlags)
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [_MIME]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        data.setData(_MIME, str(self.rows[indexes[0].row()].id).encode())
+        return data
+
+    def canDropMimeData(self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index) -> bool:
+        return self._goal(data, row, parent) is not None
+
+    def dropMimeData(self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index) -> bool:
+        """Nothing moves here: the next snapshot tells what became of it."""
+        if (goal := self._goal(data, row, parent)) is not None:
+            self.moved.emit(*goal)
+        return False
+
+    def _goal(self, data: QMimeData, row: int, parent: Index) -> tuple[int, int, bool] | None:
+        job = bytes(data.data(_MIME).data()).decode()
+        if not job.isdecimal():
+            return None
+        found = neighbour(self.rows, int(job), parent.row() if parent.isValid() else row)
+        return None if found is None else (int(job), *found)
 
     def canFetchMore(self, parent: Index) -> bool:
         return self.more

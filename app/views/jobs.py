@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStacke
 from app import theme
 from app.models.format import plural
 from app.models.job_history import JobHistory
-from app.models.job_list import WAITING, Listing, elsewhere
+from app.models.job_list import Listing, elsewhere, together
 from app.models.requests import (
     Cancel,
     Fetch,
@@ -70,6 +70,7 @@ class Jobs(QWidget):
         self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
         self.model = JobTable()
         self.model.wanted.connect(self._ask)
+        self.model.moved.connect(lambda job, beside, after: self.requested.emit(Move(job, beside, after)))
         self.table = _table(self.model)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
@@ -189,10 +190,11 @@ class Jobs(QWidget):
             self._show_details()
 
     def _move(self, step: int) -> None:
-        """Let the chosen job change places with the one that waits above it (-1) or below it (1)."""
-        waiting = [line.id for line in self.model.rows if line.kind == WAITING]
-        if self._chosen in waiting and 0 <= (at := waiting.index(self._chosen) + step) < len(waiting):
-            self.requested.emit(Move(self._chosen, waiting[at], step > 0))
+        """Let the chosen job change places with the one of its priority that waits above it (-1) or below it (1)."""
+        rows = self.model.rows
+        at = next((at for at, line in enumerate(rows) if line.id == self._chosen), -1)
+        if at >= 0 and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
+            self.requested.emit(Move(rows[at].id, rows[at + step].id, step > 0))
 
     def _again(self, number: int) -> None:
         if (job := self._job(number)) is not None:
@@ -245,6 +247,8 @@ def _table(model: JobTable) -> QTableView:
     table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
+    table.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+    table.setDragDropOverwriteMode(False)
     table.setWordWrap(False)
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     table.verticalHeader().hide()

@@ -43,6 +43,39 @@ def test_a_waiting_job_is_moved_among_those_that_wait(fed):
     assert orders(fed) == [Move(11, 10, False), Move(11, 12, True)]
 
 
+def test_a_waiting_job_is_dragged_among_those_of_its_priority(fed):
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    made = waiting(10, 11, 12, 13)
+    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, priority=5)) if j.id in (10, 11) else j for j in made.jobs]
+    fed.feed(msgspec.structs.replace(made, jobs=tuple(jobs)))
+    model = page.model
+    rows = {line.id: at for at, line in enumerate(model.rows)}
+    assert [line.id for line in model.rows[:6]] == [8, 7, 10, 11, 12, 13]
+    assert [n for n, at in rows.items() if model.flags(model.index(at, 0)) & Qt.ItemFlag.ItemIsDragEnabled] == [10, 11, 12, 13]
+
+    def drop(job: int, row: int, on: int | None = None) -> bool:
+        data, parent = model.mimeData([model.index(rows[job], 0)]), model.index(on, 0) if on is not None else model.index(-1, -1)
+        possible = model.canDropMimeData(data, Qt.DropAction.MoveAction, row, 0, parent)
+        assert not model.dropMimeData(data, Qt.DropAction.MoveAction, row, 0, parent), "the table itself moves nothing"
+        return possible
+
+    assert drop(13, rows[12])
+    assert drop(12, rows[13] + 1)
+    assert drop(11, rows[10])
+    assert drop(10, -1, on=rows[11])
+    before = orders(fed)
+    assert before == [Move(13, 12, False), Move(12, 13, True), Move(11, 10, False), Move(10, 11, False)]
+    assert not drop(13, rows[10])
+    assert not drop(11, rows[13])
+    assert not drop(12, 0)
+    assert not drop(12, -1)
+    assert not drop(12, len(model.rows))
+    page.choose(11)
+    QTest.keyClick(page, Qt.Key.Key_Down, ALT)  # the next is of another priority
+    assert orders(fed) == before
+
+
 def test_a_waiting_job_is_held_and_released(fed):
     page = fed.window.jobs
     fed.window.show_page("jobs")
