@@ -73,8 +73,8 @@ def _bar(share: float | None) -> str:
 def _grid(shown: Sequence[Tile], width: int) -> list[Line]:
     """Many devices: several on a line, each with utilisation, memory in percent, and temperature."""
     cells = [_small(tile) for tile in shown]
-    wide = max((sum(len(p.text) for p in cell) for cell in cells), default=0) + 3
-    columns = max((width + 3) // wide, 1)
+    wide = max((sum(len(p.text) for p in cell) for cell in cells), default=0) + 2
+    columns = max((width + 2) // wide, 1)
     heading = (Piece(f"device: utilisation, memory, temperature; {len(shown)} of them", "muted"),)
     found: list[Line] = [heading]
     for at in range(0, len(cells), columns):
@@ -87,14 +87,18 @@ def _grid(shown: Sequence[Tile], width: int) -> list[Line]:
 
 def _small(tile: Tile) -> Line:
     util, memory, _, temperature, power = tile.metrics
-    share = "N/A" if memory.share is None else f"{100 * memory.share:.0f} %"
+    share = "N/A" if memory.share is None else f"{100 * memory.share:.0f}%"
     hot = temperature.meaning or ("throttled" if power.meaning == "throttled" else "")
     return (
         Piece(f"{tile.title.split()[-1]:>3}", "muted"),
-        Piece(f" {util.text:>5}"),
-        Piece(f" {share:>5}"),
-        Piece(f" {temperature.text:>5}", hot),
+        Piece(f" {_dense(util.text):>4}"),
+        Piece(f" {share:>4}"),
+        Piece(f" {_dense(temperature.text):>4}", hot),
     )
+
+
+def _dense(text: str) -> str:
+    return text.replace(" ", "")
 
 
 def _jobs(snapshot: Snapshot) -> list[Line]:

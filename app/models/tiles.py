@@ -106,7 +106,7 @@ def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
         _metric("Utilisation", reading, "util", share=_share(reading, "util", 100.0)),
         _memory(reading),
         _metric("TFLOP/s", reading, "tflops"),
-        _metric("Temperature", reading, "temp", temperature_meaning(reading)),
+        _metric("Temperature", reading, "temp", temperature_meaning(reading), _share(reading, "temp", _limit(reading))),
         _power(reading),
     )
 
@@ -118,9 +118,14 @@ def _metric(caption: str, reading: Reading, field: str, meaning: Meaning = "", s
 
 def _power(reading: Reading) -> Metric:
     shown, throttled = show("power", reading.get("power")), throttle(reading)
+    share = _share(reading, "power", reading.values.get("power_limit", 0.0))
     if throttled and not shown.reason:
-        return Metric("Power", str(shown), f"clocks held down: {throttled}", "throttled")
-    return Metric("Power", str(shown), shown.reason or "power drawn now")
+        return Metric("Power", str(shown), f"clocks held down: {throttled}", "throttled", share)
+    return Metric("Power", str(shown), shown.reason or "power drawn now", share=share)
+
+
+def _limit(reading: Reading) -> float:
+    return reading.values.get("temp_limit", USUAL_LIMIT)
 
 
 def _memory(reading: Reading) -> Metric:

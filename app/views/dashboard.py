@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
@@ -9,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 from app import theme
 from app.models.axis import round_up
 from app.models.charts import charts, scale, title
+from app.models.fleet import MANY
 from app.models.format import device_label
 from app.models.history import SECONDS
 from app.models.spans import spans
@@ -19,6 +21,7 @@ from app.views.job_spans import JobSpans
 from app.views.legend import Legend
 from app.views.widgets import button, label, row, set_text
 from scheduler.devices.fields import HEADLINE
+from scheduler.telemetry.snapshot import Snapshot
 
 _PIXELS_A_BIN = 2  # a bin draws two points
 _SPANS = (("1 min", 60.0), ("5 min", 300.0), ("10 min", SECONDS))
@@ -35,6 +38,7 @@ class Dashboard(QWidget):
         super().__init__()
         self._state = state
         self.span = TimeSpan()
+        self._only: tuple[str, ...] = ()
         self.legend = Legend()
         self.legend.changed.connect(self.refresh)
         self.where = label(size="small", meaning="muted")
@@ -58,7 +62,7 @@ class Dashboard(QWidget):
 
     def refresh(self) -> None:
         """Draw what the state has now."""
-        snapshot, known = self._state.snapshot, self._state.history.span()
+        snapshot, known = self._seen(), self._state.history.span()
         if snapshot is None:
             return
         if known is not None:
@@ -76,6 +80,19 @@ class Dashboard(QWidget):
         self.live.setChecked(self.span.live)
         for made, (_, seconds) in zip(self.spans, _SPANS, strict=True):
             made.setChecked(self.span.seconds == seconds)
+
+    def show_only(self, devices: tuple[str, ...]) -> None:
+        """Curves of these alone, of many: more could not be told apart."""
+        self._only = devices
+        self.refresh()
+
+    def _seen(self) -> Snapshot | None:
+        """The newest snapshot, with the devices whose curves are shown."""
+        snapshot = self._state.snapshot
+        if snapshot is None or len(snapshot.devices) <= MANY:
+            return snapshot
+        known = {state.device.id: state for state in snapshot.devices}
+        return msgspec.structs.replace(snapshot, devices=tuple(known[d] for d in self._only if d in known))
 
     def pan(self, seconds: float) -> None:
         self.span.pan(seconds)

@@ -55,6 +55,7 @@ class Legend(QWidget):
         if tuple(self.chips) != tuple(wanted):
             for chip in self.chips.values():
                 self._layout.removeWidget(chip)
+                chip.hide()  # at once: it is deleted later
                 chip.deleteLater()
             many = len(wanted) > _MANY
             self.chips = {device: Chip(text.split()[-1] if many else text, text, colors[device]) for device, text in wanted.items()}

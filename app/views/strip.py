@@ -1,21 +1,70 @@
-"""The devices, always visible: a strip of tiles that wraps into equal columns."""
+"""The devices, always visible: a strip of tiles that wraps into equal columns, or a map where there are many."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QScrollArea, QWidget
+from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget, QWidget
 
 from app import theme
+from app.models.fleet import MANY
 from app.models.tiles import Tile
+from app.views.fleet import Fleet
 from app.views.tile import NARROWEST, WIDE, TileView
 from app.views.widgets import label
 
 _MOST_OF_WINDOW = 0.45
 
 
-class Strip(QScrollArea):
-    """As high as its lines need, up to less than half of the window; more than that scrolls."""
+class Strip(QStackedWidget):
+    """Tiles, or a map of many devices. Emits `opened` with the device to show all about."""
+
+    opened = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines, self.fleet = Tiles(), Fleet()
+        self.lines.opened.connect(self.opened)
+        self.lines.placed.connect(self._fit)
+        self.fleet.opened.connect(self.opened)
+        self.addWidget(self.lines)
+        self.addWidget(self.fleet)
+        self._fit()
+
+    @property
+    def tiles(self) -> dict[str, TileView]:
+        """Those that are shown, by device."""
+        return self.lines.tiles
+
+    @property
+    def many(self) -> bool:
+        return self.currentIndex() == 1
+
+    def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
+        self.setCurrentIndex(int(len(tiles) > MANY))
+        if self.many:
+            self.fleet.show_tiles(tiles)
+        else:
+            self.lines.show_tiles(tiles)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as it needs, up to less than half of the window; more than that scrolls."""
+        room = int(_MOST_OF_WINDOW * self.window().height()) if self.window() is not self else theme.XL
+        height = min(self.fleet.height_for(self.width()), room) if self.many else self.lines.fit(room)
+        if height != self.height():
+            self.setFixedHeight(height)
+
+
+class Tiles(QScrollArea):
+    """All tiles of one form, in equal columns. Emits `opened` with a device, and `placed` when it may need another height."""
+
+    opened = Signal(str)
+    placed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +81,6 @@ class Strip(QScrollArea):
         self._grid.addWidget(self.empty, 0, 0)
         self._columns = 0
         self.setWidget(body)
-        self._fit()
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
         if tuple(self.tiles) != tuple(t.device for t in tiles):
@@ -60,23 +108,27 @@ class Strip(QScrollArea):
         wide = (self.width() + theme.S) // columns - theme.S >= WIDE
         for view in self.tiles.values():
             view.set_wide(wide)
-        self._fit()
+        self.placed.emit()
 
     def _rebuild(self, devices: tuple[str, ...]) -> None:
         for device in [d for d in self.tiles if d not in devices]:
             view = self.tiles.pop(device)
             self._grid.removeWidget(view)
             view.deleteLater()
-        self.tiles = {device: self.tiles.get(device) or TileView() for device in devices}
+        self.tiles = {device: self.tiles.get(device) or self._made(device) for device in devices}
         self.empty.setVisible(not devices)
         self._columns = 0
         self.place()
 
-    def _fit(self) -> None:
-        """Exactly as high as its lines, or as many whole lines as there is room for."""
+    def _made(self, device: str) -> TileView:
+        view = TileView()
+        view.opened.connect(lambda: self.opened.emit(device))
+        return view
+
+    def fit(self, room: int) -> int:
+        """Exactly as high as its lines, or as many whole lines as there is room for; at least two."""
         views = list(self.tiles.values())
         height = views[0].sizeHint().height() if views else theme.XL
         lines = -(-max(len(views), 1) // max(self._columns, 1))
-        room = int(_MOST_OF_WINDOW * self.window().height()) if self.window() is not self else 0
         lines = min(lines, max((room + theme.S) // (height + theme.S), 2))
-        self.setFixedHeight(lines * height + (lines - 1) * theme.S)
+        return lines * height + (lines - 1) * theme.S

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QToolTip, QWidget
 
 from app import theme
@@ -52,12 +52,16 @@ class TileView(QFrame):
     """Name, note and holder in the first line; the five headline values below.
 
     Painted, not made of labels: every label whose text changes has the whole strip laid out anew, and eight tiles are 200 of them.
-    Only the cells that changed are painted again.
+    Only the cells that changed are painted again. Emits `opened` on a click, and on Return.
     """
+
+    opened = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("card", "true")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.tile: Tile | None = None
         self.wide = False
         self.header: list[Cell] = []
@@ -108,6 +112,19 @@ class TileView(QFrame):
         for cell in self.cells:
             if region.intersects(cell.area):
                 _paint(painter, cell, t)
+        if self.hasFocus():
+            painter.setPen(QColor(t.accent))
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self.rect().contains(event.position().toPoint()):
+            self.opened.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.opened.emit()
+        else:
+            super().keyPressEvent(event)
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent):

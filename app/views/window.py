@@ -31,6 +31,7 @@ from app.models.tiles import tiles
 from app.views.alerts import Alerts
 from app.views.assistant import Assistant
 from app.views.dashboard import Dashboard
+from app.views.device import Device
 from app.views.jobs import Jobs
 from app.views.rail import Rail
 from app.views.settings import Settings
@@ -68,8 +69,9 @@ class MainWindow(QWidget):
         self.assistant = Assistant(self.state)
         self.alerts = Alerts(self.state)
         self.settings = Settings(self.state)
+        self.device = Device(self.state)
         self.pages = QStackedWidget()
-        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.settings)
+        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.settings, self.device)
         for page in self._all:
             self.pages.addWidget(page)
         for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.settings):
@@ -84,6 +86,10 @@ class MainWindow(QWidget):
         self.rail.chosen.connect(self.show_page)
         self.dashboard.job_chosen.connect(self._show_job)
         self.alerts.job_chosen.connect(self._show_job)
+        self.alerts.device_chosen.connect(self.show_device)
+        self.strip.opened.connect(self.show_device)
+        self.strip.fleet.charted.connect(self.dashboard.show_only)
+        self.device.left.connect(lambda: self.show_page("dashboard"))
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
@@ -126,6 +132,13 @@ class MainWindow(QWidget):
         self._page.setFocus()
         self.refresh()
 
+    def show_device(self, device: str) -> None:
+        """Show all about one device."""
+        self.rail.show_chosen("dashboard")
+        self.pages.setCurrentWidget(self.device)
+        self.device.show_device(device)
+        self.device.setFocus()
+
     def refresh(self) -> None:
         """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
@@ -155,7 +168,7 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Settings:
+    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Settings | Device:
         return self._all[self.pages.currentIndex()]
 
     def _soon(self) -> None:

@@ -85,7 +85,7 @@ def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, siz
     strip = fed.window.strip
     tiles = list(strip.tiles.values())
     for tile in tiles:
-        assert strip.viewport().rect().contains(tile.geometry().translated(tile.parentWidget().pos()))
+        assert strip.lines.viewport().rect().contains(tile.geometry().translated(tile.parentWidget().pos()))
         assert tile.height() == tile.sizeHint().height()
         assert "REPLAY" in [cell.text for cell in tile.cells]
         assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
@@ -114,17 +114,17 @@ def test_the_largest_values_fit_their_tile(fed, width, height):
 
 
 def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed):
-    fed.window.resize(1280, 800)
-    fed.feed(snapshots.gpu_snapshot(24))
+    fed.window.resize(1024, 680)
+    fed.feed(snapshots.gpu_snapshot(16))
     strip = fed.window.strip
-    assert strip.verticalScrollBar().maximum() > 0
-    assert strip.height() < 0.45 * 800
-    assert fed.window.height() == 800
+    assert strip.lines.verticalScrollBar().maximum() > 0
+    assert strip.height() < 0.45 * 680
+    assert fed.window.height() == 680
     tiles = [t.geometry().translated(t.parentWidget().pos()) for t in strip.tiles.values()]
-    seen = [t for t in tiles if strip.viewport().rect().intersects(t)]
-    assert len(seen) == 16
-    assert all(strip.viewport().rect().contains(t) for t in seen)
-    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {str(i) for i in range(24)}
+    seen = [t for t in tiles if strip.lines.viewport().rect().intersects(t)]
+    assert len(seen) == 9
+    assert all(strip.lines.viewport().rect().contains(t) for t in seen)
+    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {str(i) for i in range(16)}
 
 
 class Painted(QObject):
@@ -160,7 +160,7 @@ def test_devices_come_and_go(fed):
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     assert len(fed.window.strip.tiles) == 2
     fed.feed(snapshots.snapshot((), time=NOW + 2))
-    assert fed.window.strip.empty.isVisible()
+    assert fed.window.strip.lines.empty.isVisible()
     fed.feed(snapshots.cpu_snapshot(NOW + 3))
     assert list(fed.window.strip.tiles) == ["cpu"]
 

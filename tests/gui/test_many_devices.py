@@ -1,0 +1,157 @@
+"""One, eight and 72 devices stay legible: tiles, the map that takes their place, and the page of one device."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from app import theme
+from app.models.device_page import _FIRST
+from app.models.fleet import CHARTED, MANY
+from app.views.heat_map import luminance, shade
+from scheduler.devices.fields import FIELDS
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+
+def numbers(fed) -> list[int]:
+    return [int(cell.number) for cell in fed.window.strip.fleet.map.cells]
+
+
+def choose(box, text: str) -> None:
+    box.setCurrentText(text)
+
+
+@pytest.mark.parametrize(("count", "width", "height"), [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680)])
+def test_every_cell_of_many_is_seen_whole(fed, count, width, height):
+    fed.window.resize(width, height)
+    fed.feed(snapshots.gpu_snapshot(count, replay=True))
+    strip = fed.window.strip
+    fleet = strip.fleet
+    assert strip.many
+    assert fleet.isVisible()
+    assert fleet.area.verticalScrollBar().maximum() == 0
+    marks = fleet.map.marks()
+    assert len(marks) == count
+    inside = fleet.map.rect()
+    assert all(inside.contains(mark.box.toAlignedRect().adjusted(1, 1, -1, -1)) for mark in marks)
+    assert strip.height() < 0.45 * height
+    assert not any(one.box.intersects(other.box) for one, other in pairwise(marks))
+
+
+def test_from_tiles_to_the_map_and_back(fed):
+    fed.feed(snapshots.gpu_snapshot(MANY))
+    assert not fed.window.strip.many
+    fed.feed(snapshots.gpu_snapshot(MANY + 1, NOW + 1))
+    assert fed.window.strip.many
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 2))
+    assert list(fed.window.strip.tiles) == [snapshots.gpu(i).id for i in range(2)]
+    assert fed.window.strip.lines.isVisible()
+
+
+def test_the_map_is_sorted_filtered_and_charted(fed):
+    fed.feed(snapshots.gpu_snapshot(24), history=True)
+    fleet, charts = fed.window.strip.fleet, fed.window.dashboard.charts
+    assert numbers(fed) == list(range(24))
+    assert list(charts["util"].view.curves.paths) == [snapshots.gpu(i).id for i in range(CHARTED)]
+    choose(fleet.kind, "Idle")
+    assert numbers(fed) == [i for i in range(24) if i % 3 == 2]
+    assert fleet.count.text() == "8 of 24 devices"
+    choose(fleet.kind, "All")
+    choose(fleet.quantity, "Temperature")
+    choose(fleet.order, "Highest first")
+    shown = fleet.map.cells
+    assert [c.share for c in shown] == sorted((c.share for c in shown), reverse=True)
+    fed.settle()
+    assert list(charts["temp"].view.curves.paths) == [c.device for c in shown[:CHARTED]]
+    assert list(fed.window.dashboard.legend.chips) == [c.device for c in shown[:CHARTED]]
+    fleet.filter.setText("job 8")
+    assert numbers(fed) == [0]
+    fleet.filter.setText("nothing like it")
+    assert numbers(fed) == []
+    assert fleet.count.text() == "0 of 24 devices"
+
+
+def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
+    devices = [snapshots.gpu(i) for i in range(20)]
+    states = [
+        snapshots.DeviceState(d, snapshots.gpu_reading(d, temp=86.0 if i == 3 else 50.0), snapshots.Idle(0)) for i, d in enumerate(devices)
+    ]
+    states[5] = msgspec.structs.replace(states[5], reading=None)
+    fed.feed(snapshots.snapshot(tuple(states)))
+    fleet = fed.window.strip.fleet
+    assert [c.meaning for c in fleet.map.cells] == ["hot" if i == 3 else "" for i in range(20)]
+    assert (fleet.map.cells[5].text, fleet.map.cells[5].share) == ("N/A", None)
+    image = fleet.map.grab().toImage()
+    left = fleet.map.marks()[3].box.topLeft() + QPoint(1, 5)
+    assert image.pixelColor(left.toPoint()).name() == theme.LIGHT.hot
+    assert luminance(shade(1.0)) < luminance(shade(0.5)) < luminance(shade(0.0)), "darker is more, also for who sees no colours"
+    assert "Temperature 86 °C" in fleet.map.marks()[3].tooltip
+
+
+def test_a_device_is_opened_by_mouse_and_by_keyboard(fed):
+    fed.feed(snapshots.gpu_snapshot(24))
+    fleet, window = fed.window.strip.fleet, fed.window
+    QTest.mouseClick(fleet.map, Qt.MouseButton.LeftButton, pos=fleet.map.marks()[4].box.center().toPoint())
+    assert window.pages.currentWidget() is window.device
+    assert window.device.title.text() == "GPU 4"
+    QTest.keyClick(window.device, Qt.Key.Key_Escape)
+    assert window.pages.currentWidget() is window.dashboard
+    fleet.map.setFocus()
+    QTest.keyClick(fleet.map, Qt.Key.Key_Right)
+    assert "GPU 5" in fleet.map.accessibleDescription()
+    QTest.keyClick(fleet.map, Qt.Key.Key_Return)
+    assert window.device.title.text() == "GPU 5"
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    tile = window.strip.tiles[snapshots.gpu(1).id]
+    QTest.keyClick(tile, Qt.Key.Key_Return)
+    assert window.device.title.text() == "GPU 1"
+    QTest.keyClick(window.device, Qt.Key.Key_Right, Qt.KeyboardModifier.AltModifier)
+    assert window.device.title.text() == "GPU 0"
+    QTest.mouseClick(tile, Qt.MouseButton.LeftButton)
+    assert window.device.title.text() == "GPU 1"
+
+
+# all about one device
+
+
+def test_all_values_of_a_device_are_there_with_their_reasons(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_device("cpu")
+    fed.settle()
+    page = fed.window.device
+    assert page.name.text().startswith("AMD EPYC 9B14")
+    facts = {f.label: f for group in page.groups.values() for f in group.facts}
+    assert facts["Temperature"].value == "N/A"
+    assert "the kernel exposes no temperature sensor here" in facts["Temperature"].tooltip
+    assert facts["Utilisation"].value == "55 %"
+    assert FIELDS["util"].meaning in facts["Utilisation"].tooltip
+    heat = page.groups["Heat"]
+    heat.setFocus()
+    QTest.keyClick(heat, Qt.Key.Key_Down)
+    assert "no temperature sensor" in heat.accessibleDescription()
+
+
+def test_every_field_belongs_to_a_group():
+    assert set(_FIRST) <= set(FIELDS)
+    assert next(iter(FIELDS)) in _FIRST
+
+
+def test_a_device_that_went_away_is_told(fed):
+    fed.feed(snapshots.gpu_snapshot(2))
+    fed.window.show_device(snapshots.gpu(1).id)
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert fed.window.device.read.text() == "this device is not there any more"
+
+
+def test_hot_and_throttled_have_their_colour_on_the_page(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    fed.window.show_device(device.id)
+    found = {f.label: f.meaning for group in fed.window.device.groups.values() for f in group.facts}
+    assert (found["Temperature"], found["Throttle reasons"]) == ("hot", "throttled")
