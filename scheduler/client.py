@@ -1,9 +1,9 @@
 """The verbs: the one door through which windows, commands and programs reach the daemon.
 
     from scheduler.client import Client
-    with Client() as gpudeck:
-        job = gpudeck.submit(["python", "train.py"], gpus=1)
-        job = gpudeck.wait(job.id)
+    with Client() as deck:
+        job = deck.submit(["python", "train.py"], gpus=1, memory="20GiB")
+        print(job.wait().result)
 
 Every call blocks until the daemon has answered; a verb that changes something is answered after its transaction is on disk.
 """
@@ -24,6 +24,7 @@ from scheduler import messages as m
 from scheduler import paths
 from scheduler.devices.model import Detail, Process
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
+from scheduler.handle import JobHandle
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
 from scheduler.search import Search
@@ -70,6 +71,7 @@ class Client:
 
         Raises DaemonGone where none runs and none may be started, UserError where it could not start.
         """
+        self._timeout = timeout
         try:
             self._connection = Connection(door(), timeout)
         except DaemonGone as e:
@@ -87,13 +89,13 @@ class Client:
     def close(self) -> None:
         self._connection.close()
 
-    def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Job:
+    def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> JobHandle:
         """Queue a command; `wishes`: see `scheduler.wishes.Wishes`. Returns the job, already safe on disk.
 
         With `memory` (bytes, or "20GiB") it reserves so much on each of its GPUs (one, where `gpus` is not given) and shares them with
         other jobs that reserve; without, it has its GPUs for itself. Raises UserError where it can never run here.
         """
-        return self._ask(m.Submit(wish(argv, wishes)), m.JobReply).job
+        return JobHandle(self, self._ask(m.Submit(wish(argv, wishes)), m.JobReply).job)
 
     def submit_array(self, argv: Sequence[str], indices: Iterable[int], **wishes: Unpack[Wishes]) -> tuple[Job, ...]:
         """Queue the command once for each index, which it finds in GPUDECK_ARRAY_INDEX: all of these jobs, or none."""
@@ -113,7 +115,7 @@ class Client:
         """Where and when the job would start; nothing is submitted. Raises what `submit` raises."""
         return self._ask(m.Foresee(wish(argv, wishes)), m.ForecastReply).forecast
 
-    def edit(self, job: int, **changes: Any) -> Job:
+    def edit(self, job: int, /, **changes: Any) -> Job:
         """Change what a job that waits needs (see `jobs.Changes`); its name, notes and tags at any time. Raises NotFound, UserError."""
         if unknown := set(changes) - set(Changes.__struct_fields__):
             raise UserError(f"a job has no {', '.join(sorted(unknown))} to change. There are: {', '.join(Changes.__struct_fields__)}")
@@ -205,7 +207,7 @@ class Client:
         """Say that somebody has seen an alert that is raised now. Raises NotFound."""
         self._ask(m.Acknowledge(alert), m.SnapshotReply)
 
-    def configure(self, **changes: str | float | bool | dict[str, ClusterSettings]) -> Settings:
+    def configure(self, /, **changes: str | float | bool | dict[str, ClusterSettings]) -> Settings:
         """Change settings; they are validated, stored and in force when this returns. Raises UserError."""
         for name, value in changes.items():
             if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number
@@ -242,7 +244,7 @@ class Client:
         """
         self._connection.send(_ENCODE(m.Subscribe(live)))
         while True:
-            reply = self._receive()
+            reply = decode(self._connection.receive())
             if isinstance(reply, m.SnapshotReply):
                 yield reply.snapshot
 
@@ -258,20 +260,18 @@ class Client:
 
         The connection is to be one without a timeout. Raises DaemonGone where the daemon ends: then, too.
         """
-        reply = self._receive()
+        reply = decode(self._connection.receive())
         assert isinstance(reply, m.Evicted), reply
         return reply.why
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """The job once it has ended. Raises NotFound, or TimeoutError where it did not end in `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        delay = 0.02
-        while (state := self.job(job)).active:
-            if end is not None and time.monotonic() > end:
-                raise TimeoutError(f"job {job} is still {state.status} after {timeout:.0f} s")
-            time.sleep(delay)
-            delay = min(delay * 1.5, 0.5)
-        return state
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        patience = m.WAIT_S if self._timeout is None else min(m.WAIT_S, self._timeout / 2)
+        while (found := self._ask(m.Wait(job, min(patience, max(end - time.monotonic(), 0.0))), m.JobReply).job).active:
+            if time.monotonic() >= end:
+                raise TimeoutError(f"job {job} is still {found.status} after {timeout:.0f} s")
+        return found
 
     def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes:
         """Up to `limit` bytes of the job's output from `offset` on (negative: from the end). Read from the file, not through the daemon."""
@@ -293,22 +293,27 @@ class Client:
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
     def _ask(self, request: m.Request, kind: type[R]) -> R:
-        try:
-            message = _ENCODE(request)
-        except UnicodeEncodeError as e:
-            raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
-        self._connection.send(message)
-        reply = self._receive()
-        if isinstance(reply, m.Error):
-            raise NotFound(reply.message) if reply.missing else UserError(reply.message)
+        self._connection.send(encode(request))
+        reply = decode(self._connection.receive())
         if not isinstance(reply, kind):
             raise RuntimeError(f"the daemon answered {type(request).__name__} with {type(reply).__name__}")
         return reply
 
-    def _receive(self) -> m.Reply:
-        line = self._connection.receive()
-        try:
-            reply: m.Reply = _DECODE(line)
-        except MALFORMED as e:
-            raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
-        return reply
+
+def encode(request: m.Request) -> bytes:
+    """As it goes over the wire, without the end of its line. Raises UserError."""
+    try:
+        return _ENCODE(request)
+    except UnicodeEncodeError as e:
+        raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
+
+
+def decode(line: bytes) -> m.Reply:
+    """What the daemon answered. Raises what it refused with: UserError, NotFound."""
+    try:
+        reply: m.Reply = _DECODE(line)
+    except MALFORMED as e:
+        raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
+    if isinstance(reply, m.Error):
+        raise NotFound(reply.message) if reply.missing else UserError(reply.message)
+    return reply

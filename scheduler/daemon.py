@@ -80,6 +80,8 @@ class Daemon:
         self._snapshot = self._take()
         self._encoded = _ENCODE(m.SnapshotReply(self._snapshot))
         self._fresh = asyncio.Condition()
+        self._waiters: dict[int, set[asyncio.Future[None]]] = {}
+        """By job: who waits for its end."""
         self._subscribers = 0
         self._dirty = asyncio.Event()
         self._due = asyncio.Event()
@@ -258,6 +260,9 @@ class Daemon:
 
     def _job_ended(self, job: Job) -> None:
         self._callback.job_ended(job, self._settings.on_job_end)
+        for waiter in self._waiters.pop(job.id, set()):
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _watch(self, job: int, runner: int) -> None:
         """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""
@@ -400,6 +405,8 @@ class Daemon:
                 return m.DetailsReply(await self._watching.details())
             case m.KillProcess(pid, ticks):
                 return await self._kill(pid, ticks)
+            case m.Wait(job_id, seconds):
+                return m.JobReply(await self._wait(job_id, seconds))
             case m.GetAlerts(limit):
                 return m.AlertsReply(self._alerting.log(limit))
             case m.Acknowledge(alert):
@@ -455,6 +462,19 @@ class Daemon:
                 return m.GroupsReply(tuple(self._queue.groups()))
             case m.Foresee(spec):
                 return m.ForecastReply(self._queue.foresee(spec, self._monitor.devices, self._sight()))
+
+    async def _wait(self, job_id: int, seconds: float) -> Job:
+        if self._queue.get(job_id).active:
+            ended = asyncio.get_running_loop().create_future()
+            self._waiters.setdefault(job_id, set()).add(ended)
+            try:
+                async with asyncio.timeout(max(0.0, min(seconds, m.WAIT_S))):
+                    await ended
+            except TimeoutError:
+                pass
+            finally:
+                self._waiters.get(job_id, set()).discard(ended)
+        return self._queue.get(job_id)
 
     def _order(self, request: m.Order) -> m.Reply:
         """A verb that changes the queue: carried out and answered; then what can start now is started."""

@@ -72,6 +72,17 @@ class GetJob(msgspec.Struct, frozen=True, tag="job"):
     job: int
 
 
+WAIT_S = 10.0
+"""The longest that an answer to Wait takes."""
+
+
+class Wait(msgspec.Struct, frozen=True, tag="wait"):
+    """Answered by the job once it has ended, or as it is after `seconds` (WAIT_S at most)."""
+
+    job: int
+    seconds: float
+
+
 class GetTimeline(msgspec.Struct, frozen=True, tag="timeline"):
     job: int
 
@@ -178,7 +189,9 @@ Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
 """What is asked about jobs."""
 Past = GetHistory | GetFields | GetAnnotations
 """What is asked about the past of the devices."""
-Request = Order | Question | Past | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop | Lease
+Request = (
+    Order | Question | Past | Wait | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop | Lease
+)
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):

@@ -52,7 +52,7 @@ def submit(args: Namespace) -> int:
         if args.dry_run:
             return _foretell(deck, deck.foresee(command, **wishes), args)
         if args.array is None:
-            return _submitted(deck, deck.submit(command, **wishes), args)
+            return _submitted(deck, deck.submit(command, **wishes).job, args)
         if args.wait:
             raise UsageError("--wait waits for one job, not for an array")
         jobs = deck.submit_array(command, args.array, **wishes)
@@ -127,7 +127,7 @@ def submit_workload(deck: Client, workload: catalog.Workload, given: Mapping[str
         values = workload.complete(given, device_kind(deck))
     except ValueError as e:
         raise UsageError(str(e)) from e
-    return deck.submit(workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values)
+    return deck.submit(workload.argv(values), name=workload.name, gpus=1, workload=workload.name, params=values).job
 
 
 def _assignment(text: str) -> tuple[str, str]:

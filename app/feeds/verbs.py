@@ -175,7 +175,7 @@ def _submit(client: Client, request: Submit) -> Job:
         env=request.env,
         workload=request.workload,
         params=request.params,
-    )
+    ).job
 
 
 def _repeat(client: Client, spec: Spec) -> Job:

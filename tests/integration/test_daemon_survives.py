@@ -203,7 +203,7 @@ def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, 
     (folder / "exit.json").unlink()
     store = Store(paths.store_file())
     executor = local.Local(lambda job, runner: None)
-    running = executor.prepare(job, "attempt-of-the-dead", ("cpu",))
+    running = executor.prepare(job.job, "attempt-of-the-dead", ("cpu",))
     store.update(msgspec.structs.replace(store.get(job.id), state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
     store.close()
     executor.abandon(running)

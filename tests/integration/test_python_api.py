@@ -1,0 +1,101 @@
+"""Jobs from Python: a handle that waits and knows its result, and the same in an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from scheduler.aio import AsyncClient
+from scheduler.client import Client
+from scheduler.errors import DaemonGone, NotFound, UserError
+from tests.integration.deck import kill_daemon, python, ready
+
+WAIT_S = 30.0
+
+LEAVES = """if True:
+    import os, sys
+    print("said"); open(os.environ["GPUDECK_RESULT"], "w").write('{"loss": 0.25}')
+    open(os.environ["GPUDECK_ARTEFACTS"] + "/model", "w").close()"""
+
+
+def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
+    with Client() as deck:
+        job = ready(deck).submit(python(LEAVES), gpus=1, name="train")
+        assert job.result is None
+        assert repr(job).startswith(f"<job {job.id} (train): ")
+        assert job.wait(WAIT_S) is job
+        assert (job.status, job.active, job.result, job.log()) == ("done", False, {"loss": 0.25}, b"said\n")
+        assert [event.what for event in job.timeline()][-1] == "done"
+        assert [file.name for file in job.artefacts()] == ["model"]
+        with pytest.raises(UserError, match="has ended already"):
+            job.cancel()
+        failed = deck.submit(["false"]).wait(WAIT_S)
+        assert (failed.status, failed.result) == ("failed", None)
+
+
+def test_who_waits_hears_of_the_end_at_once_and_not_before(cpu_home: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    with Client(timeout=1.0) as deck:
+        job = ready(deck).submit(python(code, go))
+        with pytest.raises(TimeoutError, match=f"job {job.id} is still"):
+            job.wait(0.05)
+        threading.Timer(1.5, go.touch).start()  # longer than an answer may take
+        assert job.wait().status == "done"
+        assert go.exists()
+        with pytest.raises(NotFound):
+            deck.wait(99)
+
+
+def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> None:
+    async def use() -> None:
+        async with AsyncClient() as deck:
+            jobs = [await deck.submit(python(LEAVES), name=f"job{i}") for i in range(5)]
+            held = await deck.submit(["true"], hold=True)
+            waiting = asyncio.create_task(held.wait())
+            await asyncio.gather(*(job.wait(WAIT_S) for job in jobs))
+            assert [job.result for job in jobs] == [{"loss": 0.25}] * 5
+            assert await jobs[0].log() == b"said\n"
+            assert not waiting.done()
+            with pytest.raises(TimeoutError):
+                await deck.wait(held.id, 0.05)
+            assert (await deck.hold(held.id, False)).id == held.id
+            assert (await waiting).status == "done"
+            with pytest.raises(NotFound):
+                await deck.job(99)
+            with pytest.raises(NotFound):
+                await deck.wait(99)
+            with pytest.raises(UserError, match="no command"):
+                await deck.submit([])
+            async for snapshot in deck.subscribe():
+                assert {job.id for job in snapshot.jobs} == {*(job.id for job in jobs), held.id}
+                break
+
+    asyncio.run(use())
+
+
+def test_a_waiter_in_a_loop_is_told_that_the_daemon_is_gone(cpu_home: Path) -> None:
+    async def use() -> None:
+        async with AsyncClient() as deck:
+            job = await deck.submit(["sleep", "60"])
+            waiting = asyncio.create_task(job.wait())
+            await asyncio.sleep(0.2)
+            kill_daemon()
+            with pytest.raises(DaemonGone):
+                await waiting
+        async with AsyncClient() as deck:
+            await deck.cancel(job.id)
+            assert (await deck.wait(job.id, WAIT_S)).status == "cancelled"
+
+    asyncio.run(use())
+
+
+def test_an_async_client_says_how_it_is_opened() -> None:
+    async def use() -> None:
+        with pytest.raises(RuntimeError, match="async with AsyncClient"):
+            await AsyncClient().jobs()
+
+    asyncio.run(use())
