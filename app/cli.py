@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import alerts, care, clusters, live, orders, queue, watch, words
+from app.commands import alerts, care, clusters, live, orders, processes, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
 from scheduler.search import OUTCOMES
@@ -112,6 +112,10 @@ Verb = Callable[..., argparse.ArgumentParser]
 def _look_verbs(verb: Verb) -> None:
     verb("status", watch.status, "what the devices do now, and which jobs wait or run")
     verb("watch", live.watch, "the same, live; with --json one line of JSON whenever something changes")
+    verb("processes", processes.processes, "list the processes that use a GPU: user, command, container, job, memory, share")
+    made = verb("kill", processes.kill, "end a process of yours that uses a GPU, after asking; one of a job by cancelling the job")
+    made.add_argument("pid", type=_count, metavar="PID", help="as gpudeck processes lists it")
+    made.add_argument("--yes", action="store_true", help="do not ask")
     made = verb("alerts", alerts.alerts, "list what is the matter with devices and jobs, and what was")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
     made.add_argument("--acknowledge", type=_count, metavar="ALERT", help="say that you have seen it")

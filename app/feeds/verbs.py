@@ -25,6 +25,9 @@ from app.models.requests import (
     Find,
     Found,
     Hold,
+    Inspect,
+    Inspected,
+    Kill,
     Logged,
     Move,
     Pause,
@@ -139,6 +142,10 @@ class Verbs(QObject):
                 return Found(request, *self._with_client(lambda c: c.find(search, PAGE, before)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
+            case Inspect():
+                return Inspected(self._with_client(lambda c: c.details()))
+            case Kill(process=process):
+                self._with_client(lambda c: c.kill(process))
             case AlertLog():
                 return Logged(self._with_client(lambda c: c.alerts()))
             case Save(job=job, file=file):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduler.devices.model import Detail, Process
 from scheduler.jobs import Event, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import Settings
@@ -113,6 +114,18 @@ class Acknowledge:
 
 
 @dataclass(frozen=True)
+class Inspect:
+    """Read all about links, parts and processes of the devices."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End a process that uses a GPU; a person was asked."""
+
+    process: Process
+
+
+@dataclass(frozen=True)
 class Ask:
     """A question to the assistant. `id` names its answer."""
 
@@ -147,6 +160,8 @@ Request = (
     | Save
     | AlertLog
     | Acknowledge
+    | Inspect
+    | Kill
     | Ask
     | Report
     | StopAnswer
@@ -202,6 +217,13 @@ class Logged:
 
 
 @dataclass(frozen=True)
+class Inspected:
+    """What was read of each device just now."""
+
+    details: tuple[Detail, ...]
+
+
+@dataclass(frozen=True)
 class Accepted:
     """A request that has nothing to give back was carried out."""
 
@@ -242,7 +264,7 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Told | Found | Fetched | Logged | Accepted | Refused | Waits | Wrote | Answered
+Reply = Submitted | Configured | Tailed | Told | Found | Fetched | Logged | Inspected | Accepted | Refused | Waits | Wrote | Answered
 
 
 @dataclass(frozen=True)

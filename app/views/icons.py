@@ -71,6 +71,14 @@ def _alerts() -> QPainterPath:
     return path
 
 
+def _processes() -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(3, 4.5, 18, 15), 2, 2)
+    _line(path, (6.5, 9), (9.5, 12), (6.5, 15))
+    _line(path, (12, 15), (17, 15))
+    return path
+
+
 def _settings() -> QPainterPath:
     path = QPainterPath()
     for y, knob in ((6, 15), (12, 8), (18, 16)):
@@ -86,5 +94,6 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "workloads": _workloads,
     "assistant": _assistant,
     "alerts": _alerts,
+    "processes": _processes,
     "settings": _settings,
 }

@@ -15,6 +15,8 @@ from app.models.requests import (
     Configured,
     Find,
     Hold,
+    Inspect,
+    Kill,
     Link,
     Move,
     Pause,
@@ -33,6 +35,7 @@ from app.views.assistant import Assistant
 from app.views.dashboard import Dashboard
 from app.views.device import Device
 from app.views.jobs import Jobs
+from app.views.processes import Processes
 from app.views.rail import Rail
 from app.views.settings import Settings
 from app.views.status_line import StatusLine
@@ -40,7 +43,7 @@ from app.views.strip import Strip
 from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
-PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "settings")
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -68,13 +71,14 @@ class MainWindow(QWidget):
         self.workloads = Workloads(self.state)
         self.assistant = Assistant(self.state)
         self.alerts = Alerts(self.state)
+        self.processes = Processes(self.state)
         self.settings = Settings(self.state)
         self.device = Device(self.state)
         self.pages = QStackedWidget()
-        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.settings, self.device)
+        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device)
         for page in self._all:
             self.pages.addWidget(page)
-        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.settings):
+        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
             asking.requested.connect(self._request)
         self._theme = ""
         self._dirty = False
@@ -114,10 +118,10 @@ class MainWindow(QWidget):
 
     def deliver(self, reply: Reply) -> None:
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.settings):
+        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
             page.deliver(reply)
         match reply:
-            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge(), message=message):
+            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge() | Kill(), message=message):
                 self.status.show_message(message)
             case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
@@ -168,7 +172,7 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Settings | Device:
+    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device:
         return self._all[self.pages.currentIndex()]
 
     def _soon(self) -> None:
@@ -185,7 +189,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | Find | AlertLog):
+        if not isinstance(request, Tail | Timeline | Find | AlertLog | Inspect):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from app import cli
 from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices.model import Process
@@ -126,7 +127,7 @@ def listed(deck: Client, pid: int) -> Process:
 
 
 def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
-    edge: Edge, user_of_gpu: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    edge: Edge, user_of_gpu: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pid = user_of_gpu.pid
     edge.say(processes=[[pid, 2**30], [os.getpid(), 2**20], [1, 0]])
@@ -149,7 +150,20 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         with pytest.raises(NotFound):
             deck.kill(shown)
         edge.say(processes=[[pid, 2**30]])
-        deck.kill(shown)
+        assert cli.main(["processes"]) == 0
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert f"{pid}" in out
+        assert "1.0 GiB" in out
+        assert cli.main(["processes", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["processes"][0]["pid"] == pid
+        assert cli.main(["kill", str(pid)]) == 2, "nobody can be asked here"
+        assert "if you are sure: gpudeck kill --yes PID" in capsys.readouterr().err
+        assert cli.main(["kill", "--yes", str(os.getpid())]) == 1
+        assert "uses no GPU" in capsys.readouterr().err
+        assert user_of_gpu.poll() is None
+        assert cli.main(["kill", "--yes", str(pid)]) == 0
+        assert f"process {pid}" in capsys.readouterr().out
         assert user_of_gpu.wait(10) == -signal.SIGKILL, "it would not end when asked"
 
 

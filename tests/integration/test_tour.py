@@ -17,7 +17,7 @@ from scheduler import settings
 from scheduler.client import Client
 from scheduler.settings import Settings
 
-PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "settings")
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 
 
 def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,99 @@
+"""The processes that use a GPU as a Qt table model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
+
+from app.models.process_table import COLUMNS, MEMORY, Row
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+
+
+class ProcessTable(QAbstractTableModel):
+    """Rows that only change their figures keep the selection; `rows` is replaced as a whole where any comes, goes or moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: tuple[Row, ...] = ()
+        self._order = (MEMORY, True)
+
+    def show_order(self, column: int, descending: bool) -> None:
+        """Tell in the headings by which column, and how, the rows are sorted: Qt's own mark has no room beside a title on the right."""
+        if (column, descending) != self._order:
+            self._order = (column, descending)
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def show_rows(self, rows: tuple[Row, ...]) -> None:
+        """Show these, in this order."""
+        if [row.key for row in rows] != [row.key for row in self.rows]:
+            self.beginResetModel()
+            self.rows = rows
+            self.endResetModel()
+        elif rows != self.rows:
+            self.rows = rows
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1))
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                mark = " ▾" if self._order[1] else " ▴"
+                return COLUMNS[section].title + (mark if section == self._order[0] else "")
+            case Qt.ItemDataRole.ToolTipRole:
+                return f"{COLUMNS[section].meaning[0].upper()}{COLUMNS[section].meaning[1:]}. Click to sort (S)."
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return _alignment(section)
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        row = self.rows[index.row()]
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return row.cells[index.column()]
+            case Qt.ItemDataRole.ToolTipRole:
+                return row.tooltip
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return _alignment(index.column())
+        return None
+
+
+def process_view(model: ProcessTable) -> QTableView:
+    """The table, sorted by its headings: connect to `horizontalHeader().sortIndicatorChanged`."""
+    table = QTableView()
+    table.setModel(model)
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+    table.setShowGrid(False)
+    table.setTabKeyNavigation(False)
+    table.setWordWrap(False)
+    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    table.verticalHeader().hide()
+    table.verticalHeader().setDefaultSectionSize(30)
+    table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+    header = table.horizontalHeader()
+    header.setHighlightSections(False)
+    header.setSectionsClickable(True)
+    header.setSortIndicator(MEMORY, Qt.SortOrder.DescendingOrder)
+    for at, column in enumerate(COLUMNS):
+        if column.width:
+            header.resizeSection(at, column.width)
+        header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if column.width else QHeaderView.ResizeMode.Stretch)
+    table.setAccessibleName("Processes on GPUs")
+    table.setAccessibleDescription("S sorts by the column of the current cell")
+    return table
+
+
+def _alignment(column: int) -> int:
+    side = Qt.AlignmentFlag.AlignRight if COLUMNS[column].right else Qt.AlignmentFlag.AlignLeft
+    return int(side | Qt.AlignmentFlag.AlignVCenter)

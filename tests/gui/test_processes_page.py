@@ -1,0 +1,130 @@
+"""The processes page: who uses the GPUs, sorted and filtered; a process is ended only after a person was asked."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from app.models.requests import Accepted, Inspect, Inspected, Kill, Refused
+from app.views.processes import EMPTY, NO_GPU, NOTHING_FOUND
+from scheduler.devices.model import Detail, Process
+from tests.gui import snapshots
+
+NOW = snapshots.NOW
+TRAIN = Process(4711, "python", "ada", 40 * 2**30, 3, False, NOW - 3600, 900, "python train.py --epochs 3", "0123456789ab", "compute", 87.0)
+DRAW = Process(812, "Xorg", "root", 200 * 2**20, None, False, NOW - 90000, 12, "/usr/lib/xorg/Xorg :0", "", "graphics", 1.0)
+STRANGER = Process(99, "?", "", None, None)
+FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Since", "Kind", "Container", "Command")
+
+
+@pytest.fixture
+def page(fed):
+    """The page of a machine with two GPUs, three processes listed."""
+    fed.feed(snapshots.gpu_snapshot(2))
+    fed.window.show_page("processes")
+    ids = [state.device.id for state in fed.window.state.snapshot.devices]
+    fed.details = (Detail(ids[0], NOW, (), (TRAIN, DRAW)), Detail(ids[1], NOW, (), (STRANGER,)))
+    fed.window.deliver(Inspected(fed.details))
+    fed.settle()
+    return fed.window.processes
+
+
+def shown(page):
+    return [[page.model.index(r, c).data() for c in range(page.model.columnCount())] for r in range(page.model.rowCount())]
+
+
+def column(page, name):
+    return [row[FIELDS.index(name)] for row in shown(page)]
+
+
+def test_all_about_each_process(page):
+    train, draw, stranger = shown(page)
+    assert train == [
+        "GPU 0", "4711", "ada", "3", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",
+    ]  # fmt: skip
+    assert draw[:5] == ["GPU 0", "812", "root", "", "200 MiB"]
+    assert stranger[:7] == ["GPU 1", "99", "?", "", "N/A", "N/A", "?"]
+    assert "another container or user" in stranger[-1]
+    assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+
+
+def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
+    assert column(page, "PID") == ["4711", "812", "99"], "most memory first"
+    header = page.table.horizontalHeader()
+    at = QPoint(header.sectionViewportPosition(FIELDS.index("PID")) + 40, 10)
+    QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    first, title = column(page, "PID"), page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)
+    QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert {title[-1], page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)[-1]} == {"▾", "▴"}
+    assert {tuple(first), tuple(column(page, "PID"))} == {("99", "812", "4711"), ("4711", "812", "99")}
+    page.table.setCurrentIndex(page.model.index(0, FIELDS.index("Memory")))
+    QTest.keyClick(page.table, Qt.Key.Key_S)
+    assert column(page, "PID") == ["99", "812", "4711"], "least memory first, by the keyboard"
+    QTest.keyClick(page.table, Qt.Key.Key_S)
+    assert column(page, "PID") == ["4711", "812", "99"]
+    page.filter.setText("xorg ROOT")
+    assert column(page, "PID") == ["812"]
+    assert page.count.text() == "1 of 3"
+    page.filter.setText("nothing like it")
+    assert page.empty.text() == NOTHING_FOUND
+
+
+def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
+    fed.window.deliver(Refused(Inspect(), "the devices do not answer at the moment"))
+    assert page.count.text() == "the devices do not answer at the moment"
+    fed.asked.clear()
+    page._clock.timeout.emit()
+    page._clock.timeout.emit()
+    assert fed.asked == [Inspect()], "one at a time"
+    fed.window.deliver(Inspected(fed.details))
+    assert page._clock.isActive()
+    fed.window.show_page("jobs")
+    assert not page._clock.isActive()
+
+
+def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
+    page.table.selectRow(1)
+    fed.asked.clear()
+    page.end.click()
+    assert fed.asked == []
+    assert page.question.text() == "End Xorg (pid 812) of root? What it has not saved is lost."
+    page.no.click()
+    assert not page._question.isVisible()
+    page.table.selectRow(0)
+    QTest.keyClick(page.table, Qt.Key.Key_Delete)
+    assert page.question.text() == "python (pid 4711) of ada belongs to job 3: cancel that job?"
+    page.yes.click()
+    assert fed.asked == [Kill(TRAIN)]
+    fed.window.deliver(Accepted(Kill(TRAIN)))
+    assert fed.asked[-1] == Inspect(), "the table tells at once"
+
+
+def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
+    page.table.selectRow(2)
+    assert not page.end.isEnabled(), "of another container: nobody knows which process that is here"
+    page.table.selectRow(1)
+    page.end.click()
+    page.yes.click()
+    fed.window.deliver(Refused(Kill(DRAW), "process 812 (Xorg) belongs to root; only its owner or root may end it"))
+    assert "belongs to root" in fed.window.status.message.text()
+
+
+def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, fed):
+    page.table.selectRow(1)
+    page.end.click()
+    grown = msgspec.structs.replace(DRAW, memory=50 * 2**30)
+    fed.window.deliver(Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),)))
+    assert page.chosen().process.pid == 812
+    assert page._question.isVisible(), "it is the same process"
+    reused = msgspec.structs.replace(DRAW, ticks=13)
+    fed.window.deliver(Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),)))
+    assert not page._question.isVisible(), "the pid means another process now"
+
+
+def test_empty_states(page, fed):
+    fed.window.deliver(Inspected(()))
+    assert page.empty.text() == EMPTY
+    fed.feed(snapshots.cpu_snapshot())
+    assert page.empty.text() == NO_GPU
