@@ -97,7 +97,7 @@ class Local:
         state = attempt_of(job)
         if (child := self._children.pop(state.attempt, None)) is not None:
             child.wait()
-        kill(state)
+        kill(state, sure=exit_record(job.id, state.attempt) is None)
 
     def outcome(self, job: Job) -> Exit | Unstarted | Lost:
         state = attempt_of(job)
@@ -198,18 +198,21 @@ def end(running: Running) -> None:
             pass  # it ended in this moment
 
 
-def kill(state: Starting | Running) -> None:
+def kill(state: Starting | Running, sure: bool) -> None:
     """Kill what an attempt left behind when its runner was killed: again while a look finds any, as they may fork meanwhile.
 
     That is every process with the attempt's nonce in its environment, and all of the runner's session. One that cleared the
-    environment and left the session cannot be told from a stranger any more, and is not found.
+    environment and left the session cannot be told from a stranger any more, and is not found. `sure`: a look that finds nobody is
+    followed by another, as during a look a process may be born and its parent end; needless where the runner has told the end.
     """
     session = None
     if isinstance(state, Running) and state.boot == boot_id() and start_time(state.runner) in (None, state.started):
         session = state.runner  # no other process gets this pid while anybody is left in the session
     needle = f"GPUDECK_ATTEMPT={state.attempt}".encode()
+    clean = 0
     for _ in range(KILL_LOOKS):
-        if not [pid for pid in _left(needle, session) if _killed(pid)]:
+        clean = 0 if [pid for pid in _left(needle, session) if _killed(pid)] else clean + 1
+        if clean > sure:
             return
 
 

@@ -33,7 +33,8 @@ def main() -> int:
     outcomes = []
     with tempfile.TemporaryDirectory() as base, _pool() as pool:
         work: list[tuple[Callable[..., Outcome], int]] = [(parts.crowd, 0), (parts.flood, 0), (parts.small, 0), (parts.small, 1)]
-        work += [(parts.plain, number) for number in range(args.campaigns)] + [(parts.damaged, 0), (parts.damaged, 1)]
+        work += [(parts.plain, number) for number in range(args.campaigns)]
+        work += [(parts.damaged, 0), (parts.damaged, 1), (parts.older, 0)]
         waiting = [pool.submit(act, Path(base) / f"{place}", args.seed + number) for place, (act, number) in enumerate(work)]
         for done in as_completed(waiting):
             outcomes.append(done.result())

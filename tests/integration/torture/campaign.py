@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Job, Running
+from scheduler.jobs import Job, Running, Spec
+from scheduler.wishes import Wishes, wish
 from tests.integration.torture.faults import inject, shoot_daemon
 from tests.integration.torture.plan import Round
-from tests.integration.torture.verdict import Evidence, violations
+from tests.integration.torture.verdict import NARROW, Evidence, violations
 from tests.integration.torture.witness import processes_with, read_ledger, read_store
 from tests.support import eventually, lives
 
@@ -31,6 +33,14 @@ HERE = Path(__file__).parent
 SETTLE_S = 240.0
 BACKLOG = 10
 """Jobs that may wait or run when a round begins."""
+MEMBERS = 3
+"""Jobs of one array."""
+_WISHES: dict[str, Wishes] = {
+    "flaky": {"retries": 1, "backoff": 0.1},
+    "hopeless": {"retries": 2, "backoff": 0.1},
+    "overtime": {"timeout": 0.3},
+    "narrow": {"group": "narrow"},
+}
 T = TypeVar("T")
 
 
@@ -64,6 +74,7 @@ class Campaign:
     def run(self, rounds: list[Round]) -> list[str]:
         """All rounds, then peace until every job has ended. Returns the violations."""
         with self.sabotaged():
+            self.insist(lambda deck: deck.set_group("narrow", limit=NARROW))
             for number, planned in enumerate(rounds):
                 self._wait_for_room()
                 self._round(number, planned)
@@ -99,22 +110,37 @@ class Campaign:
         log.unlink()
         return found
 
-    def submit(self, kind: str, *arguments: object, gpus: int = 0) -> Job | None:
+    def submit(self, kind: str, *arguments: object, gpus: int = 0, after: tuple[int, ...] = ()) -> Job | None:
         """As a user's script would: again where it was refused. None where it never was acknowledged."""
+        wishes: Wishes = {**_WISHES.get(kind, {}), "gpus": gpus}
+        if after:
+            wishes["after" if kind == "child" else "after_any"] = after
+        jobs = self._insist_on([self._spec(kind, wishes, *arguments)])
+        if jobs and kind in ("fork", "stubborn", "flood", "flaky", "hopeless", "overtime"):
+            self.injected[f"job: {kind}"] += 1
+        return jobs[0] if jobs else None
+
+    def submit_array(self) -> tuple[Job, ...]:
+        """An array in one transaction: all of its members are acknowledged, or none."""
+        specs = [msgspec.structs.replace(self._spec("member", {}, index), index=index) for index in range(0, 2 * MEMBERS, 2)]
+        return self._insist_on(specs)
+
+    def _spec(self, kind: str, wishes: Wishes, *arguments: object) -> Spec:
         command = [sys.executable, "-S", "-E", str(HERE / "victim.py"), kind, str(self.ledger), self.nonce, *map(str, arguments)]
+        return wish(command, {**wishes, "name": kind, "env": {}, "cwd": "/"})
+
+    def _insist_on(self, specs: list[Spec]) -> tuple[Job, ...]:
         for _ in range(5):
             try:
                 with Client(timeout=10.0) as deck:
-                    job = deck.submit(command, name=kind, gpus=gpus, env={}, cwd="/", retries=int(kind == "flaky"), backoff=0.1)
+                    jobs = deck.submit_many(specs)
             except UserError:
                 self.refused += 1
                 time.sleep(0.02)
                 continue
-            self.acknowledged[job.id] = kind
-            if kind in ("fork", "stubborn", "flood", "flaky"):
-                self.injected[f"job: {kind}"] += 1
-            return job
-        return None
+            self.acknowledged.update({job.id: job.spec.name for job in jobs})
+            return jobs
+        return ()
 
     def settle(self) -> list[str]:
         """Take all faults away, let every job end, and judge."""
@@ -163,8 +189,14 @@ class Campaign:
         self._note_strikes()
 
     def _submit_all(self, kinds: tuple[str, ...]) -> None:
+        parent: Job | None = None
         for place, kind in enumerate(kinds):
-            job = self.submit(kind, gpus=place % 2)
+            if kind == "array":
+                self.submit_array()
+                continue
+            after = (parent.id,) if parent is not None and kind in ("child", "follower") else ()
+            job = self.submit(kind, gpus=place % 2, after=after)
+            parent = job or parent
             if job is not None and kind == "stubborn":
                 with contextlib.suppress(UserError), Client(timeout=10.0) as deck:
                     deck.cancel(job.id)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler import settings
+from scheduler import paths, settings
+from scheduler.client import Client
 from scheduler.settings import Settings
+from tests.integration.torture import old_store
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.faults import small_disk
@@ -65,9 +67,27 @@ def damaged(folder: Path, seed: int) -> Outcome:
     return Outcome(f"damaged stores {seed}", answers, 0, 0, found)
 
 
+def older(folder: Path, seed: int) -> Outcome:
+    """A store that an older GPU Deck left, with jobs that wait and run."""
+    folder.mkdir(parents=True)
+    found = []
+    with state_folder(folder / "home") as home:
+        settings.save(Settings(source="cpu"))
+        old_store.write(paths.ensure(home) / paths.store_file().name, folder / "ledger")
+        with Client() as deck:
+            found += [] if deck.job(1).result == b'{"tflops": 1.5}' else ["the result of job 1 of the older store is lost"]
+            ends = [deck.wait(number + 1, 60.0).status for number in range(len(old_store.ENDS))]
+        found += [f"job {n + 1} of the older store is {end}" for n, end in enumerate(ends) if end != old_store.ENDS[n]]
+    ran = Counter(line.job for line in read_ledger(folder / "ledger") if not line.ends)
+    found += [f"job {job} of the older store ran {times} times" for job, times in ran.items() if times > 1]
+    return Outcome("a store of an older version", Counter({"store of an older version": 1}), len(old_store.ENDS), ran.total(), found)
+
+
 def _campaign(what: str, home: Path, folder: Path, act: Callable[[Campaign], list[str]]) -> Outcome:
     with state_folder(home):
         settings.save(Settings(source="cpu"))
         campaign = Campaign(folder / "torture")
         found = act(campaign)
-        return Outcome(what, campaign.injected, len(campaign.acknowledged), len(read_ledger(campaign.ledger)), found)
+        return Outcome(
+            what, campaign.injected, len(campaign.acknowledged), len({line.attempt for line in read_ledger(campaign.ledger)}), found
+        )

@@ -40,7 +40,11 @@ _MIXES = {
     "small disk": [(2, _AT_COMMIT), (10, _DISK), (2, _AT_RANDOM), (1, _RUNNER)],
 }
 DISKS = tuple(_MIXES)
-_JOBS = (("quick", 12), ("fail", 3), ("slow", 3), ("flaky", 3), ("fork", 1), ("stubborn", 1))
+_JOBS = (
+    *(("quick", 10), ("fail", 2), ("slow", 3), ("flaky", 2), ("hopeless", 1), ("fork", 1), ("stubborn", 1), ("overtime", 1)),
+    *(("child", 3), ("follower", 2), ("narrow", 4), ("array", 1)),
+)
+"""Kinds, and how often each is drawn. A child runs after its parent succeeded, a follower after it ended; an array has several members."""
 
 
 def rounds(seed: int, count: int, disk: str = "plain") -> list[Round]:

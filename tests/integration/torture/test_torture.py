@@ -17,13 +17,12 @@ from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.settings import Settings
 from tests.integration.deck import daemon_pid
-from tests.integration.torture import old_store
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.faults import detach, small_disk
+from tests.integration.torture.parts import older
 from tests.integration.torture.plan import rounds
-from tests.integration.torture.verdict import NEVER_RAN, Evidence, Row, violations
-from tests.integration.torture.witness import read_ledger
+from tests.integration.torture.verdict import NEVER_RAN, Evidence, Line, Row, violations
 from tests.support import eventually, state_folder
 
 SEED = 4
@@ -99,14 +98,10 @@ def test_a_garbled_job_is_told_in_one_line(cpu_home: Path, column: str, value: s
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(cpu_home: Path, tmp_path: Path) -> None:
-    paths.ensure(cpu_home)
-    old_store.write(paths.store_file(), tmp_path / "ledger")
-    with Client() as deck:
-        ended = [deck.wait(number + 1, 30.0) for number in range(len(old_store.ENDS))]
-    assert [job.status for job in ended] == old_store.ENDS
-    assert ended[0].result == b'{"tflops": 1.5}'
-    assert sorted(job for job, _ in read_ledger(tmp_path / "ledger")) == [5, 6, 7]
+def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(tmp_path: Path) -> None:
+    outcome = older(tmp_path / "older", SEED)
+    assert outcome.violations == []
+    assert outcome.ran == 3
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace looks at the daemon's system calls")
@@ -131,7 +126,17 @@ def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Pa
     assert answers == 10
 
 
-GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")}, [(1, "a")], [])
+GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")}, [Line(1, "a")], [])
+ONE, AGAIN = Line(1, "a"), Line(1, "b")
+
+
+def family(parent: str, child: str, kind: str = "child") -> dict[int, Row]:
+    """A parent and one job after it, with these ends."""
+    after = {"after": (1,)} if kind == "child" else {"after_any": (1,)}
+    return {1: Row("quick", parent), 2: Row(kind, child, **after)}  # type: ignore[arg-type]
+
+
+NARROWS = {number: Row("narrow", "done") for number in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
@@ -139,17 +144,32 @@ GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done
     [
         ({}, []),
         ({"store": {1: GOOD.store[1]}}, ["job 2 (stubborn) was acknowledged and is lost"]),
-        ({"ledger": [(1, "a"), (1, "b")]}, ["job 1 ran 2 times"]),
-        ({"ledger": [(1, "a"), (1, "b")], "excused": frozenset({1})}, ["job 1 ran 2 times"]),
+        ({"ledger": [ONE, AGAIN]}, ["job 1 ran 2 times"]),
+        ({"ledger": [ONE, AGAIN], "excused": frozenset({1})}, ["job 1 ran 2 times"]),
         ({"ledger": []}, ["job 1 (quick) is done and never ran"]),
-        ({"ledger": [(1, "a"), (1, "a")]}, ["attempt a of job 1 ran 2 times", "job 1 ran 2 times"]),
-        ({"ledger": [(1, "a"), (1, "b")], "store": {**GOOD.store, 1: Row("flaky", "done")}}, []),
-        ({"ledger": [(1, "a"), (7, "a")]}, ["job 7 ran and is not in the store"]),
+        ({"ledger": [ONE, ONE]}, ["attempt a of job 1 ran 2 times", "job 1 ran 2 times"]),
+        ({"ledger": [ONE, AGAIN], "store": {**GOOD.store, 1: Row("flaky", "done")}}, []),
+        ({"ledger": [ONE, Line(7, "a")]}, ["job 7 ran and is not in the store"]),
         ({"orphans": ["sleep 600"]}, ["left behind: sleep 600"]),
         ({"store": {**GOOD.store, 1: Row("quick", "running")}}, ["job 1 (quick) never ended: running"]),
         ({"store": {**GOOD.store, 1: Row("quick", "lost")}}, ["job 1 (quick) is lost, and nobody touched its runner"]),
         ({"store": {**GOOD.store, 1: Row("quick", "lost")}, "ledger": []}, [f"job 1 (quick) {NEVER_RAN}"]),
         ({"store": {**GOOD.store, 1: Row("quick", "lost")}, "excused": frozenset({1})}, []),
+        ({"store": {**GOOD.store, 1: Row("overtime", "running")}}, ["job 1 (overtime) never ended: running"]),
+        ({"store": {**GOOD.store, 1: Row("overtime", "done")}}, ["job 1 (overtime) is done, and nobody touched its runner"]),
+        ({"store": family("done", "done"), "ledger": [ONE, Line(1, "a", True), Line(2, "b")]}, []),
+        ({"store": family("done", "done"), "ledger": [ONE, Line(2, "b"), Line(1, "a", True)]}, ["job 2 ran before job 1 had ended"]),
+        ({"store": family("done", "done", "follower"), "ledger": [Line(2, "b"), ONE]}, ["job 2 ran before job 1 had ended"]),
+        ({"store": family("cancelled", "cancelled"), "excused": frozenset({1})}, []),
+        (
+            {"store": family("failed", "done"), "ledger": [ONE, Line(2, "b")], "excused": frozenset({1, 2})},
+            ["job 2 (child) ran, and what it was to run after did not succeed"],
+        ),
+        ({"store": NARROWS, "ledger": [ONE, Line(2, "b"), Line(1, "a", True), Line(3, "c")]}, []),
+        (
+            {"store": NARROWS, "ledger": [ONE, Line(2, "b"), Line(3, "c"), Line(1, "a", True)]},
+            ["3 jobs of a group with limit 2 ran at once: [1, 2, 3]"],
+        ),
     ],
 )
 def test_the_verdict_sees_each_violation(change: dict[str, object], words: list[str]) -> None:

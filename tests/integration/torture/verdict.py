@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 ENDS = {"done", "failed", "cancelled", "lost"}
 NEVER_RAN = "is called lost, and never ran"
-_GOOD = {"quick": "done", "slow": "done", "fork": "done", "flaky": "done", "flood": "done", "fail": "failed", "stubborn": "cancelled"}
+_GOOD = {
+    **dict.fromkeys(("quick", "slow", "fork", "flaky", "flood", "narrow", "member", "child", "follower"), "done"),
+    **dict.fromkeys(("fail", "hopeless", "overtime"), "failed"),
+    "stubborn": "cancelled",
+}
+_RUNS = {"flaky": 2, "hopeless": 3}
+"""How often a job of the kind runs at most; the others run once."""
+NARROW = 2
+"""How many jobs of the kind narrow, which are a group, may run at once."""
 
 
 class Row(NamedTuple):
@@ -16,6 +24,19 @@ class Row(NamedTuple):
 
     kind: str
     status: str
+    after: tuple[int, ...] = ()
+    """Jobs that must have succeeded before it runs."""
+    after_any: tuple[int, ...] = ()
+    """Jobs that must have ended before it runs."""
+
+
+class Line(NamedTuple):
+    """What a job wrote of itself."""
+
+    job: int
+    attempt: str
+    ends: bool = False
+    """It is about to end by itself, rather than that it was begun."""
 
 
 class Evidence(NamedTuple):
@@ -24,29 +45,64 @@ class Evidence(NamedTuple):
     excused: frozenset[int]
     """Jobs whose runner we killed, or whose record of it we falsified: any end is right, once."""
     store: Mapping[int, Row]
-    ledger: Sequence[tuple[int, str]]
-    """Job and attempt of each line that a job appended. A flaky job fails once, and is tried once more; the others run once."""
+    ledger: Sequence[Line]
+    """In the order in which it was written."""
     orphans: Iterable[str]
     """Processes of jobs that are still there."""
 
 
 def violations(seen: Evidence) -> list[str]:
     """One line each; empty where nothing was lost, nothing ran twice, and nothing was left behind."""
-    ran, attempts = Counter(job for job, _ in seen.ledger), Counter(seen.ledger)
+    begun = [line for line in seen.ledger if not line.ends]
+    ran, attempts = Counter(line.job for line in begun), Counter((line.job, line.attempt) for line in begun)
     found = [f"job {job} ({kind}) was acknowledged and is lost" for job, kind in seen.acknowledged.items() if job not in seen.store]
     found += [f"attempt {attempt} of job {job} ran {times} times" for (job, attempt), times in attempts.items() if times > 1]
-    found += [
-        f"job {job} ran {ran[job]} times" for job in ran if job in seen.store and ran[job] > (2 if seen.store[job].kind == "flaky" else 1)
-    ]
+    found += [f"job {job} ran {ran[job]} times" for job in ran if job in seen.store and ran[job] > _RUNS.get(seen.store[job].kind, 1)]
     found += [f"job {job} ran and is not in the store" for job in ran if job not in seen.store]
     found += [f"left behind: {process}" for process in seen.orphans]
-    for job, row in seen.store.items():
-        if row.status not in ENDS:
-            found.append(f"job {job} ({row.kind}) never ended: {row.status}")
-        elif job not in seen.excused and row.status == "lost" and not ran[job]:
-            found.append(f"job {job} ({row.kind}) {NEVER_RAN}")
-        elif job not in seen.excused and row.status != _GOOD[row.kind]:
-            found.append(f"job {job} ({row.kind}) is {row.status}, and nobody touched its runner")
-        elif job not in seen.excused and row.kind != "stubborn" and not ran[job]:
-            found.append(f"job {job} ({row.kind}) is {row.status} and never ran")
+    found += [words for job, row in seen.store.items() if (words := _end(job, row, seen, ran[job]))]
+    return found + _too_early(seen) + _too_many(seen)
+
+
+def _end(job: int, row: Row, seen: Evidence, ran: int) -> str:
+    """What is wrong with the way a job ended; empty where nothing is."""
+    good = _GOOD[row.kind]
+    if any(seen.store[parent].status != "done" for parent in row.after if parent in seen.store):
+        good = "cancelled"
+    if row.status not in ENDS:
+        return f"job {job} ({row.kind}) never ended: {row.status}"
+    if good == "cancelled" and row.after and ran:
+        return f"job {job} ({row.kind}) ran, and what it was to run after did not succeed"
+    if job in seen.excused:
+        return ""
+    if row.status == "lost" and not ran:
+        return f"job {job} ({row.kind}) {NEVER_RAN}"
+    if row.status != good:
+        return f"job {job} ({row.kind}) is {row.status}, and nobody touched its runner"
+    return f"job {job} ({row.kind}) is {row.status} and never ran" if good != "cancelled" and not ran else ""
+
+
+def _too_early(seen: Evidence) -> list[str]:
+    """Jobs that began before those ended that they were to run after."""
+    last = {line.job: place for place, line in enumerate(seen.ledger)}
+    found = []
+    for place, line in enumerate(seen.ledger):
+        row = seen.store.get(line.job)
+        for parent in () if row is None else (*row.after, *row.after_any):
+            if last.get(parent, -1) > place:
+                found.append(f"job {line.job} ran before job {parent} had ended")
+    return found
+
+
+def _too_many(seen: Evidence) -> list[str]:
+    """Moments at which more of the narrow group ran than its limit. Those whose runner was killed cannot say when they ended."""
+    running: set[int] = set()
+    found = []
+    for line in seen.ledger:
+        row = seen.store.get(line.job)
+        if row is None or row.kind != "narrow" or line.job in seen.excused:
+            continue
+        (running.discard if line.ends else running.add)(line.job)
+        if len(running) > NARROW:
+            found.append(f"{len(running)} jobs of a group with limit {NARROW} ran at once: {sorted(running)}")
     return found

@@ -1,6 +1,8 @@
 """A job under torture: it appends its number and attempt to the ledger, synced, before anything else; then does as its kind says.
 
-python -S victim.py KIND LEDGER NONCE, where NONCE marks all its processes on their command lines.
+One that is about to end by itself appends a line with a third word. What stands before what in the ledger happened before it.
+
+python -S victim.py KIND LEDGER NONCE [ARGUMENT], where NONCE marks all its processes on their command lines.
 """
 
 from __future__ import annotations
@@ -14,12 +16,18 @@ from pathlib import Path
 KIND, LEDGER, NONCE = sys.argv[1:4]
 
 
-def record() -> None:
+def record(*words: str) -> None:
     """One write(2) of one line: appends of several jobs cannot mix."""
     fd = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, f"{os.environ['GPUDECK_JOB']} {os.environ['GPUDECK_ATTEMPT']}\n".encode())
+    os.write(fd, " ".join((os.environ["GPUDECK_JOB"], os.environ["GPUDECK_ATTEMPT"], *words)).encode() + b"\n")
     os.fsync(fd)
     os.close(fd)
+
+
+def attempts() -> int:
+    """How often this job was begun."""
+    lines = [line.split() for line in Path(LEDGER).read_text().splitlines()]
+    return sum(line[0] == os.environ["GPUDECK_JOB"] and len(line) == 2 for line in lines)
 
 
 def fork_away() -> None:
@@ -43,15 +51,21 @@ def flood(size: int) -> None:
 
 
 record()
+code = 0
 match KIND:
-    case "fail":
+    case "fail" | "hopeless":
         print("no luck")
-        sys.exit(3)
+        code = 3
     case "flaky":  # fails the first time
-        lines = Path(LEDGER).read_text().splitlines()
-        sys.exit(sum(line.startswith(os.environ["GPUDECK_JOB"] + " ") for line in lines) == 1)
+        code = int(attempts() == 1)
     case "slow":
         time.sleep(0.4)
+    case "narrow":
+        time.sleep(0.2)
+    case "member":  # of an array
+        code = int(os.environ["GPUDECK_ARRAY_INDEX"] != sys.argv[4])
+    case "overtime":
+        time.sleep(600)
     case "fork":
         fork_away()
     case "stubborn":
@@ -60,3 +74,5 @@ match KIND:
         time.sleep(600)
     case "flood":
         flood(int(sys.argv[4]))
+record("ends")
+sys.exit(code)

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
-from tests.integration.torture.verdict import Row
+from tests.integration.torture.verdict import Line, Row
 from tests.support import lives
 
 
 def read_store(file: Path) -> dict[int, Row]:
     """All jobs, by number."""
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-        return {job: Row(name, status) for job, name, status in db.execute("SELECT id, json_extract(spec, '$.name'), status FROM jobs")}
+        rows = [(job, json.loads(spec), status) for job, spec, status in db.execute("SELECT id, spec, status FROM jobs")]
+    return {job: Row(spec["name"], status, tuple(spec.get("after", ())), tuple(spec.get("after_any", ()))) for job, spec, status in rows}
 
 
-def read_ledger(file: Path) -> list[tuple[int, str]]:
-    """Job and attempt, in the order in which they ran."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [(int(job), attempt) for job, attempt in (line.split() for line in lines)]
+def read_ledger(file: Path) -> list[Line]:
+    """What the jobs wrote, in the order in which they did."""
+    lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return [Line(int(job), attempt, bool(ends)) for job, attempt, *ends in lines]
 
 
 def processes_with(nonce: str) -> list[str]:
-    """The command lines of living processes that carry it."""
-    return [command_of(pid).replace(b"\0", b" ").decode(errors="replace") for pid in users_of_job(nonce)]
+    """The job and command line of each living process that carries it."""
+    return [f"job {job_of(pid).decode()}: {_words(pid)}" for pid in users_of_job(nonce)]
+
+
+def _words(pid: int) -> str:
+    return command_of(pid).replace(b"\0", b" ").decode(errors="replace")
 
 
 def users_of_job(nonce: str) -> list[int]:
