@@ -16,6 +16,7 @@ from app.commands.log import LogPrinter
 from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
 from app.models.export import save_result, whole
+from app.models.forecast import foretold
 from app.models.jobs import details, device_labels, row
 from app.models.results import result_of
 from scheduler.client import Client
@@ -100,14 +101,7 @@ def _foretell(deck: Client, found: Forecast, args: Namespace) -> int:
     if args.json:
         say_json(found)
         return 0
-    labels = device_labels(deck.snapshot())
-    where = " on " + " and ".join(labels.get(d, d) for d in found.devices) if found.devices else ""
-    if not found.reason:
-        say(f"it would start at once{where}")
-    elif found.at is None:
-        say(f"it would wait, nobody knows how long: {found.reason}")
-    else:
-        say(f"it would start about {fmt.clock(found.at, time.time())}{where}: {found.reason}")
+    say(foretold(found, device_labels(deck.snapshot()), time.time()))
     return 0
 
 

@@ -23,6 +23,8 @@ from app.models.requests import (
     Fetch,
     Fetched,
     Find,
+    Foresee,
+    Foretold,
     Found,
     Hold,
     Inspect,
@@ -136,6 +138,8 @@ class Verbs(QObject):
         match request:
             case Tail():
                 return self._with_client(lambda c: _tail(c, request))
+            case Foresee(submit=submit):
+                return Foretold(request, self._with_client(lambda c: c.foresee(submit.argv, **submit.wishes)))
             case Timeline(job=job):
                 return Told(job, self._with_client(lambda c: c.timeline(job)))
             case Find(search=search, before=before):
@@ -174,15 +178,9 @@ class Verbs(QObject):
 
 
 def _submit(client: Client, request: Submit) -> Job:
-    return client.submit(
-        request.argv,
-        name=request.name,
-        gpus=request.gpus,
-        cwd=request.cwd,
-        env=request.env,
-        workload=request.workload,
-        params=request.params,
-    ).job
+    if request.array:
+        return client.submit_array(request.argv, request.array, **request.wishes)[0]
+    return client.submit(request.argv, **request.wishes).job
 
 
 def _repeat(client: Client, spec: Spec) -> Job:

@@ -51,7 +51,7 @@ class Form:
         for message in self.errors().values():
             raise ValueError(message)
         w = self.workload
-        return Submit(tuple(w.argv(self.values)), w.name, gpus=1, workload=w.name, params=dict(self.values))
+        return Submit(tuple(w.argv(self.values)), {"name": w.name, "gpus": 1, "workload": w.name, "params": dict(self.values)})
 
 
 def _wrong(param: Param, value: str) -> str:

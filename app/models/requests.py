@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scheduler.devices.model import Detail, Process
-from scheduler.jobs import Event, Job, Spec
+from scheduler.jobs import Event, Forecast, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert
+from scheduler.wishes import Wishes
 
 
 @dataclass(frozen=True)
 class Submit:
-    """Queue a command; `cwd` and `env` None mean the window's own."""
+    """Queue a command, or one job of it for each index of `array`."""
 
     argv: tuple[str, ...]
-    name: str
-    gpus: int = 0
-    cwd: str | None = None
-    env: dict[str, str] | None = None
-    workload: str | None = None
-    params: dict[str, str] = field(default_factory=dict)
+    wishes: Wishes
+    """Folder and environment are the window's own where they are not named."""
+    array: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Foresee:
+    """Tell where and when it would start, were it queued now."""
+
+    submit: Submit
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,7 @@ class StopAnswer:
 
 Request = (
     Submit
+    | Foresee
     | Repeat
     | Hold
     | Move
@@ -171,6 +177,12 @@ Request = (
 @dataclass(frozen=True)
 class Submitted:
     job: Job
+
+
+@dataclass(frozen=True)
+class Foretold:
+    request: Foresee
+    forecast: Forecast
 
 
 @dataclass(frozen=True)
@@ -264,7 +276,9 @@ class Answered:
     id: int = 0
 
 
-Reply = Submitted | Configured | Tailed | Told | Found | Fetched | Logged | Inspected | Accepted | Refused | Waits | Wrote | Answered
+Reply = (
+    Submitted | Foretold | Configured | Tailed | Told | Found | Fetched | Logged | Inspected | Accepted | Refused | Waits | Wrote | Answered
+)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ class JobFilter(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.box = filter_box("Search names, commands, notes, tags; group:NAME gpu:0 (Ctrl+F)")
+        self.box = filter_box("Search words, group:NAME, gpu:0 (Ctrl+F)")
+        self.box.setToolTip("Looks into names, commands, notes, tags and parameters of all jobs there ever were")
         self.box.textChanged.connect(self.changed)
         self.kinds, self.times = _choice("State", [EVERY, *KINDS]), _choice("Time", list(TIMES))
         self.times.setToolTip("Jobs that have not ended before")

@@ -15,6 +15,8 @@ from app.models.requests import (
     Fetch,
     Fetched,
     Find,
+    Foresee,
+    Foretold,
     Found,
     Hold,
     Move,
@@ -22,6 +24,7 @@ from app.models.requests import (
     Refused,
     Repeat,
     Reply,
+    Submit,
     Submitted,
     Tail,
     Tailed,
@@ -32,13 +35,14 @@ from app.models.state import State
 from app.views.job_compare import JobCompare
 from app.views.job_details import JobDetails
 from app.views.job_filter import JobFilter
+from app.views.job_form import JobFormView
 from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
 from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
 from scheduler.jobs import Job
 from scheduler.search import Search
 
-EMPTY = "No jobs yet. Start one on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
+EMPTY = "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
 NOTHING_FOUND = "No job matches the filter."
 SEARCHING = "Searching…"
 _TYPING_MS = 150
@@ -76,7 +80,12 @@ class Jobs(QWidget):
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
-        self.details, self.compared = JobDetails(), JobCompare()
+        self.details, self.compared, self.form = JobDetails(), JobCompare(), JobFormView()
+        self.new = button("New job", kind="primary", tooltip="Queue any command (Ctrl+N)")
+        self.new.clicked.connect(lambda: self._open_form(True))
+        self.form.closed.connect(lambda: self._open_form(False))
+        self.form.wanted.connect(self.requested)
+        self.form.hide()
         self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
         self.details.repeated.connect(self._again)
         self.details.held.connect(lambda job, held: self.requested.emit(Hold(job, held)))
@@ -84,6 +93,7 @@ class Jobs(QWidget):
         self.details.wanted.connect(self.requested)
         self._lay_out()
         for keys, slot in (
+            ("Ctrl+N", self.new.click),
             ("Del", self.details.cancel.click),
             ("Ctrl+R", self.details.again.click),
             ("Ctrl+F", self.filter.setFocus),
@@ -108,6 +118,8 @@ class Jobs(QWidget):
         if search is None:
             search = self._search = self.chooser.search(snapshot)
             self._history.look_for(elsewhere(search))
+        if self.form.isVisible():
+            self.form.look(snapshot)
         self._history.keep(snapshot.jobs, snapshot.time)
         if self._history.unread and not self._typing.isActive():
             self._typing.start()
@@ -165,8 +177,15 @@ class Jobs(QWidget):
                 self._history.add(job)
                 self._chosen = job.id
                 self.refresh()
+            case Foretold() if self._state.snapshot is not None:
+                self.form.show_forecast(reply, self._state.snapshot)
+            case Refused(request=Submit() as submit, message=message) | Refused(request=Foresee(submit=submit), message=message):
+                self.form.refused(submit, message)
             case Submitted(job=job):
                 self._chosen = job.id  # shown as soon as the snapshot has it
+                if self.form.sent is not None:
+                    self.form.sent = None
+                    self._open_form(False)
 
     def chosen(self) -> list[int]:
         """The jobs that are selected, from the top of the table down."""
@@ -178,9 +197,9 @@ class Jobs(QWidget):
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)
-        self.compared.setVisible(len(pair) == 2)
+        self.compared.setVisible(len(pair) == 2 and self.form.isHidden())
         job = self._job(self._chosen)
-        self.details.setVisible(job is not None and len(pair) != 2)
+        self.details.setVisible(job is not None and len(pair) != 2 and self.form.isHidden())
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
 
@@ -215,8 +234,17 @@ class Jobs(QWidget):
             self.model.more = False
             self.requested.emit(request)
 
+    def _open_form(self, wanted: bool) -> None:
+        """In place of what is told of the chosen job."""
+        self.form.setVisible(wanted)
+        self._show_details()
+        if wanted:
+            self.form.begin()
+        else:
+            self.table.setFocus()
+
     def _lay_out(self) -> None:
-        bar = row(self.chooser, self.count, self.pause, spacing=theme.M)
+        bar = row(self.chooser, self.count, self.pause, self.new, spacing=theme.M)
         bar.insertStretch(2, 1)
         stack = QWidget()
         self._stack = QStackedLayout(stack)
@@ -231,7 +259,8 @@ class Jobs(QWidget):
         both.addWidget(top)
         both.addWidget(self.details)
         both.addWidget(self.compared)
-        both.setSizes([280, 320, 320])
+        both.addWidget(self.form)
+        both.setSizes([280, 320, 320, 320])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

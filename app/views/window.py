@@ -14,6 +14,7 @@ from app.models.requests import (
     Cancel,
     Configured,
     Find,
+    Foresee,
     Hold,
     Inspect,
     Kill,
@@ -189,7 +190,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | Find | AlertLog | Inspect):
+        if not isinstance(request, Tail | Timeline | Find | Foresee | AlertLog | Inspect):
             self.status.show_message("")
         self.requested.emit(request)
 

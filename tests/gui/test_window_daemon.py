@@ -44,7 +44,7 @@ def test_the_window_starts_the_daemon_and_follows_it(desktop, qtbot):
     assert window.strip.tiles
     replies = []
     desktop.verbs.replied.connect(replies.append)
-    desktop.verbs.request(Submit(("sh", "-c", "echo hello from the job; sleep 60"), "hello"))
+    desktop.verbs.request(Submit(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"}))
     qtbot.waitUntil(lambda: any(isinstance(r, Submitted) for r in replies), timeout=PATIENCE_MS)
     number = next(r.job.id for r in replies if isinstance(r, Submitted))
     window.show_page("jobs")

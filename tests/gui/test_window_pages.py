@@ -526,7 +526,7 @@ def test_run_submits_the_form(fed, qtbot):
     qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
     (request,) = [r for r in fed.asked if isinstance(r, Submit)]
     assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
-    assert (request.workload, request.gpus, request.params["seq"]) == ("attention", 1, "512")
+    assert (request.wishes["workload"], request.wishes["gpus"], request.wishes["params"]["seq"]) == ("attention", 1, "512")
 
 
 def test_progress_then_the_result_then_the_earlier_ones(fed):

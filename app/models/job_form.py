@@ -1,0 +1,111 @@
+"""The form of any command: what is typed, what is wrong with it, and the submission that it stands for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.models.requests import Submit
+from scheduler.errors import UserError
+from scheduler.units import parse_bytes, parse_seconds
+from scheduler.wishes import Wishes, indices
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    label: str
+    hint: str
+    """What it looks like where it is empty."""
+    parse: Callable[[str], Any]
+    """Of a text that is not empty. Raises UserError."""
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as e:
+        raise UserError(f"a command is needed, as in a terminal but without a shell: {e}") from e
+
+
+def _folder(text: str) -> str:
+    folder = Path(text).expanduser()
+    if not folder.is_absolute() or not folder.is_dir():
+        raise UserError(f"there is no folder {text}")
+    return str(folder)
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise UserError(f"a whole number is needed; got {text!r}")
+    return int(text)
+
+
+def _jobs(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part) for part in text.replace(",", " ").split())
+
+
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+ROWS = (
+    (Field("command", "Command", "python train.py --epochs 3", _command),),
+    (Field("cwd", "Folder", "where GPU Deck was started", _folder), Field("name", "Name", "the command's", str)),
+    (
+        Field("gpus", "GPUs", "0: it sees none", _whole),
+        Field("memory", "Memory on each", "e.g. 20GiB, shared; empty: whole GPUs", parse_bytes),
+        Field("gpu_type", "Type of GPU", "e.g. h100; empty: any", str),
+    ),
+    (
+        Field("priority", "Priority", "0; the higher, the earlier", _whole),
+        Field("group", "Group", "may be paused and limited", str),
+        Field("timeout", "Time limit", "e.g. 2h; empty: none", parse_seconds),
+    ),
+    (
+        Field("retries", "Retries", "0", _whole),
+        Field("after", "After success of", "jobs, e.g. 12, 13", _jobs),
+        Field("after_any", "After any end of", "jobs, e.g. 12, 13", _jobs),
+    ),
+    (
+        Field("array", "Array", "e.g. 0-9: one job for each", lambda text: tuple(indices(text))),
+        Field("tags", "Tags", "e.g. paper, v2", _tags),
+        Field("notes", "Notes", "", str),
+    ),
+)
+FIELDS = tuple(field for row in ROWS for field in row)
+
+
+class JobForm:
+    """Values as typed."""
+
+    def __init__(self) -> None:
+        self.values = dict.fromkeys((field.name for field in FIELDS), "")
+
+    def errors(self) -> dict[str, str]:
+        """For each field that cannot be used: why. A command that is missing is no error yet."""
+        return self._read()[1]
+
+    def submission(self) -> Submit | None:
+        """The request that queues it; None where a field is wrong, or there is no command yet."""
+        read, wrong = self._read()
+        command, array = read.pop("command", ()), read.pop("array", ())
+        if wrong or not command:
+            return None
+        wishes: Wishes = {**read}  # type: ignore[typeddict-item]  # each field is named as its wish
+        return Submit(command, wishes, array)
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """What the fields that are filled in say, and what is wrong with others."""
+        read, wrong = {}, {}
+        for field in FIELDS:
+            if text := self.values[field.name].strip():
+                try:
+                    read[field.name] = field.parse(text)
+                except UserError as e:
+                    wrong[field.name] = str(e)
+        return read, wrong

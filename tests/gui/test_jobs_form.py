@@ -1,0 +1,156 @@
+"""The form that queues any command: by keyboard alone, with a forecast while it is filled in; against the real daemon, too."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.feeds.verbs import Verbs
+from app.models.job_form import ROWS, JobForm
+from app.models.requests import Foresee, Foretold, Refused, Submit, Submitted
+from scheduler.client import Client
+from scheduler.jobs import Forecast
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+from tests.support import eventually, state_folder
+
+CTRL = Qt.KeyboardModifier.ControlModifier
+PATIENCE_MS = 20_000
+FILLED = {
+    "command": "python -c 'print(1); x' --lr=0.1",
+    "cwd": "/tmp",
+    "name": "first",
+    "gpus": "2",
+    "memory": "20GiB",
+    "gpu_type": "h100",
+    "priority": "-3",
+    "group": "night",
+    "timeout": "2h",
+    "retries": "4",
+    "after": "3, 4",
+    "after_any": "5",
+    "array": "0-2",
+    "tags": "paper, v2",
+    "notes": "the long one",
+}
+WISHES = {
+    "cwd": "/tmp",
+    "name": "first",
+    "gpus": 2,
+    "memory": 20 * 2**30,
+    "gpu_type": "h100",
+    "priority": -3,
+    "group": "night",
+    "timeout": 7200.0,
+    "retries": 4,
+    "after": (3, 4),
+    "after_any": (5,),
+    "tags": ("paper", "v2"),
+    "notes": "the long one",
+}
+
+
+@pytest.fixture
+def page(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(2))
+    QTest.keyClick(fed.window.jobs, Qt.Key.Key_N, CTRL)
+    fed.settle()
+    return fed.window.jobs
+
+
+def of(fed, kind: type) -> list[object]:
+    return [request for request in fed.asked if isinstance(request, kind)]
+
+
+def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, page, qtbot):
+    assert (page.form.isVisible(), page.details.isVisible()) == (True, False)
+    for field in (field for row in ROWS for field in row):
+        assert fed.app.focusWidget() is page.form.editors[field.name], field.name
+        assert fed.app.focusWidget().accessibleName() == field.label
+        QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
+        QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
+    wanted = Submit(("python", "-c", "print(1); x", "--lr=0.1"), WISHES, (0, 1, 2))
+    qtbot.waitUntil(lambda: of(fed, Foresee) == [Foresee(wanted)], timeout=PATIENCE_MS)
+    QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return, CTRL)
+    assert of(fed, Submit) == [wanted]
+    fed.window.deliver(Submitted(snapshots.job(9, snapshots.Queued("x"))))
+    assert (page.form.isVisible(), page.details.isVisible()) == (False, True)
+    assert page.details.title.text().startswith("Job 9")
+
+
+def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
+    editor, said = page.form.editors["command"], page.form.said
+    assert not page.form.queue.isEnabled()
+    QTest.keyClicks(editor, "true")
+    qtbot.waitUntil(lambda: bool(of(fed, Foresee)), timeout=PATIENCE_MS)
+    asked = of(fed, Foresee)[-1]
+    fed.window.deliver(Foretold(asked, Forecast((snapshots.gpu(1).id,), NOW)))
+    assert said.text() == "Queued now, it would start at once on GPU 1."
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 3))
+    fed.window.deliver(Foretold(asked, Forecast((), None, "the queue is paused")))
+    assert said.text() == "Queued now, it would wait, nobody knows how long: the queue is paused."
+    QTest.keyClicks(editor, " x")
+    fed.window.deliver(Refused(Foresee(Submit(("other",), {})), "of something else"))
+    assert "else" not in said.text()
+    qtbot.waitUntil(lambda: of(fed, Foresee)[-1].submit.argv == ("true", "x"), timeout=PATIENCE_MS)
+    fed.window.deliver(Foretold(asked, Forecast((), NOW)))
+    assert "at once" not in said.text(), "an answer to what was typed before"
+    fed.window.deliver(Refused(of(fed, Foresee)[-1], "the job needs 9 GPUs; this machine has 2"))
+    assert said.text() == "the job needs 9 GPUs; this machine has 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("command", "python 'x", "Command: a command is needed"),
+        ("memory", "much", "Memory on each: an amount of memory such as 20GiB"),
+        ("cwd", "no/such", "Folder: there is no folder no/such"),
+        ("gpus", "two", "GPUs: a whole number is needed; got 'two'"),
+        ("after", "3 x", "After success of: a whole number"),
+        ("array", "9-", "Array: indices such as"),
+        ("timeout", "-1h", "Time limit: a time such as"),
+    ],
+)
+def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, says):
+    page.form.editors["command"].setText("true")
+    page.form.editors[name].setText(text)
+    assert page.form.said.text().startswith(says)
+    QTest.keyClick(page.form.editors[name], Qt.Key.Key_Return, CTRL)
+    assert of(fed, Submit) == []
+
+
+def test_what_was_typed_is_there_again_and_escape_leads_back_to_the_table(fed, page):
+    QTest.keyClicks(page.form.editors["command"], "true")
+    QTest.keyClick(page.form.editors["command"], Qt.Key.Key_Escape)
+    fed.settle()
+    assert (page.form.isVisible(), page.details.isVisible(), page.table.hasFocus()) == (False, True, True)
+    page.new.click()
+    assert page.form.editors["command"].selectedText() == "true"
+
+
+def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp_path):
+    with state_folder(tmp_path / "home"), Client() as deck:
+        eventually(lambda: deck.snapshot().devices)
+        deck.pause()
+        form = JobForm()
+        form.values |= {"command": "sh -c 'echo hi'", "cwd": str(tmp_path), "array": "4,7", "timeout": "90", "tags": "a,b", "priority": "2"}
+        verbs, replies = Verbs(), []
+        verbs.replied.connect(replies.append)
+        for request in (Foresee(form.submission()), form.submission(), Foresee(Submit(("true",), {"gpus": 99}))):
+            before = len(replies)
+            verbs.request(request)
+            qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
+        told, made, refused = replies
+        assert (type(told), told.forecast.reason) == (Foretold, "the queue is paused")
+        assert isinstance(made, Submitted)
+        specs = [job.spec for job in reversed(deck.jobs())]
+        assert [(s.index, s.argv, s.cwd, s.timeout, s.tags, s.priority) for s in specs] == [
+            (index, ("sh", "-c", "echo hi"), os.fspath(tmp_path), 90.0, ("a", "b"), 2) for index in (4, 7)
+        ]
+        assert isinstance(refused, Refused)
+        assert "99 GPUs" in refused.message
+        verbs.stop()
