@@ -17,6 +17,7 @@ import msgspec
 from app import __version__
 from app.commands.output import say, say_json
 from app.commands.watch import first_reading
+from app.models.diagnostics import diagnostics
 from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
@@ -206,3 +207,18 @@ def _devices() -> str:
     if not snapshot.devices:
         raise UserError("no device can be read; see the log: " + str(paths.daemon_log()))
     return f"{', '.join(s.device.name for s in snapshot.devices)}; readings from {snapshot.source}"
+
+
+def diagnose(args: Namespace) -> int:
+    """One text to paste into a bug report; with no daemon, what can be said without it."""
+    try:
+        with Client(start=False, timeout=5.0) as deck:
+            text = diagnostics(deck.snapshot(), deck.alerts(20))
+    except DaemonGone:
+        text = diagnostics(None)
+    if args.json:
+        say_json({"diagnostics": text})
+    else:
+        for line in text.splitlines():
+            say(line)
+    return 0

@@ -147,6 +147,7 @@ class Assistant(QWidget):
         self._body.setSpacing(theme.S)
         self._body.addStretch()
         self.viewer = QScrollArea()
+        self.viewer.setAccessibleName("Conversation")
         self.viewer.setWidgetResizable(True)
         self.viewer.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewer.setWidget(inner)

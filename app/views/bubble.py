@@ -21,10 +21,12 @@ class Bubble(QFrame):
         self.setProperty("bubble", message.author)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self.text = SafeText()
+        self.text.setAccessibleName("Message")
         self.note = label(size="small", meaning="muted", wrap=True)
         self.writer = label(size="small", meaning="muted")
         self.sources = button("", kind="quiet", checkable=True, tooltip="The facts that this text rests on")
         self.facts = SafeText()
+        self.facts.setAccessibleName("Facts it rests on")
         for part in (self.text, self.facts):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -25,6 +25,7 @@ class JobCompare(QWidget):
         self.only = QCheckBox("Only what differs")
         self.only.toggled.connect(self._paint)
         self.text = SafeText()
+        self.text.setAccessibleName("Two jobs side by side")
         self.text.setAccessibleName("Comparison")
         self._pairs: tuple[Pair, ...] = ()
         self._heads = ("", "")

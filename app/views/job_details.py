@@ -51,6 +51,7 @@ class JobDetails(QWidget):
         self.cancel.clicked.connect(self._cancel)
         self.again.clicked.connect(self._again)
         self.facts = SafeText()
+        self.facts.setAccessibleName("About the job")
         self.output = LogView()
         self.log = self.output.text
         header = row(self.title, self.state, self.doing, self.earlier, self.later, self.hold, self.cancel, self.again)

@@ -33,6 +33,7 @@ class ResultCard(QWidget):
         self.cells = CellsView()
         self.cells.viewed.connect(self._show_view)
         self.facts = FittedText()
+        self.facts.setAccessibleName("About the result")
         self.save = button("Save", tooltip="Write the result to a file, as CSV or JSON (Ctrl+S)")
         self.save.setShortcut("Ctrl+S")
         self.save.clicked.connect(self._save)

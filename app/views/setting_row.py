@@ -26,7 +26,10 @@ class SettingRow(QWidget):
         self.line: QLineEdit | None = None
         editor = self._editor()
         editor.setFixedWidth(_EDITOR_WIDTH)
-        editor.setAccessibleName(setting.title)
+        for named in (self.box, self.line):
+            if named is not None:
+                named.setAccessibleName(setting.title)
+                named.setAccessibleDescription(setting.help)
         caption = label(setting.title)
         caption.setFixedWidth(_CAPTION_WIDTH)
         caption.setBuddy(editor)

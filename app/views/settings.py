@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.about import about
+from app.models.diagnostics import diagnostics
 from app.models.requests import Configure, Configured, Refused, Reply
 from app.models.settings_form import SETTINGS, change, text_of
 from app.models.state import State
 from app.views.safe_text import SafeText
 from app.views.setting_row import SettingRow
-from app.views.widgets import card, label
+from app.views.widgets import button, card, label, row, set_text
 from scheduler.errors import UserError
 
 _WIDEST = 960
@@ -30,7 +32,11 @@ class Settings(QWidget):
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
         self.about = SafeText()
+        self.about.setAccessibleName("About")
         self._about: tuple[tuple[str, str], ...] = ()
+        self.copy = button("Copy diagnostics", tooltip="One text to paste into a bug report, without names, paths and secrets")
+        self.copy.clicked.connect(self._copy)
+        self.copied = label(size="small", meaning="muted")
         self._lay_out()
 
     def refresh(self) -> None:
@@ -66,6 +72,12 @@ class Settings(QWidget):
         if request is not None:
             self.requested.emit(request)
 
+    def _copy(self) -> None:
+        snapshot = self._state.snapshot
+        text = diagnostics(snapshot, snapshot.alerts if snapshot else ())
+        QGuiApplication.clipboard().setText(text)
+        set_text(self.copied, f"{len(text.splitlines())} lines are in the clipboard")
+
     def _lay_out(self) -> None:
         body = QVBoxLayout()
         body.setContentsMargins(0, 0, 0, 0)
@@ -82,6 +94,9 @@ class Settings(QWidget):
         inner.setSpacing(theme.S)
         inner.addWidget(label("About", strong=True))
         inner.addWidget(self.about)
+        line = row(self.copy, self.copied)
+        line.addStretch(1)
+        inner.addLayout(line)
         self.about.setFixedHeight(112)
         body.addWidget(card(inner))
         body.addStretch()
@@ -91,12 +106,13 @@ class Settings(QWidget):
         content.setLayout(body)
         outer = QWidget()
         outer.setProperty("clear", "true")
-        line = QHBoxLayout(outer)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addStretch(1)
-        line.addWidget(content, 1000, Qt.AlignmentFlag.AlignTop)
-        line.addStretch(1)
+        across = QHBoxLayout(outer)
+        across.setContentsMargins(0, 0, 0, 0)
+        across.addStretch(1)
+        across.addWidget(content, 1000, Qt.AlignmentFlag.AlignTop)
+        across.addStretch(1)
         scroll = QScrollArea()
+        scroll.setAccessibleName("All settings")
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(outer)

@@ -77,7 +77,8 @@ class MainWindow(QWidget):
         self.device = Device(self.state)
         self.pages = QStackedWidget()
         self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device)
-        for page in self._all:
+        for name, page in zip((*PAGES, "device"), self._all, strict=True):
+            page.setAccessibleName(name.capitalize())
             self.pages.addWidget(page)
         for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
             asking.requested.connect(self._request)

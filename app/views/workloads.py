@@ -192,6 +192,7 @@ class _Scroll(QScrollArea):
 
     def __init__(self, content: QWidget) -> None:
         super().__init__()
+        self.setAccessibleName("Parameters")
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._content = content

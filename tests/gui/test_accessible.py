@@ -1,0 +1,78 @@
+"""Who cannot see the window can use it: every control has a name, and all of them are reached by the keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSlider,
+    QComboBox,
+    QHeaderView,
+    QLineEdit,
+    QScrollBar,
+    QSplitterHandle,
+    QWidget,
+)
+
+from app.models.requests import Answered
+from app.views.window import PAGES
+from tests.gui import snapshots
+
+CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
+
+
+def name_of(widget: QWidget) -> str:
+    """What a screen reader says of it."""
+    interface = QAccessible.queryAccessibleInterface(widget)
+    return interface.text(QAccessible.Text.Name).strip() if interface else ""
+
+
+def focusable(widget: QWidget) -> bool:
+    return widget.isEnabled() and widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.focusProxy() is None
+
+
+def nameless(window: QWidget) -> list[str]:
+    found = []
+    for widget in window.findChildren(QWidget):
+        if not widget.isVisible() or isinstance(widget, QScrollBar | QSplitterHandle | QHeaderView):
+            continue
+        if isinstance(widget.parent(), QComboBox) or (
+            isinstance(widget.parentWidget(), QAbstractItemView) and not isinstance(widget, CONTROLS)
+        ):
+            continue  # a part of a control that has a name
+        if (isinstance(widget, CONTROLS) or focusable(widget)) and not name_of(widget):
+            found.append(f"{type(widget).__name__} {widget.objectName()} in {type(widget.parentWidget()).__name__}")
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 24])
+def test_every_control_of_every_page_has_a_name(fed, count):
+    fed.feed(snapshots.gpu_snapshot(count), history=True)
+    fed.window.assistant.show_answer("What happened?", Answered("# Much\n\nhappened", "template", (("a", "b", "c"),)))
+    found = {}
+    for page in PAGES:
+        fed.window.show_page(page)
+        fed.settle()
+        found[page] = nameless(fed.window)
+    fed.window.show_device(snapshots.gpu(1).id)
+    fed.settle()
+    found["device"] = nameless(fed.window)
+    assert [f"{page}: {name}" for page, names in found.items() for name in names] == []
+
+
+def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    seen: list[QWidget] = []
+    at: QWidget = fed.window
+    for _ in range(2000):
+        at = at.nextInFocusChain()
+        if at is fed.window:
+            break
+        if at.isVisibleTo(fed.window) and focusable(at) and at.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            seen.append(at)
+    assert set(fed.window.rail.buttons.values()) <= set(seen)
+    assert set(fed.window.strip.tiles.values()) <= set(seen)
+    assert fed.window.dashboard.live in seen
