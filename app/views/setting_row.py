@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
@@ -9,6 +11,7 @@ from app import theme
 from app.models.settings_form import Setting
 from app.views.widgets import button, label, row, set_text
 
+W = TypeVar("W", bound=QWidget)
 _CAPTION_WIDTH, _EDITOR_WIDTH = 150, 260
 
 
@@ -26,10 +29,6 @@ class SettingRow(QWidget):
         self.line: QLineEdit | None = None
         editor = self._editor()
         editor.setFixedWidth(_EDITOR_WIDTH)
-        for named in (self.box, self.line):
-            if named is not None:
-                named.setAccessibleName(setting.title)
-                named.setAccessibleDescription(setting.help)
         caption = label(setting.title)
         caption.setFixedWidth(_CAPTION_WIDTH)
         caption.setBuddy(editor)
@@ -64,7 +63,7 @@ class SettingRow(QWidget):
     def _editor(self) -> QWidget:
         if self.setting.kind in ("choice", "open choice", "switch"):
             return self._choice()
-        self.line = QLineEdit()
+        self.line = self._named(QLineEdit())
         self.line.editingFinished.connect(self._finish)
         if self.setting.kind == "folder":
             browse = button("Browse…")
@@ -72,14 +71,20 @@ class SettingRow(QWidget):
             return _together(self.line, browse)
         return _together(self.line, label(self.setting.unit, meaning="muted"))
 
+    def _named(self, editor: W) -> W:
+        """What a screen reader says of it."""
+        editor.setAccessibleName(self.setting.title)
+        editor.setAccessibleDescription(self.setting.help)
+        return editor
+
     def _choice(self) -> QComboBox:
-        box = self.box = QComboBox()
+        box = self.box = self._named(QComboBox())
         box.addItems(["on", "off"] if self.setting.kind == "switch" else list(self.setting.choices))
         box.textActivated.connect(self._finish)
         if self.setting.kind == "open choice":
             box.setEditable(True)
             box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-            self.line = QLineEdit()
+            self.line = self._named(QLineEdit())
             self.line.editingFinished.connect(self._finish)
             box.setLineEdit(self.line)
         return box
