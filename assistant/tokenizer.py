@@ -7,6 +7,7 @@ Literals are parsed, never evaluated.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ VOCABULARY = "rwkv_vocab_v20230424.txt"
 END = 0
 """The token that ends a text; it has no bytes."""
 _UNKNOWN = "\ufffd".encode()
+_LINE = re.compile(r"""^(\d+) (b?)(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(['"].*['"])) (\d+)$""", re.MULTILINE)
+"""Number, b of bytes, a literal without escapes in either quotes or one with them, length."""
+_NO_LINE = "line {} of the vocabulary {} is not `ID LITERAL LENGTH`. Download it again."
 
 
 class Tokenizer:
@@ -36,19 +40,19 @@ class Tokenizer:
         """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises UserError, one line."""
         file = _vocabulary_file(Path(path).expanduser())
         try:
-            lines = file.read_text(encoding="utf-8").split("\n")
+            text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             raise UserError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
-        vocabulary: dict[int, bytes] = {}
-        for number, line in enumerate(lines, 1):
-            if line:
-                try:
-                    token, piece = _parse(line)
-                except (ValueError, SyntaxError) as e:
-                    raise UserError(f"line {number} of the vocabulary {file} is not `ID LITERAL LENGTH`. Download it again.") from e
-                vocabulary[token] = piece
-        if not vocabulary or len(set(vocabulary.values())) != sum(1 for line in lines if line):
-            raise UserError(f"the vocabulary {file} is empty or lists a token twice. Download it again.")
+        found = _LINE.findall(text)
+        if len(found) != sum(map(bool, text.split("\n"))):
+            number = next(i for i, line in enumerate(text.split("\n"), 1) if line and not _LINE.fullmatch(line))
+            raise UserError(_NO_LINE.format(number, file))
+        try:
+            vocabulary = {int(number): _piece(*literal, int(length)) for number, *literal, length in found}
+        except (ValueError, SyntaxError) as e:
+            raise UserError(_NO_LINE.format(e, file)) from e
+        if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):
+            raise UserError(f"the vocabulary {file} is empty or lists a token twice, or the end. Download it again.")
         return cls(vocabulary)
 
     @property
@@ -92,15 +96,11 @@ def _vocabulary_file(path: Path) -> Path:
     return file
 
 
-def _parse(line: str) -> tuple[int, bytes]:
-    """Raises ValueError or SyntaxError."""
-    number, _, rest = line.partition(" ")
-    literal, _, length = rest.rpartition(" ")
-    if "\\" not in literal and literal[:1] in ("'", '"') and literal[:1] == literal[-1:] and literal.count(literal[0]) == 2:
-        value: object = literal[1:-1]
-    else:
-        value = ast.literal_eval(literal)
+def _piece(prefix: str, single: str, double: str, escaped: str, length: int) -> bytes:
+    """The bytes of a token. Raises ValueError or SyntaxError."""
+    plain = single or double
+    value: object = ast.literal_eval(prefix + escaped) if escaped else plain.encode("ascii") if prefix else plain
     piece = value.encode("utf-8") if isinstance(value, str) else value
-    if not isinstance(piece, bytes) or not piece or len(piece) != int(length) or int(number) <= END:
-        raise ValueError(line)
-    return int(number), piece
+    if not isinstance(piece, bytes) or not piece or len(piece) != length:
+        raise ValueError(f"with {escaped or plain!r:.40}")
+    return piece
