@@ -17,7 +17,7 @@ torture: $(STAMP)
 	$(BIN)/python -m tests.integration.torture $(if $(SEED),--seed $(SEED))
 
 matrix: $(STAMP)
-	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py
+	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py tests/unit/assistant/test_rwkv_gpu.py
 
 emulation: $(STAMP)
 	$(BIN)/python -m pytest -m emulation --timeout 600 tests/emulation

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ from assistant.rwkv import wkv
 from assistant.rwkv.layers import Memory, Recurrence, advance, norm, project
 from assistant.rwkv.parameters import arranged
 from assistant.rwkv.state import State
+
+if TYPE_CHECKING:
+    from assistant.rwkv import cpu, gpu
 
 __all__ = ["RWKV7", "State"]
 
@@ -43,12 +47,17 @@ class RWKV7:
         self.chunk = _LONGEST_CHUNK[self._weights.device.type]
         """Tokens of a prompt that are taken at once: always the same, so that a prompt gives the same bits each time."""
         self._recurrence: Recurrence = wkv.chunked
-        self._step = None
-        self._together = 1
-        if self._weights.device.type == "cpu" and self._weights.dtype == torch.float32:
+        self._cpu: cpu.Step | None = None
+        self._gpu: dict[int, gpu.Step] = {}
+        self._together = _TOGETHER.get(dtype, 1)
+        if self._weights.device.type == "cuda":
+            from assistant.rwkv import gpu
+
+            self._recurrence = gpu.recurrence
+        elif self._weights.dtype == torch.float32:
             from assistant.rwkv import cpu  # compiles at its first use
 
-            self._recurrence, self._step, self._together = cpu.recurrence, cpu.Step(self._weights), _TOGETHER[dtype]
+            self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self._weights)
         if self._weights.device.type == "cpu":
             of_a_layer = sum(t.numel() for name, t in tensors.items() if name.startswith("blocks.0."))
             self.chunk = max(1, min(self.chunk, _CHUNK_WORK // of_a_layer))
@@ -82,8 +91,9 @@ class RWKV7:
         """
         self._check(tokens)
         before = state or self.fresh()
-        if len(tokens) == 1 and self._step is not None:
-            return self._step(tokens[0], before)
+        if len(tokens) == 1:
+            logits, before = self.step(tokens, before)
+            return logits[0], before
         for start in range(0, len(tokens), self.chunk):
             logits, before = self._rows([tokens[start : start + self.chunk]], before, look)
             if logits.is_cuda:
@@ -100,10 +110,23 @@ class RWKV7:
         self._check(tokens)
         if len(tokens) != state.batch:
             raise ValueError(f"a state of {state.batch} sequences takes as many tokens; got {len(tokens)}")
-        if self._step is None or len(tokens) >= self._together:
+        if self._weights.device.type == "cuda":
+            return self._on_gpu(len(tokens))(tokens, state)
+        if self._cpu is None or len(tokens) >= self._together:
             return self._rows([[token] for token in tokens], state, lambda: None)
-        each = [self._step(token, state.pick([i])) for i, token in enumerate(tokens)]
+        if len(tokens) == 1:
+            logits, state = self._cpu(tokens[0], state)
+            return logits.unsqueeze(0), state
+        each = [self._cpu(token, state.pick([i])) for i, token in enumerate(tokens)]
         return torch.stack([logits for logits, _ in each]), State.join(after for _, after in each)
+
+    def _on_gpu(self, batch: int) -> gpu.Step:
+        """The step of so many sequences: planned and captured at its first use, and kept with its buffers."""
+        from assistant.rwkv import gpu
+
+        if batch not in self._gpu:
+            self._gpu[batch] = gpu.Step(self._weights, batch)
+        return self._gpu[batch]
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:

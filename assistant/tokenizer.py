@@ -48,7 +48,9 @@ class Tokenizer:
             number = next(i for i, line in enumerate(text.split("\n"), 1) if line and not _LINE.fullmatch(line))
             raise UserError(_NO_LINE.format(number, file))
         try:
-            vocabulary = {int(number): _piece(*literal, int(length)) for number, *literal, length in found}
+            vocabulary = {
+                int(number): _piece(prefix, single, double, escaped, int(size)) for number, prefix, single, double, escaped, size in found
+            }
         except (ValueError, SyntaxError) as e:
             raise UserError(_NO_LINE.format(e, file)) from e
         if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):

@@ -1,0 +1,224 @@
+"""The step of one token of a batch on a GPU: its launches planned once, its buffers its own, the whole of it one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from accel.runtime.graphs import Replay
+from accel.runtime.launch import Call, Pointer, prepare
+from assistant.rwkv import gpu_kernels as kernels
+from assistant.rwkv.matrix import Matrix
+from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank
+from assistant.rwkv.state import State
+from assistant.weights import HEAD
+
+_SPLITS = 8
+"""Parts that the channel mix's second matrix is summed in, so that there are programs enough for all processors."""
+_COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+
+
+_SCAN_ROWS = 16
+
+
+def recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """An `assistant.rwkv.layers.Recurrence` for prompts."""
+    after, y = state.clone(memory_format=torch.contiguous_format), r.new_empty(r.shape)
+    tensors = (*(x.contiguous() for x in (r, w, k, v, a, b)), after, y)
+    names = [f"{name}_ptr" for name in ("r", "w", "k", "v", "a", "b", "state", "out")]
+    batch, length, heads, _ = r.shape
+    arguments = _pointers(names, tensors) | {"length": length, "heads": heads}
+    grid = batch * heads * (HEAD // _SCAN_ROWS)
+    call = Call(kernels.scan, grid, arguments, {"HEAD": HEAD, "ROWS": _SCAN_ROWS}, {"num_warps": 1, "num_stages": 1})
+    prepare(call, r.device)(*tensors)
+    return y, after
+
+
+class Tile(NamedTuple):
+    """What a program of `project` computes at once."""
+
+    rows: int
+    depth: int
+    warps: int
+
+
+def tile_of(batch: int, turned: bool) -> Tile:
+    """First guesses, to be measured."""
+    if batch == 1:
+        return Tile(64, 64, 4) if turned else Tile(16, 256, 4)
+    return Tile(64, 64, 4)
+
+
+class Product(NamedTuple):
+    """A matrix in an arena times a vector of activations, all as places: rows of `project`'s table."""
+
+    weights: Tensor
+    scales: Tensor | None
+    x: Tensor
+    """[B, depth]"""
+    out: Tensor
+    """[B, rows], or with splits [splits, B, rows]."""
+    activation: int = 0
+    turned: bool = False
+    splits: int = 1
+
+
+def table(products: Sequence[Product], tile: Tile) -> Tensor:
+    """[programs, COLUMNS] int64: every block of rows, and of the depth where it is split, of every product."""
+    lines = []
+    for weights, scales, x, out, activation, turned, splits in products:
+        depth, rows = weights.shape if turned else weights.shape[::-1]
+        part = -(-depth // splits)
+        for split in range(splits):
+            for row in range(0, rows, tile.rows):
+                begin = split * part
+                at = begin * rows + row if turned else row * depth + begin
+                scale = 0 if scales is None else int(scales.storage_offset()) + (begin if turned else row)
+                to = int(out.storage_offset()) + (split * out.stride(0) if splits > 1 else 0) + row
+                sizes = (min(tile.rows, rows - row), max(0, min(part, depth - begin)))
+                strides = (x.stride(0), out.stride(-2), rows if turned else depth)
+                lines.append((int(weights.storage_offset()) + at, scale, int(x.storage_offset()) + begin, to, *sizes, *strides, activation))
+    return torch.tensor(lines, dtype=torch.int64)
+
+
+class Step:
+    """One token for each of B sequences. Not for two threads at once."""
+
+    def __init__(self, parameters: Parameters, batch: int) -> None:
+        """Plans and compiles. Kernels defined under TRITON_INTERPRET=1 run on any device, without a graph."""
+        self._parameters, self._batch = parameters, batch
+        device, channels = parameters.device, parameters.embeddings.shape[1]
+        self._state = State.fresh(len(parameters.layers), channels, device, parameters.dtype, batch)
+        self._given: State | None = None
+        hidden = max(layer.ffn_key.values.shape[0] for layer in parameters.layers)
+        rank = max(len(r.down) for layer in parameters.layers for r in (layer.decay, layer.rate, layer.gate, layer.residual))
+        sizes = {"x": 1, "first": 1, "y": 1, "out": 1, "mixed": 6, "projected": 3, "ranks": 4, "parts": _SPLITS}
+        shapes = {name: (count, batch, channels) for name, count in sizes.items()}
+        shapes |= {"hidden": (1, batch, hidden), "inner": (4, batch, rank)}
+        room = torch.zeros(sum(a * b * c for a, b, c in shapes.values()), device=device)
+        self._room, at = {}, 0
+        for name, shape in shapes.items():
+            size = shape[0] * shape[1] * shape[2]
+            self._room[name] = room[at : at + size].view(shape)
+            at += size
+        self._logits = torch.zeros(batch, len(parameters.embeddings), device=device)
+        self._work: list[Callable[[], None]] = []
+        self.calls: list[Call] = []
+        """Every kernel as planned."""
+        self._plan()
+        self._replay: Replay[Tensor] | None = None
+
+    def __call__(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
+        """Tokens the model has, as many as the state has sequences -> logits [B, V] fp32 and the state after."""
+        if state is not self._given:
+            self._state.shift.copy_(state.shift)
+            self._state.wkv.copy_(state.wkv)
+        ids = torch.tensor(tokens, device=self._parameters.device)
+        logits = (self._captured(ids)(ids) if ids.is_cuda else self._run(ids)).clone()
+        self._given = self._state.clone()
+        return logits, self._given
+
+    def _captured(self, tokens: Tensor) -> Replay[Tensor]:
+        if self._replay is None:
+            kept = self._state.clone()
+            self._replay = Replay(self._run, tokens)
+            self._state.shift.copy_(kept.shift)
+            self._state.wkv.copy_(kept.wkv)
+        return self._replay
+
+    def _run(self, tokens: Tensor) -> Tensor:
+        self._room["x"][0].copy_(self._parameters.embeddings[tokens])
+        for launch in self._work:
+            launch()
+        return self._logits
+
+    def _plan(self) -> None:
+        w, room = self._parameters, self._room
+        before = room["parts"][:0]
+        for i, layer in enumerate(w.layers):
+            self._mix(before, layer.norm_att, layer.mixes, self._state.shift[i, :, 0], room["mixed"])
+            mixed, projected, inner = room["mixed"], room["projected"], room["inner"]
+            matrices = (layer.receptance, layer.key, layer.value)
+            self._project(w.values, [_product(m, mixed[j], projected[j]) for j, m in enumerate(matrices)])
+            ranks = [(layer.decay, 3, kernels.TANH), (layer.rate, 4, 0), (layer.gate, 5, kernels.SIGMOID), (layer.residual, 2, 0)]
+            used = [(j, rank, mix, squash) for j, (rank, mix, squash) in enumerate(ranks) if len(rank.down)]
+            self._project(w.vectors, [Product(r.down, None, mixed[m], inner[j], squash) for j, r, m, squash in used])
+            self._project(w.vectors, [Product(r.up, None, inner[j], room["ranks"][j], turned=True) for j, r, _, _ in used])
+            self._recur(layer, i)
+            self._project(w.values, [_product(layer.output, room["y"][0], room["parts"][0])])
+            self._mix(room["parts"][:1], layer.norm_ffn, layer.mix_ffn, self._state.shift[i, :, 1], room["mixed"][:1])
+            hidden = room["hidden"][0]
+            self._project(w.values, [_product(layer.ffn_key, mixed[0], hidden, kernels.SQUARED_RELU)])
+            value = layer.ffn_value
+            self._project(w.values, [Product(value.values, value.scales, hidden, room["parts"], turned=True, splits=_SPLITS)])
+            before = room["parts"]
+        self._mix(before, w.norm, None, None, room["out"])
+        self._project(w.values, [_product(w.head, room["out"][0], self._logits)])
+
+    def _launch(self, call: Call, *tensors: Tensor) -> None:
+        self.calls.append(call)
+        self._work.append(partial(prepare(call, self._parameters.device), *tensors))
+
+    def _mix(self, delta: Tensor, by: Norm, mixes: Tensor | None, shift: Tensor | None, out: Tensor) -> None:
+        x, channels = self._room["x"], self._room["x"].shape[2]
+        mixes, shift = by.weight if mixes is None else mixes, x[0] if shift is None else shift
+        count = 0 if shift.data_ptr() == x.data_ptr() else len(out)
+        tensors = (x, delta, *by, mixes, shift, out)
+        names = ("x_ptr", "delta_ptr", "weight_ptr", "bias_ptr", "mixes_ptr", "shift_ptr", "out_ptr")
+        arguments = _pointers(names, tensors) | {"channels": channels, "shift_stride": shift.stride(0)}
+        block = 1 << (channels - 1).bit_length()
+        constants = {"BATCH": self._batch, "MIXES": count, "SPLITS": len(delta), "BLOCK": block}
+        self._launch(Call(kernels.mix, self._batch, arguments, constants, {"num_warps": 8, "num_stages": 1}), *tensors)
+
+    def _project(self, arena: Tensor, products: list[Product]) -> None:
+        """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
+        first = products[0]
+        tile = tile_of(self._batch, first.turned)
+        plan = table(products, tile).to(arena.device)
+        scales = self._parameters.scales if first.scales is not None else self._room["x"]
+        tensors = (_base(first.x), arena, scales, _base(first.out), plan)
+        constants = {
+            "BATCH": self._batch,
+            "BLOCK_B": max(16, 1 << (self._batch - 1).bit_length()) if self._batch > 1 else 1,
+            "ROWS": tile.rows,
+            "DEPTH": tile.depth,
+            "TURNED": first.turned,
+            "SCALED": first.scales is not None,
+            "COMPUTE": _COMPUTE[self._parameters.dtype],
+        }
+        arguments = _pointers(("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors)
+        self._launch(Call(kernels.project, len(plan), arguments, constants, {"num_warps": tile.warps, "num_stages": 3}), *tensors)
+
+    def _recur(self, layer: Layer, number: int) -> None:
+        room, channels = self._room, self._room["x"].shape[2]
+        residual = layer.k_k if layer.residual.bias is None else layer.residual.bias
+        biases = (_bias(layer.decay), _bias(layer.rate), residual, layer.k_k, layer.k_a, layer.r_k, *layer.norm_wkv)
+        tensors = (room["projected"], room["ranks"], room["first"], self._state.wkv[number], room["y"], *biases)
+        names = ("projected", "ranks", "first", "state", "out", "decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias")
+        arguments = _pointers([f"{name}_ptr" for name in names], tensors) | {"channels": channels}
+        constants = {"BATCH": self._batch, "FIRST": number == 0, "HEAD": HEAD}
+        grid = self._batch * channels // HEAD
+        self._launch(Call(kernels.recur, grid, arguments, constants, {"num_warps": 4, "num_stages": 1}), *tensors)
+
+
+def _product(matrix: Matrix, x: Tensor, out: Tensor, activation: int = 0) -> Product:
+    return Product(matrix.values, matrix.scales, x, out, activation)
+
+
+def _bias(rank: Rank) -> Tensor:
+    assert rank.bias is not None
+    return rank.bias
+
+
+def _base(tensor: Tensor) -> Tensor:
+    """All of the memory that `tensor` is a part of: places in a table count from its beginning."""
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _pointers(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Pointer | int | float | None]:
+    return {name: Pointer(t.dtype, t.data_ptr() % 16 == 0) for name, t in zip(names, tensors, strict=True)}

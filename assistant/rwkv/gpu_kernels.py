@@ -1,0 +1,190 @@
+"""The step of one token of many sequences in Triton: four kernels, launched one after the other, and captured in one CUDA graph.
+
+Activations are fp32 and small; weights are read once. `project` serves every matrix: a table tells each program which rows of which
+matrix it computes, so that matrices of one kind share a launch. Decays, gates, the recurrence and its group norm are one kernel.
+`assistant.rwkv.layers` says the same in torch, and is what this is tested against.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+COLUMNS = 10
+"""Of the table of `project`: places of weights, scales, x and out; rows and depth; strides of x, out and weights; activation."""
+TANH, SIGMOID, SQUARED_RELU = 1, 2, 3
+_TANH, _SIGMOID, _SQUARED_RELU = tl.constexpr(TANH), tl.constexpr(SIGMOID), tl.constexpr(SQUARED_RELU)
+_COLUMNS = tl.constexpr(COLUMNS)
+_LAYER_EPS, _GROUP_EPS, _FALL = tl.constexpr(1e-5), tl.constexpr(64e-5), tl.constexpr(-0.6065306597126334)
+
+
+@triton.jit
+def sigmoid(x):
+    return 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def mix(
+    x_ptr, delta_ptr, weight_ptr, bias_ptr, mixes_ptr, shift_ptr, out_ptr, channels, shift_stride,
+    BATCH: tl.constexpr, MIXES: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """x [B, C] += the sum of delta [SPLITS, B, C]; out [MIXES, B, C] = its LayerNorm, mixed with the last token's, whose place it takes.
+
+    One program a sequence. MIXES 0: out [B, C] is the LayerNorm itself.
+    """
+    sequence = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    inside = at < channels
+    here = sequence * channels + at
+    x = tl.load(x_ptr + here, mask=inside, other=0.0)
+    for split in tl.static_range(SPLITS):
+        x += tl.load(delta_ptr + split * BATCH * channels + here, mask=inside, other=0.0)
+    if SPLITS > 0:
+        tl.store(x_ptr + here, x, mask=inside)
+    mean = tl.sum(x, 0) / channels
+    centred = tl.where(inside, x - mean, 0.0)
+    scale = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / channels + _LAYER_EPS)
+    weight = tl.load(weight_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    normed = centred * scale * weight + tl.load(bias_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    if MIXES == 0:
+        tl.store(out_ptr + here, normed, mask=inside)
+    else:
+        memory = shift_ptr + sequence * shift_stride + at
+        past = tl.load(memory, mask=inside, other=0.0).to(tl.float32) - normed
+        tl.store(memory, normed.to(shift_ptr.dtype.element_ty), mask=inside)
+        for number in tl.static_range(MIXES):
+            share = tl.load(mixes_ptr + number * channels + at, mask=inside, other=0.0).to(tl.float32)
+            tl.store(out_ptr + number * BATCH * channels + here, normed + past * share, mask=inside)
+
+
+@triton.jit
+def project(
+    x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
+    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, TURNED: tl.constexpr, SCALED: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """out [B, rows] = f(x [B, depth] times a block of rows of a matrix), for the block that the table names for this program.
+
+    TURNED: the matrix is stored [depth, rows]; where x is 0 its rows are not read. SCALED: in int8, with a scale a row as stored.
+    A batch is multiplied in COMPUTE.
+    """
+    entry = table_ptr + tl.program_id(0) * _COLUMNS
+    weights = weights_ptr + tl.load(entry)
+    scales = scales_ptr + tl.load(entry + 1)
+    x_at = x_ptr + tl.load(entry + 2)
+    out = out_ptr + tl.load(entry + 3)
+    rows, depth = tl.load(entry + 4), tl.load(entry + 5)
+    x_stride, out_stride, stride = tl.load(entry + 6), tl.load(entry + 7), tl.load(entry + 8)
+    activation = tl.load(entry + 9)
+    row = tl.arange(0, ROWS)
+    step = tl.arange(0, DEPTH)
+    sequence = tl.arange(0, BLOCK_B)
+    there = row < rows
+    if BATCH == 1:
+        partial = tl.zeros((ROWS, DEPTH), tl.float32)
+    else:
+        acc = tl.zeros((ROWS, BLOCK_B), tl.float32)
+    for start in range(0, depth, DEPTH):
+        k = start + step
+        deep = k < depth
+        if TURNED:
+            at = weights + k[None, :] * stride + row[:, None]
+        else:
+            at = weights + row[:, None] * stride + k[None, :]
+        if BATCH == 1:
+            x = tl.load(x_at + k, mask=deep, other=0.0)
+            if TURNED:
+                wanted = there[:, None] & (x != 0.0)[None, :]
+            else:
+                wanted = there[:, None] & deep[None, :]
+            if TURNED and SCALED:
+                x *= tl.load(scales + k, mask=deep, other=0.0)
+            partial += tl.load(at, mask=wanted, other=0).to(tl.float32) * x[None, :]
+        else:
+            x_there = deep[:, None] & (sequence < BATCH)[None, :]
+            x = tl.load(x_at + sequence[None, :] * x_stride + k[:, None], mask=x_there, other=0.0)
+            if TURNED and SCALED:
+                x *= tl.load(scales + k, mask=deep, other=0.0)[:, None]
+            weight = tl.load(at, mask=there[:, None] & deep[None, :], other=0)
+            acc = tl.dot(weight.to(COMPUTE), x.to(COMPUTE), acc, input_precision="ieee")
+    if BATCH == 1:
+        acc = tl.sum(partial, 1)[:, None]
+    if SCALED and not TURNED:
+        acc *= tl.load(scales + row, mask=there, other=0.0)[:, None]
+    if activation == _TANH:
+        acc = 2.0 * sigmoid(2.0 * acc) - 1.0
+    elif activation == _SIGMOID:
+        acc = sigmoid(acc)
+    elif activation == _SQUARED_RELU:
+        acc = tl.maximum(acc, 0.0) * tl.maximum(acc, 0.0)
+    if BATCH == 1:
+        tl.store(out + row[:, None], acc, mask=there[:, None])
+    else:
+        tl.store(out + sequence[None, :] * out_stride + row[:, None], acc, mask=there[:, None] & (sequence < BATCH)[None, :])
+
+
+@triton.jit
+def recur(
+    projected_ptr, ranks_ptr, first_ptr, state_ptr, out_ptr,
+    decay_ptr, rate_ptr, residual_ptr, k_k_ptr, k_a_ptr, r_k_ptr, weight_ptr, bias_ptr, channels,
+    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr,
+):  # fmt: skip
+    """A head of a sequence: projected [3, B, C] r, k, v; ranks [4, B, C] decay, rate, gate, residual without their biases -> out [B, C].
+
+    first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by keys, in place.
+    """
+    heads = channels // HEAD
+    head = tl.program_id(0) % heads
+    sequence = tl.program_id(0) // heads
+    lane = tl.arange(0, HEAD)
+    at = head * HEAD + lane
+    here = sequence * channels + at
+    size = BATCH * channels
+    r = tl.load(projected_ptr + here)
+    k = tl.load(projected_ptr + size + here)
+    v = tl.load(projected_ptr + 2 * size + here)
+    w = tl.exp(sigmoid(tl.load(ranks_ptr + here) + tl.load(decay_ptr + at).to(tl.float32)) * _FALL)
+    rate = sigmoid(tl.load(ranks_ptr + size + here) + tl.load(rate_ptr + at).to(tl.float32))
+    gate = tl.load(ranks_ptr + 2 * size + here)
+    if FIRST:
+        tl.store(first_ptr + here, v)
+    else:
+        share = sigmoid(tl.load(ranks_ptr + 3 * size + here) + tl.load(residual_ptr + at).to(tl.float32))
+        v += (tl.load(first_ptr + here) - v) * share
+    kk = k * tl.load(k_k_ptr + at).to(tl.float32)
+    kk = kk / tl.maximum(tl.sqrt(tl.sum(kk * kk, 0)), 1e-12)
+    k = k * (1.0 + (rate - 1.0) * tl.load(k_a_ptr + at).to(tl.float32))
+
+    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + lane[:, None] * HEAD + lane[None, :]
+    state = tl.load(memory)
+    erased = -tl.sum(state * kk[None, :], 1)
+    state = state * w[None, :] + erased[:, None] * (kk * rate)[None, :] + v[:, None] * k[None, :]
+    tl.store(memory, state)
+    y = tl.sum(state * r[None, :], 1)
+
+    mean = tl.sum(y, 0) / HEAD
+    scale = 1.0 / tl.sqrt(tl.sum((y - mean) * (y - mean), 0) / HEAD + _GROUP_EPS)
+    normed = (y - mean) * scale * tl.load(weight_ptr + at).to(tl.float32) + tl.load(bias_ptr + at).to(tl.float32)
+    bonus = tl.sum(r * k * tl.load(r_k_ptr + at).to(tl.float32), 0)
+    tl.store(out_ptr + here, (normed + bonus * v) * gate)
+
+
+@triton.jit(do_not_specialize=["length"])
+def scan(r_ptr, w_ptr, k_ptr, v_ptr, a_ptr, b_ptr, state_ptr, out_ptr, length, heads, HEAD: tl.constexpr, ROWS: tl.constexpr):
+    """The recurrence over a prompt, vectors [B, T, H, 64] and state [B, H, 64, 64] in place: a program takes ROWS values of a head."""
+    parts = HEAD // ROWS
+    part = tl.program_id(0) % parts
+    head = tl.program_id(0) // parts % heads
+    sequence = tl.program_id(0) // parts // heads
+    key = tl.arange(0, HEAD)
+    value = part * ROWS + tl.arange(0, ROWS)
+    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + value[:, None] * HEAD + key[None, :]
+    state = tl.load(memory)
+    at = (sequence * length * heads + head).to(tl.int64) * HEAD
+    for _ in range(length):
+        erased = tl.sum(state * tl.load(a_ptr + at + key)[None, :], 1)
+        written = tl.load(v_ptr + at + value)[:, None] * tl.load(k_ptr + at + key)[None, :]
+        state = state * tl.load(w_ptr + at + key)[None, :] + erased[:, None] * tl.load(b_ptr + at + key)[None, :] + written
+        tl.store(out_ptr + at + value, tl.sum(state * tl.load(r_ptr + at + key)[None, :], 1))
+        at += heads * HEAD
+    tl.store(memory, state)

@@ -1,0 +1,76 @@
+"""The GPU's kernels without a GPU: the whole step interpreted against the CPU's, and compiled for Hopper."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+import torch
+from rwkv_models import Tensors, random_model
+
+from accel.runtime import launch
+from assistant.model import RWKV7, State
+from assistant.rwkv import cpu, gpu
+from assistant.weights.names import canonical
+from tests.unit.accel.compiled import SHARED_KIB, needs
+
+pytestmark = pytest.mark.xdist_group("interpreted")
+
+
+def tensors(channels: int = 64) -> Tensors:
+    w = canonical(random_model(layers=2, channels=channels, vocabulary=80))
+    return {name: t.flatten() if t.numel() == max(t.shape) else t for name, t in w.items()} | {
+        f"blocks.{i}.att.r_k": w[f"blocks.{i}.att.r_k"] for i in range(2)
+    }
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    """Runs a function in a process where the kernels are interpreted: Triton decides that when they are defined."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("TRITON_INTERPRET", "1")
+            pool.submit(torch.set_num_threads, 1).result()
+        yield lambda function, *args: pool.submit(function, *args).result()
+
+
+def step_error(dtype: torch.dtype, batch: int) -> float:
+    """Relative error of logits and states after two tokens."""
+    model = RWKV7(tensors(), dtype=dtype)
+    state = State.join(model.forward([5, 7, i])[1] for i in range(batch))
+    step = gpu.Step(model._weights, batch)
+    _, ours = step(list(range(batch)), state)
+    logits, ours = step([9] * batch, ours)
+    _, known = model.step(list(range(batch)), state)
+    known_logits, known = model.step([9] * batch, known)
+    pairs = ((logits, known_logits), (ours.wkv, known.wkv), (ours.shift, known.shift))
+    return max(float((a - b).float().norm() / b.float().norm()) for a, b in pairs)
+
+
+@pytest.mark.parametrize(("dtype", "batch"), [(torch.float32, 1), (torch.float16, 3), (torch.int8, 1), (torch.int8, 3)])
+def test_the_step_of_a_token_is_the_cpus(interpreted, dtype, batch) -> None:
+    assert interpreted(step_error, dtype, batch) < (5e-3 if dtype == torch.float16 else 1e-5)
+
+
+def scan_error() -> float:
+    g = torch.Generator().manual_seed(0)
+    r, k, v, a, b = (torch.randn(2, 9, 1, 64, generator=g) * 0.3 for _ in range(5))
+    problem = (r, torch.sigmoid(r) / 2 + 0.5, k, v, a, b, torch.randn(2, 1, 64, 64, generator=g))
+    return max(float((x - y).norm() / y.norm()) for x, y in zip(gpu.recurrence(*problem), cpu.recurrence(*problem), strict=True))
+
+
+def test_the_recurrence_over_a_prompt_is_the_cpus(interpreted) -> None:
+    assert interpreted(scan_error) < 1e-5
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("batch", [1, 32, 128])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_every_kernel_compiles_for_hopper_without_spilling(monkeypatch, dtype, batch) -> None:
+    monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
+    calls = {launch.source(call).hash(): call for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls}
+    kernels = {(call.kernel.__name__, *call.constants.values()): needs(launch.compiled(call, 90)) for call in calls.values()}
+    assert all(found.spilled == 0 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values())
+    uses = ["wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
+    assert all(uses) if batch > 1 and dtype == torch.bfloat16 else not any(uses)
