@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.models.conversation import Conversation
 from app.models.history import History
+from app.models.job_share import Shares
 from app.models.requests import Link
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
@@ -15,12 +16,14 @@ class State:
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.history = History()
+        self.shares = Shares()
         self.link = Link(connected=False, text="connecting to the daemon")
         self.conversation = Conversation()
 
     def update(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.history.update(snapshot)
+        self.shares.update(snapshot)
 
     def job(self, number: int | None) -> Job | None:
         """A job of the snapshot; None where it is not there (any more)."""

@@ -10,6 +10,8 @@ from app.models.job_story import Chapter, chapter, story
 from app.models.jobs import details
 from app.models.log import LogTail
 from app.models.requests import Tail, Tailed, Timeline, Told
+from app.models.state import State
+from app.views.job_charts import JobCharts
 from app.views.log_view import LogView
 from app.views.safe_text import SafeText
 from app.views.widgets import button, card, column, elided, label, row, set_text
@@ -58,7 +60,10 @@ class JobDetails(QWidget):
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
-        both.addWidget(self.facts)
+        self.charts = JobCharts()
+        known = QWidget()
+        known.setLayout(column(self.facts, self.charts))
+        both.addWidget(known)
         both.addWidget(self.output)
         both.setSizes([430, 570])
         inner = QVBoxLayout()
@@ -90,6 +95,10 @@ class JobDetails(QWidget):
             self.wanted.emit(Timeline(job.id))
         if job.active or ended or self._tail.offset is None:
             self._want()
+
+    def draw(self, job: Job, state: State) -> None:
+        """Its charts."""
+        self.charts.show_job(job, state)
 
     def add_events(self, told: Told) -> bool:
         """A timeline that was asked for; whether it is that of the job that is shown."""

@@ -202,6 +202,8 @@ class Jobs(QWidget):
         self.details.setVisible(job is not None and len(pair) != 2 and self.form.isHidden())
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)
+            if self.details.isVisibleTo(self):
+                self.details.draw(job, self._state)
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
