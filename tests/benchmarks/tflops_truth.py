@@ -1,139 +1,145 @@
-"""How true the live TFLOP/s are: the probe's hardware counters against FLOPs that were counted, on a Hopper GPU.
+"""How true the live TFLOP/s and TB/s are: the probe's hardware counters against work that was counted, on a Hopper GPU.
 
     python -m tests.benchmarks.tflops_truth [--out DIR]
 
-Each case runs for some seconds in turn, the whole list twice; inputs are random. The probe is the real one, a process of its own.
+Full load (where a large product meets the card's own power limit), busy for 30 and 60 % of the time, and small products with gaps
+between them. Each case runs for some seconds in turn, the whole list twice; inputs are random. No setting of the card is touched.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from scheduler.devices.model import Reading
-from scheduler.devices.probe import DECODE, Readings
+from tests.benchmarks.gpu_probe import Call, Probe, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
-SECONDS, ROUNDS, N, TOKENS = 4.0, 2, 8192, 16384
-Call = Callable[[], object]
+SECONDS, ROUNDS, N, SMALL, TOKENS, WORDS = 6.0, 2, 8192, 2048, 16384, 2**30
+AIM = 0.05
 
 
-class Probe:
-    """The real probe, listened to."""
-
-    def __init__(self) -> None:
-        self.readings: list[Reading] = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "scheduler.devices.probe", "nvml", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if isinstance(message := DECODE(line), Readings):
-                self.readings.append(message.readings[0])
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(10)
+class Case(NamedTuple):
+    name: str
+    load: str
+    duty: float
+    field: str
+    """What is compared: tflops_gpm, or bandwidth."""
+    work: float
+    """FLOP or bytes a call."""
+    call: Call
 
 
-def gemm_cases() -> list[tuple[str, float, Call]]:
-    flops = 2.0 * N**3
-    a, b = (torch.randn(N, N, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    a16, b16, a32, b32 = a.half(), b.half(), a.float(), b.float()
-    a8, b8, one = a.to(torch.float8_e4m3fn), b.t().contiguous().to(torch.float8_e4m3fn).t(), torch.ones((), device="cuda")
+def gemm_cases(torch: Any) -> list[Case]:
+    def product(n: int, dtype: Any) -> Call:
+        a, b = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
 
-    def float32(tf32: bool) -> Call:
         def call() -> object:
-            torch.backends.cuda.matmul.allow_tf32 = tf32
-            return a32 @ b32
+            torch.backends.cuda.matmul.allow_tf32 = False
+            return a @ b
 
         return call
 
-    return [
-        ("gemm bf16", flops, lambda: a @ b),
-        ("gemm fp16", flops, lambda: a16 @ b16),
-        ("gemm fp32", flops, float32(False)),
-        ("gemm tf32", flops, float32(True)),
-        ("gemm fp8", flops, lambda: torch._scaled_mm(a8, b8, one, one, out_dtype=torch.bfloat16)),
-    ]
+    def fp8(n: int) -> Call:
+        a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)
+
+    def tf32(n: int) -> Call:
+        a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
+
+        def call() -> object:
+            torch.backends.cuda.matmul.allow_tf32 = True
+            return a @ b
+
+        return call
+
+    kinds = {"bf16": product(N, torch.bfloat16), "fp16": product(N, torch.float16), "fp8": fp8(N), "tf32": tf32(N)}
+    cases = [Case(f"gemm {k}", "full", 1.0, "tflops_gpm", 2.0 * N**3, call) for k, call in kinds.items()]
+    cases.append(Case("gemm fp32", "full", 1.0, "tflops_gpm", 2.0 * N**3, product(N, torch.float32)))
+    for duty in (0.3, 0.6):
+        load = f"busy {duty:.0%} of the time"
+        cases += [Case(f"gemm {k}", load, duty, "tflops_gpm", 2.0 * N**3, kinds[k]) for k in ("bf16", "fp16", "fp8")]
+    return [*cases, Case("gemm bf16", f"small, {SMALL}", 1.0, "tflops_gpm", 2.0 * SMALL**3, product(SMALL, torch.bfloat16))]
 
 
-def attention_cases() -> list[tuple[str, float, Call]]:
+def attention_cases(torch: Any) -> list[Case]:
+    from torch.nn import functional
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
     cases = []
     for d in (64, 128):
         q, k, v = (torch.randn(1, 2048 // d, TOKENS, d, device="cuda", dtype=torch.bfloat16) for _ in range(3))
         for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
 
-            def call(q: torch.Tensor = q, k: torch.Tensor = k, v: torch.Tensor = v, backend: SDPBackend = backend) -> object:
+            def call(q: Any = q, k: Any = k, v: Any = v, backend: Any = backend) -> object:
                 with sdpa_kernel(backend):
-                    return F.scaled_dot_product_attention(q, k, v)
+                    return functional.scaled_dot_product_attention(q, k, v)
 
-            cases.append((f"attention d{d} {backend.name.lower()}", 4.0 * 2048 * TOKENS**2, call))
+            name, work = f"attention d{d} {backend.name.lower().removesuffix('_attention')}", 4.0 * 2048 * TOKENS**2
+            cases.append(Case(name, "full", 1.0, "tflops_gpm", work, call))
+            if backend is SDPBackend.CUDNN_ATTENTION:
+                cases.append(Case(name, "busy 30% of the time", 0.3, "tflops_gpm", work, call))
     return cases
 
 
-def run(call: Call, flops: float, probe: Probe) -> tuple[float, list[Reading]]:
-    """Counted TFLOP/s, and the readings that lie wholly within the loop."""
-    call()
-    torch.cuda.synchronize()
-    start, calls, ahead = time.time(), 0, deque[torch.cuda.Event]()
-    while time.time() - start < SECONDS:
-        call()
-        calls += 1
-        event = torch.cuda.Event()
-        event.record()
-        ahead.append(event)
-        if len(ahead) > 8:
-            ahead.popleft().synchronize()
-    torch.cuda.synchronize()
-    end = time.time()
+def bandwidth_cases(torch: Any) -> list[Case]:
+    """Copies far larger than any cache: each byte is read once and written once."""
+    source = torch.randn(WORDS, device="cuda", dtype=torch.float32)
+    target = torch.empty_like(source)
+    return [
+        Case("copy", load, duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source))
+        for load, duty in (("full", 1.0), ("busy 30% of the time", 0.3), ("busy 60% of the time", 0.6))
+    ]
+
+
+def measure(case: Case, probe: Probe) -> dict[str, object]:
+    """One row: what was counted, what was shown in the same span, and how far they are apart."""
+    calls, start, end = loop(case.call, SECONDS, case.duty, period=0.5 if case.field == "bandwidth" else 0.1)
     time.sleep(0.6)  # the last interval is still being read
-    return calls * flops / (end - start) / 1e12, [r for r in probe.readings if start + 0.55 < r.time < end]
+    readings = probe.between(start, end)
+    scale = 1e12 if case.field == "bandwidth" else 1.0
+    counted = calls * case.work / (end - start) / 1e12
+    shown = [r.values[case.field] / scale for r in readings]
+    mean = statistics.mean(shown)
+    return {
+        "case": case.name,
+        "load": case.load,
+        "unit": "TB/s" if case.field == "bandwidth" else "TFLOP/s",
+        "counted": round(counted, 3),
+        "shown_mean": round(mean, 3),
+        "shown_min": round(min(shown), 3),
+        "shown_max": round(max(shown), 3),
+        "error_percent": round((mean / counted - 1) * 100, 2),
+        "within_aim": abs(mean / counted - 1) <= AIM,
+        "at_power_limit_percent": round(100 * statistics.mean(r.values["throttle_power"] for r in readings)),
+        "clock_mhz": round(statistics.mean(r.values["clock_sm"] for r in readings)),
+        "watts": round(statistics.mean(r.values["power"] for r in readings)),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
     out = parser.parse_args().out
+    need_gpu()
+    torch = torch_on_gpu()
     probe = Probe()
     where = context(torch.cuda.get_device_name(), ["torch", "nvidia-ml-py"])
     rows = []
     for turn in range(ROUNDS):
-        for name, flops, call in gemm_cases() + attention_cases():
-            counted, readings = run(call, flops, probe)
-            shown = [r.values["tflops_gpm"] for r in readings]
-            mean = statistics.mean(shown)
-            rows.append(
-                {
-                    "case": name,
-                    "round": turn,
-                    "counted_tflops": round(counted, 2),
-                    "shown_mean": round(mean, 2),
-                    "shown_min": round(min(shown), 2),
-                    "shown_max": round(max(shown), 2),
-                    "ratio": round(mean / counted, 4),
-                    "clock_mhz": round(statistics.mean(r.values["clock_sm"] for r in readings)),
-                    "watts": round(statistics.mean(r.values["power"] for r in readings)),
-                    "throttle": readings[-1].texts["throttle"],
-                    **where,
-                }
-            )
-            print(f"{name:36} counted {counted:7.1f}  shown {mean:7.1f}  ratio {mean / counted:.3f}", flush=True)
+        for make in (gemm_cases, attention_cases, bandwidth_cases):
+            for case in make(torch):
+                row = measure(case, probe)
+                rows.append({"round": turn, **row, **where})
+                print(
+                    f"{case.name:26} {case.load:22} counted {row['counted']:9} shown {row['shown_mean']:9} {row['unit']:8}"
+                    f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
+                    flush=True,
+                )
+            torch.cuda.empty_cache()
     probe.close()
     print(write("tflops_truth_h100", rows, out))
 

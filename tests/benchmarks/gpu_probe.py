@@ -1,0 +1,90 @@
+"""What the benchmarks of the monitor share: the real probe, listened to, and loads of a known size on a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from scheduler.devices.model import Reading
+from scheduler.devices.probe import DECODE, Readings
+
+Call = Callable[[], object]
+
+
+def need_gpu() -> None:
+    """Ends the program in one line where there is no NVIDIA GPU."""
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as e:
+        raise SystemExit(f"this measures an NVIDIA GPU, and none can be reached here: {e}") from e
+    if not count:
+        raise SystemExit("this measures an NVIDIA GPU, and the driver finds none")
+
+
+def torch_on_gpu() -> Any:
+    """torch, where it can use the GPU; ends the program in one line where it cannot."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("this needs a torch that can use the GPU: torch.cuda.is_available() says no")
+    return torch
+
+
+class Probe:
+    """The real probe, a process of its own, listened to. `readings` are those of the first GPU."""
+
+    def __init__(self, hz: float = 2.0) -> None:
+        self.readings: list[Reading] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "scheduler.devices.probe", "nvml", str(hz)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.pid = self._process.pid
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if isinstance(message := DECODE(line), Readings):
+                self.readings.append(message.readings[0])
+
+    def between(self, start: float, end: float) -> list[Reading]:
+        """Readings whose interval lies within these times (seconds since the epoch)."""
+        inside = [r for r in self.readings if start < r.time < end]
+        return inside[1:]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+
+def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> tuple[int, float, float]:
+    """Run `call` over and over on the GPU, busy for the share `duty` of each `period` (s). Returns calls, and start and end (epoch)."""
+    torch = torch_on_gpu()
+    call()
+    torch.cuda.synchronize()
+    start, calls, ahead = time.time(), 0, deque[Any]()
+    while (now := time.time()) - start < seconds:
+        if (now - start) % period > duty * period:
+            torch.cuda.synchronize()
+            ahead.clear()
+            time.sleep(max(period - (time.time() - start) % period, 0.0))
+            continue
+        call()
+        calls += 1
+        event = torch.cuda.Event()
+        event.record()
+        ahead.append(event)
+        if len(ahead) > (8 if duty == 1.0 else 1):  # with pauses, nothing may be left to run in them
+            ahead.popleft().synchronize()
+    torch.cuda.synchronize()
+    return calls, start, time.time()

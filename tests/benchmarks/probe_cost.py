@@ -1,0 +1,115 @@
+"""What watching costs: CPU time of our probe, and of daemon and probe, beside nvitop's collector on the same GPU at the same time.
+
+    pip install 'gpudeck[bench]'
+    python -m tests.benchmarks.probe_cost [--hz 2] [--out DIR]
+
+nvitop's ResourceMetricCollector in a process of its own, at the same rate. Fields: what each tells of one GPU; of nvitop's, the mean,
+lowest, highest and last of one figure count as one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.benchmarks.gpu_probe import Probe, need_gpu
+from tests.benchmarks.rows import RESULTS, context, spread, write
+
+SPANS, SECONDS = 8, 5.0
+_NVITOP = """
+import sys, time
+from nvitop import Device, ResourceMetricCollector
+collector = ResourceMetricCollector(Device.all(), interval=1 / float(sys.argv[1]))
+collector.start("bench")
+time.sleep(1.0)
+found = collector.collect()
+names = {key.rpartition(" (")[0] if " (" in key else key.rpartition("/")[0] for key in found}
+print(len(names), flush=True)
+while True:
+    time.sleep(1 / float(sys.argv[1]))
+    collector.collect()
+"""
+
+
+def spent(processes: list[psutil.Process]) -> float:
+    """CPU seconds, to the clock tick (10 ms)."""
+    return sum(t.user + t.system for t in (p.cpu_times() for p in processes))
+
+
+def daemon_family() -> list[psutil.Process]:
+    """A daemon of our own with its probe, watched by one client as an open window would."""
+    from scheduler.client import Client
+    from scheduler.paths import daemon_lock
+
+    client = Client()
+    client.configure(source="nvml")
+    threading.Thread(target=lambda: [None for _ in client.subscribe()], daemon=True).start()
+    time.sleep(3.0)
+    daemon = psutil.Process(int(daemon_lock().read_text()))
+    return [daemon, *daemon.children()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hz", type=float, default=2.0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    need_gpu()
+    if importlib.util.find_spec("nvitop") is None:
+        raise SystemExit("nvitop is not installed, and this compares with it: pip install 'gpudeck[bench]'")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["GPUDECK_HOME"] = home
+        rows = measure(arguments.hz)
+        from scheduler.client import Client
+
+        with Client(start=False) as deck:
+            deck.stop_daemon()
+    print(write("probe_cost_h100", rows, arguments.out))
+
+
+def measure(hz: float) -> list[dict[str, object]]:
+    """All of them over the same spans of time."""
+    family = daemon_family()
+    probe = Probe(hz)
+    nvitop = subprocess.Popen([sys.executable, "-c", _NVITOP, str(hz)], stdout=subprocess.PIPE, text=True)
+    assert nvitop.stdout is not None
+    fields = {"nvitop collector": int(nvitop.stdout.readline())}
+    time.sleep(8.0)  # what is read once, or slowly, was read
+    ours = len(probe.readings[-1].values)
+    groups = {"probe": [psutil.Process(probe.pid)], "daemon and probe": family, "nvitop collector": [psutil.Process(nvitop.pid)]}
+    shares: dict[str, list[float]] = {name: [] for name in groups}
+    for _ in range(SPANS):
+        before, start = {name: spent(found) for name, found in groups.items()}, time.monotonic()
+        time.sleep(SECONDS)
+        seconds = time.monotonic() - start
+        for name, found in groups.items():
+            shares[name].append((spent(found) - before[name]) / seconds * 100)
+    nvitop.kill()
+    nvitop.wait()
+    probe.close()
+    import pynvml
+
+    pynvml.nvmlInit()
+    where = context(str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))), ["nvidia-ml-py", "nvitop", "psutil"])
+    peer = statistics.median(shares["nvitop collector"])
+    rows: list[dict[str, object]] = []
+    for name, samples in shares.items():
+        row = {"what": name, "hz": hz, "unit": "% of a core", **spread(samples), "fields_with_a_value": fields.get(name, ours)}
+        share = round(statistics.median(samples) / peer, 3) if peer else ""
+        rows.append({**row, "share_of_nvitop": share, **where})
+        print(f"{name:18} {row['median']:8} % of a core  ({row['fields_with_a_value']} fields, {share} of nvitop)")
+    return rows
+
+
+if __name__ == "__main__":
+    main()
