@@ -100,7 +100,7 @@ class Host:
     def _watch(self, daemon: Client, loop: asyncio.AbstractEventLoop) -> None:
         """End with the daemon. Runs in a thread of its own."""
         try:
-            for _ in daemon.subscribe():
+            for _ in daemon.subscribe(live=False):
                 pass
         except (DaemonGone, ValueError):
             pass  # gone, or we are ending and closed the connection
