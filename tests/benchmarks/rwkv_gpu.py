@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B]
 
-Writes results/rwkv_gpu.csv: tokens a second of all sequences together, and for decoding the share of the limit that memory sets: bytes of the
-weights and of the states that a step must move, over the bandwidth that a large copy reaches in the same run. Half of random activations are
-zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
+Writes results/rwkv_gpu.csv: tokens a second of all sequences together, and for decoding the share of the limit that memory sets: the bytes
+of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half of random activations
+are zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
 """
 
 from __future__ import annotations
