@@ -7,14 +7,17 @@ import socket
 import sys
 from types import FrameType
 
-from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier
+from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt
 from PySide6.QtWidgets import QApplication
 
-from app import theme
+from app import __version__, theme
 from app.feeds.snapshots import SnapshotFeed
 from app.feeds.verbs import Verbs
 from app.herald import Herald
+from app.models.brief import brief
 from app.notify import notify
+from app.tray import Tray
+from app.views.compact import Compact
 from app.views.window import MainWindow
 from scheduler import paths, settings
 from scheduler.errors import UserError
@@ -27,7 +30,8 @@ class Desktop(QObject):
         super().__init__()
         self._app = app
         self._theme = "system"
-        self._herald = Herald(notify)
+        self._herald = Herald(self._notify)
+        self.tray, self.compact = Tray(), Compact()
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
         self.feed.arrived.connect(self._take)
         self.feed.history.connect(self.window.load_history)
@@ -37,6 +41,11 @@ class Desktop(QObject):
         self.window.themed.connect(self._use_theme)
         self.window.closed.connect(self._remember)
         self.window.seen.connect(self.feed.look)
+        self.window.compacted.connect(self._toggle_compact)
+        self.compact.opened.connect(self._raise)
+        self.tray.opened.connect(self._raise)
+        self.tray.compacted.connect(self._toggle_compact)
+        self.tray.quitted.connect(self.window.close)
         app.styleHints().colorSchemeChanged.connect(lambda _: self._use_theme(self._theme))
 
     def start(self) -> None:
@@ -50,10 +59,19 @@ class Desktop(QObject):
         if isinstance(geometry, QByteArray):
             self.window.restoreGeometry(geometry)
         self.window.show()
+        self.tray.start()
         self.feed.start()
+
+    def greet(self) -> None:
+        """Show the first page to who opens the window for the first time."""
+        if _store().value("welcomed") is None:
+            _store().setValue("welcomed", __version__)
+            self.window.show_welcome()
 
     def stop(self) -> None:
         self.window.hide()
+        self.compact.close()
+        self.tray.stop()
         self.feed.stop()
         self.verbs.stop()
 
@@ -61,10 +79,30 @@ class Desktop(QObject):
         if (snapshot := self.feed.take()) is not None:
             self.window.show_snapshot(snapshot)
             self._herald.hear(snapshot)
+            now = brief(snapshot)
+            self.tray.show_brief(now)
+            self.compact.show_brief(now)
 
     def _use_theme(self, name: str) -> None:
         self._theme = name
         theme.apply(self._app, "dark" if name == "dark" else "light" if name == "light" else theme.system_scheme(self._app))
+
+    def _notify(self, title: str, text: str) -> None:
+        if not notify(title, text):
+            self.tray.notify(title, text)
+
+    def _toggle_compact(self) -> None:
+        if self.compact.isVisible():
+            self.compact.close()
+        else:
+            self.compact.show()
+
+    def _raise(self) -> None:
+        """Bring the window before the others."""
+        self.window.setWindowState(self.window.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.window.show()
+        self.window.raise_()
+        self.window.activateWindow()
 
     def _remember(self) -> None:
         _store().setValue("geometry", self.window.saveGeometry())
@@ -79,6 +117,7 @@ def open_window() -> int:
     paths.ensure(paths.home())
     desktop = Desktop(app)
     signals = _Signals(desktop.window)
+    desktop.greet()
     desktop.start()
     try:
         return app.exec()

@@ -41,10 +41,13 @@ from app.views.rail import Rail
 from app.views.settings import Settings
 from app.views.status_line import StatusLine
 from app.views.strip import Strip
+from app.views.welcome import Welcome
 from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
+OFF_RAIL = ("device", "welcome")
+"""Pages that the rail does not lead to."""
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -60,6 +63,8 @@ class MainWindow(QWidget):
     themed = Signal(str)
     """The theme that the settings ask for changed: system, light or dark."""
     closed = Signal()
+    compacted = Signal()
+    """The compact strip is to be shown, or hidden."""
     seen = Signal(bool)
     """Whether anybody can see the window: it was shown, hidden, minimised or brought back."""
 
@@ -74,10 +79,20 @@ class MainWindow(QWidget):
         self.alerts = Alerts(self.state)
         self.processes = Processes(self.state)
         self.settings = Settings(self.state)
-        self.device = Device(self.state)
+        self.device, self.welcome = Device(self.state), Welcome(self.state)
         self.pages = QStackedWidget()
-        self._all = (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device)
-        for name, page in zip((*PAGES, "device"), self._all, strict=True):
+        self._all = (
+            self.dashboard,
+            self.jobs,
+            self.workloads,
+            self.assistant,
+            self.alerts,
+            self.processes,
+            self.settings,
+            self.device,
+            self.welcome,
+        )
+        for name, page in zip((*PAGES, *OFF_RAIL), self._all, strict=True):
             page.setAccessibleName(name.capitalize())
             self.pages.addWidget(page)
         for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
@@ -96,6 +111,9 @@ class MainWindow(QWidget):
         self.strip.opened.connect(self.show_device)
         self.strip.fleet.charted.connect(self.dashboard.show_only)
         self.device.left.connect(lambda: self.show_page("dashboard"))
+        self.welcome.chosen.connect(self.show_page)
+        self.status.compact.clicked.connect(self.compacted)
+        QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
@@ -145,6 +163,12 @@ class MainWindow(QWidget):
         self.device.show_device(device)
         self.device.setFocus()
 
+    def show_welcome(self) -> None:
+        """What is seen when the window is opened for the first time."""
+        self.pages.setCurrentWidget(self.welcome)
+        self.welcome.steps["dashboard"].setFocus()
+        self.refresh()
+
     def refresh(self) -> None:
         """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
@@ -174,7 +198,7 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device:
+    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Welcome:
         return self._all[self.pages.currentIndex()]
 
     def _soon(self) -> None:

@@ -17,6 +17,9 @@ from app.models.requests import Link, Request
 from app.views.window import MainWindow
 from tests.gui import snapshots
 
+OFFSCREEN = "This plugin does not support raise()"
+"""Said by the platform without a screen, of every window that is to stay on top."""
+
 
 @pytest.fixture(autouse=True)
 def clean_qt(qapp: QApplication) -> Iterator[None]:
@@ -27,7 +30,7 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
     yield
     qapp.processEvents()
     qInstallMessageHandler(before)
-    assert said == []
+    assert [text for text in said if text != OFFSCREEN] == []
     assert [t for t in gc.get_objects() if isinstance(t, QThread) and t is not qapp.thread() and t.isRunning()] == []
 
 

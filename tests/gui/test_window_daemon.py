@@ -126,3 +126,17 @@ def test_a_signal_closes_the_window_and_its_place_is_remembered(clean_qt, qapp, 
         assert signal.getsignal(number) is before
         assert "geometry" in (home / "window.ini").read_text()
     assert not [t for t in threading.enumerate() if t.name.startswith("Dummy") and not t.daemon]
+
+
+def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_window(desktop, qtbot):
+    window = desktop.window
+    desktop.greet()
+    assert window.pages.currentWidget() is window.welcome
+    window.welcome.steps["dashboard"].click()
+    desktop.greet()
+    assert window.pages.currentWidget() is window.dashboard
+    window.status.compact.click()
+    qtbot.waitUntil(lambda: desktop.compact.brief is not None and desktop.compact.isVisible(), timeout=PATIENCE_MS)
+    assert "GPU Deck\n" in desktop.tray.icon.toolTip()
+    window.status.compact.click()
+    assert not desktop.compact.isVisible()

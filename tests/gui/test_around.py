@@ -1,0 +1,93 @@
+"""Around the window: the tray, the compact strip, the first page, diagnostics in the clipboard."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtTest import QTest
+
+from app import theme
+from app.models.brief import LISTED, brief
+from app.tray import Tray, picture
+from app.views.compact import Compact
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Alert
+from tests.gui import snapshots
+
+ALERT = Alert(1, "too hot", snapshots.gpu(0).id, None, "hot", 0.0, 0.0)
+
+
+def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qapp):
+    made = snapshots.gpu_snapshot(3)
+    now = brief(made)
+    assert now.figure == f"{max(s.reading.values['util'] for s in made.devices):.0f}"
+    tray = Tray()
+    tray.show_brief(now)
+    assert "GPU 2 · 0 % · 1 % mem · 33 °C · 71 W" in tray.icon.toolTip()
+    calm, alarm = (picture(now.figure, alarm=a).toImage() for a in (False, True))
+    assert calm.pixelColor(32, 3) == QColor(theme.LIGHT.accent)
+    assert alarm.pixelColor(32, 3) == QColor(theme.LIGHT.hot)
+    assert brief(msgspec.structs.replace(made, alerts=(ALERT,))).alarm
+    assert not brief(msgspec.structs.replace(made, alerts=(msgspec.structs.replace(ALERT, acknowledged=True),))).alarm
+    chosen: list[str] = []
+    tray.opened.connect(lambda: chosen.append("open"))
+    tray.compacted.connect(lambda: chosen.append("compact"))
+    tray.quitted.connect(lambda: chosen.append("quit"))
+    for action in tray.menu.actions():
+        action.trigger()
+    assert chosen == ["open", "compact", "quit"]
+
+
+def test_what_cannot_be_read_is_no_zero(qapp):
+    made = snapshots.gpu_snapshot(1)
+    nothing = brief(msgspec.structs.replace(made, devices=(msgspec.structs.replace(made.devices[0], reading=None),)))
+    assert nothing.figure == "–"
+    assert nothing.rows[0].values[0] == "N/A"
+
+
+@pytest.mark.parametrize("count", [1, 8, 72])
+def test_the_compact_strip_stays_small_and_on_top(qapp, count):
+    strip = Compact()
+    strip.show_brief(brief(snapshots.gpu_snapshot(count)))
+    strip.show()
+    qapp.processEvents()
+    assert strip.windowFlags() & Qt.WindowType.WindowStaysOnTopHint
+    assert strip.width() < 400
+    assert strip.height() < 25 * (min(count, LISTED) + 2)
+    assert strip.accessibleDescription().count("GPU ") == min(count, LISTED)
+    assert ("and 60 more" in strip.accessibleDescription()) == (count == 72)
+    image = strip.grab().toImage()
+    assert theme.LIGHT.accent in {image.pixelColor(x, y).name() for x in range(60, 130, 3) for y in range(image.height())}
+    told: list[str] = []
+    strip.opened.connect(lambda: told.append("open"))
+    strip.closed.connect(lambda: told.append("closed"))
+    QTest.keyClick(strip, Qt.Key.Key_Return)
+    QTest.keyClick(strip, Qt.Key.Key_Escape)
+    assert told == ["open", "closed"]
+    strip.deleteLater()
+
+
+def test_the_first_page_names_the_devices_and_leads_on(fed):
+    fed.window.show_welcome()
+    assert "Looking for your devices" in fed.window.welcome.devices.text()
+    fed.feed(snapshots.gpu_snapshot(2))
+    assert fed.window.welcome.devices.text() == "2 GPUs: NVIDIA H100 80GB HBM3."
+    fed.feed(snapshots.cpu_snapshot())
+    assert "this machine's CPU is the device" in fed.window.welcome.devices.text()
+    fed.settle()
+    assert fed.window.welcome.steps["dashboard"].hasFocus() or not fed.window.isActiveWindow()
+    fed.window.welcome.steps["settings"].click()
+    assert fed.window.rail.buttons["settings"].isChecked()
+
+
+def test_diagnostics_go_to_the_clipboard(fed):
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(webhook="https://example.org/s3cret")))
+    fed.window.show_page("settings")
+    fed.window.settings.copy.click()
+    text = QGuiApplication.clipboard().text()
+    assert "AMD EPYC 9B14" in text
+    assert "s3cret" not in text
+    assert "lines are in the clipboard" in fed.window.settings.copied.text()
+    QGuiApplication.clipboard().clear()
