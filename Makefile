@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test torture matrix emulation lint bench clean
+.PHONY: run test torture ray slurm matrix emulation lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -15,6 +15,15 @@ test: $(STAMP)
 # make torture SEED=4 asks for the same faults again, in the same order.
 torture: $(STAMP)
 	$(BIN)/python -m tests.integration.torture $(if $(SEED),--seed $(SEED))
+
+# A real Ray head, which listens on all interfaces: in a network namespace that has none but its own loopback.
+ray: $(STAMP)
+	@test -x $(BIN)/ray || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	unshare -rn sh -c 'ip link set lo up && QT_QPA_PLATFORM=offscreen exec $(BIN)/python -m pytest -n 0 -m ray --timeout 600 tests/clusters'
+
+# Jobs of a few seconds in the Slurm cluster whose commands are in the PATH; its machines must share this file system.
+slurm: $(STAMP)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n 0 -m slurm --timeout 600 tests/clusters
 
 matrix: $(STAMP)
 	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel/test_compile_matrix.py tests/unit/assistant/test_rwkv_gpu.py

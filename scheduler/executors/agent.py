@@ -22,6 +22,7 @@ from scheduler.executors import errand as e
 from scheduler.executors import sink
 from scheduler.executors.base import LOG_FILE, Exit
 from scheduler.executors.ray import Ray
+from scheduler.executors.slurm import Slurm
 
 POLL_S = 1.0
 """How often attempts are looked at."""
@@ -56,7 +57,7 @@ class Errand:
         """See that its output is being copied. Raises Unreachable."""
         if self._copier is None or not self._copier.is_alive():
             try:
-                self._output = output = backend.output(self.attempt, follow=True)
+                self._output = output = backend.output(self.attempt, self.folder, follow=True)
             except e.Unreadable:
                 return  # perhaps at the next look
             self._copier = threading.Thread(target=self._copy, args=(output,), daemon=True)
@@ -144,7 +145,7 @@ class Agent:
         self._say(e.Away(str(trouble)))
 
     def _look_at(self, errand: Errand, session: str) -> None:
-        status = self._backend.status(errand.attempt)
+        status = self._backend.status(errand.attempt, errand.folder)
         if status is None:
             errand.rest()
             del self._errands[errand.attempt]
@@ -163,7 +164,7 @@ class Agent:
         """All of its output is at home before anybody hears that it is over."""
         errand.rest()
         try:
-            read = sink.copy(self._backend.output(errand.attempt, follow=False), errand.folder / LOG_FILE, errand.attempt)
+            read = sink.copy(self._backend.output(errand.attempt, errand.folder, follow=False), errand.folder / LOG_FILE, errand.attempt)
             self._finish(errand, *_ending(errand.attempt, status, read.word))
         except OSError as trouble:
             self._note(errand, f"its output cannot be stored: {trouble.strerror}")
@@ -193,12 +194,14 @@ def _ending(attempt: str, status: e.Status, word: sink.Word | None) -> tuple[Exi
     """How it ended, and its Result: by its runner's word, or what the cluster says where that could say none."""
     if word is not None:
         return Exit(attempt, word.started, word.ended, word.code, word.error, word.over), word.result
+    ended = status.ended or time.time()
     code, error = (None, status.note or "the cluster does not say how it ended") if status.failed else (0, "")
-    return Exit(attempt, status.started, status.ended, code, error), ""
+    return Exit(attempt, status.started or ended, ended, code, error), ""
 
 
 def backend(config: e.Config) -> e.Backend:
-    return Ray(config.address, config.token_file)
+    """The cluster that the settings name."""
+    return Ray(config.address, config.token_file) if config.where.startswith("ray:") else Slurm()
 
 
 def main() -> None:

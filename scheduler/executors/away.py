@@ -25,8 +25,15 @@ TERM_GRACE_S = 5.0
 """Between the polite and the other signal."""
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not brought home."""
-CLAIM_FILE = "claim"
-"""In the job's folder: the attempts that ran, where the cluster shares our file system."""
+
+
+COMMAND = """exec python3 -c 'import os; exec(os.environ["GPUDECK_AWAY"])'"""
+"""What a cluster's shell is to run, followed by the command and its arguments."""
+
+
+def claim(folder: Path, attempt: str) -> Path:
+    """Exists in the job's folder once the attempt has begun, where the cluster shares our file system."""
+    return folder / f"claim.{attempt}"
 
 
 def begin_line(attempt: str) -> bytes:
@@ -72,7 +79,7 @@ def _shared(folder: Path, attempt: str) -> Path | None:
 def _claimed(folder: Path, attempt: str) -> bool:
     """Whether we are the first to run this attempt."""
     try:
-        (folder / f"{CLAIM_FILE}.{attempt}").touch(exist_ok=False)
+        claim(folder, attempt).touch(exist_ok=False)
     except FileExistsError:
         return False
     return True

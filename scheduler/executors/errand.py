@@ -7,6 +7,7 @@ cluster by its nonce, so that asking twice for one makes no second one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -131,6 +132,7 @@ class Status(NamedTuple):
     """What the cluster says of it."""
     failed: bool = False
     started: float = 0.0
+    """Seconds since the epoch, as of `ended`; 0 where the cluster does not tell."""
     ended: float = 0.0
 
 
@@ -155,11 +157,11 @@ class Backend(Protocol):
     def submit(self, order: Submit, deck: str) -> None:
         """Have the attempt run; nothing where the cluster has it already. Raises Refused."""
 
-    def status(self, attempt: str) -> Status | None:
-        """None where the cluster does not know the attempt."""
+    def status(self, attempt: str, folder: Path) -> Status | None:
+        """`folder`: the job's, here. None where the cluster does not know the attempt."""
 
     def halt(self, attempt: str) -> None:
         """End the attempt; nothing where it has ended."""
 
-    def output(self, attempt: str, follow: bool) -> Output:
+    def output(self, attempt: str, folder: Path, follow: bool) -> Output:
         """`follow`: wait for more at its end. Raises Unreadable."""

@@ -29,7 +29,6 @@ MAX_TOLD = 500
 LOG_PAUSE_S = 0.5
 """How often the cluster looks for more output."""
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
-_RUN = "exec python3 -c " + shlex.quote('import os; exec(os.environ["GPUDECK_AWAY"])')
 
 
 class Job(msgspec.Struct):
@@ -67,21 +66,21 @@ class Ray:
         launch = {"attempt": order.attempt, "cwd": order.cwd, "timeout": order.timeout, "folder": order.folder, "env": order.env}
         asked = {
             "submission_id": PREFIX + order.attempt,
-            "entrypoint": f"{_RUN} {shlex.join(order.argv)}",
+            "entrypoint": f"{away.COMMAND} {shlex.join(order.argv)}",
             "entrypoint_num_cpus": 1,
             "entrypoint_num_gpus": order.gpus,
             "metadata": {"gpudeck": deck, "name": order.name},
             "runtime_env": {"env_vars": {"GPUDECK_AWAY": Path(away.__file__).read_text(), "GPUDECK_LAUNCH": json.dumps(launch)}},
         }
         status, body = self._ask("POST", "/api/jobs/", asked)
-        if status == 200 or self.status(order.attempt) is not None:
+        if status == 200 or self._job(order.attempt) is not None:
             return
         words = _words(status, body)
         if status < 500 or b"status code 400" in body:  # what its agent refused, the head passes on as an error of its own
             raise Refused(words)
         raise Unreachable(f"it answers {words}")
 
-    def status(self, attempt: str) -> Status | None:
+    def status(self, attempt: str, folder: Path) -> Status | None:
         job = self._job(attempt)
         if job is None:
             return None
@@ -96,7 +95,7 @@ class Ray:
         if status not in (200, 404):
             raise Unreachable(f"it answers {_words(status, body)}")
 
-    def output(self, attempt: str, follow: bool) -> _Output:
+    def output(self, attempt: str, folder: Path, follow: bool) -> _Output:
         job = self._job(attempt)
         if job is None or not job.driver_node_id:  # it never got to a machine
             return _Output(None)
@@ -119,6 +118,12 @@ class Ray:
             raise
         return _Output(response, connection.sock)
 
+    def close(self) -> None:
+        """Keep no connection."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
     def _job(self, attempt: str) -> Job | None:
         status, body = self._ask("GET", f"/api/jobs/{PREFIX}{attempt}")
         if status == 404:
@@ -136,8 +141,7 @@ class Ray:
             response = self._request(connection, method, path, content)
             return response.status, response.read(MAX_REPLY)
         except (OSError, HTTPException) as e:
-            connection.close()
-            self._kept = None
+            self.close()
             if not fresh and method == "GET":
                 return self._ask(method, path, content)
             raise Unreachable(_reason(e)) from e

@@ -1,0 +1,96 @@
+"""A real Ray head, with a token, that can be killed and started anew."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scheduler.executors.errand import Unreachable
+from scheduler.executors.ray import Ray
+from tests.support import command_of, eventually, lives, send
+
+ADDRESS = "http://127.0.0.1:8265"
+START_S = 120.0
+
+
+def ray_command() -> str | None:
+    """The `ray` of this environment, or the one that GPUDECK_RAY names."""
+    beside = Path(sys.executable).parent / "ray"
+    return os.environ.get("GPUDECK_RAY") or (str(beside) if beside.exists() else shutil.which("ray"))
+
+
+def environment_of(pid: int) -> bytes:
+    """Empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+class Head:
+    def __init__(self, folder: Path) -> None:
+        self.token_file = folder / "token"
+        self.token_file.touch(mode=0o600)
+        self.token_file.write_text(secrets.token_hex(32))
+        self._temp = tempfile.mkdtemp(prefix="gd-ray-")  # a short path, as sockets lie in it
+        self._mark = f"GPUDECK_TEST_HEAD={self._temp}"
+        self.cluster = Ray(ADDRESS, str(self.token_file))
+        """To look into the cluster without GPU Deck's daemon."""
+
+    def start(self) -> None:
+        name, value = self._mark.split("=")
+        env = {
+            **os.environ,
+            name: value,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self.token_file.read_text(),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        command = ray_command()
+        assert command is not None
+        subprocess.run(
+            [
+                command, "start", "--head", "--num-cpus=4", "--num-gpus=1", "--port=6399", "--node-ip-address=127.0.0.1",
+                "--dashboard-host=127.0.0.1", "--dashboard-port=8265", f"--temp-dir={self._temp}",
+            ],
+            env=env, check=True, timeout=START_S, capture_output=True,
+        )  # fmt: skip
+        eventually(self.answers, START_S)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.cluster.session())
+        except Unreachable:
+            return False
+        finally:
+            self.cluster.close()
+
+    def processes(self) -> list[int]:
+        """All of the head's, and of what it runs."""
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if self._mark.encode() in environment_of(pid).split(b"\0")]
+
+    def freeze(self, frozen: bool) -> None:
+        """It takes connections, and answers nobody, until it goes on."""
+        for pid in self.processes():
+            if b"dashboard" in command_of(pid) and b"agent" not in command_of(pid):
+                send(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def kill(self) -> None:
+        """All that makes the cluster, and nobody can say goodbye; what it runs may live on."""
+        for pid in self.processes():
+            if b"\0GPUDECK_LAUNCH=" not in environment_of(pid):
+                send(pid, signal.SIGKILL)
+        eventually(lambda: not self.answers())
+
+    def remove(self) -> None:
+        while pids := [pid for pid in self.processes() if lives(pid)]:
+            for pid in pids:
+                send(pid, signal.SIGKILL)
+        shutil.rmtree(self._temp, ignore_errors=True)

@@ -1,0 +1,206 @@
+"""Clusters without a cluster: what is decided of an attempt, how its output comes home, and its runner there, which is run for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler import paths
+from scheduler.errors import UserError
+from scheduler.executors import away, sink
+from scheduler.executors import errand as e
+from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
+from scheduler.executors.cluster import Cluster, judge
+from scheduler.executors.token import token
+from scheduler.jobs import Job, Running, Spec
+from tests.support import eventually, lives
+
+NONCE = "0123456789abcdef"
+BEGIN, END = away.begin_line(NONCE), away.end_mark(NONCE)
+WORD = sink.Word(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
+LAST = END + b", " + msgspec.json.encode(WORD)[1:] + b"\n"
+RUNNING = Running(NONCE, (), 1.0, 0, 0, "session-a")
+
+
+class Deck:
+    """What a daemon would be told, written down."""
+
+    def __init__(self, state: Running) -> None:
+        self.job = Job(7, Spec(("x",), "x", "/", where="ray:lab"), 1.0, state)
+        self.told: list[object] = []
+        self.sent: list[e.Command] = []
+        self.cluster = Cluster("ray:lab", self, self.sent.append)
+
+    def on(self, where: str) -> list[Job]:
+        return [self.job]
+
+    def env(self, job_id: int) -> dict[str, str]:
+        return {"MINE": "1"}
+
+    def acknowledged(self, job_id: int) -> None:
+        self.told.append("acknowledged")
+
+    def noted(self, job_id: int, note: str) -> None:
+        self.told.append(note)
+
+    def settle(self, job_id: int) -> None:
+        self.told.append(self.cluster.outcome(self.job))
+
+    def changed(self, where: str, trouble: str) -> None:
+        self.told.append(bool(trouble))
+
+
+@pytest.mark.parametrize(
+    ("state", "session", "verdict"),
+    [
+        (RUNNING, "session-a", "submit"),
+        (RUNNING, "session-b", Lost("the cluster was started anew, and knows it no more")),
+        (msgspec.structs.replace(RUNNING, known=True), "session-a", Lost("the cluster knows it no more: somebody deleted it there")),
+        (msgspec.structs.replace(RUNNING, known=True), "session-b", Lost("the cluster was started anew, and knows it no more")),
+        (msgspec.structs.replace(RUNNING, stopping=True), "session-a", Lost("it was cancelled before the cluster had it")),
+    ],
+)
+def test_an_attempt_the_cluster_does_not_know_is_asked_for_again_only_where_it_cannot_have_run(
+    home: Path, state: Running, session: str, verdict: object
+) -> None:
+    assert judge(state, session) == verdict
+    deck = Deck(state)
+    deck.cluster.hear(e.Missing(7, NONCE, session))
+    assert deck.told == ([] if verdict == "submit" else [verdict])
+    assert [type(c) for c in deck.sent] == ([e.Submit] if verdict == "submit" else [])
+
+
+def test_a_cluster_that_is_away_is_told_and_all_is_asked_again_once_it_answers(home: Path) -> None:
+    deck = Deck(msgspec.structs.replace(RUNNING, known=True, stopping=True))
+    with pytest.raises(UserError, match=r"ray:lab unreachable since .*: it was not heard of yet"):
+        deck.cluster.prepare(deck.job, NONCE, ())
+    deck.cluster.hear(e.Here("session-a", (NONCE, "orphan")))
+    assert deck.sent == [e.Follow(7, NONCE), e.Halt(NONCE), e.Halt("orphan")]
+    deck.cluster.hear(e.Here("session-a"))
+    assert len(deck.sent) == 3
+    deck.cluster.hear(e.Away("no route"))
+    assert deck.cluster.trouble.endswith(": no route")
+    assert deck.told == ["", False, deck.cluster.trouble, True]
+    deck.cluster.hear(e.Here("session-a"))
+    assert deck.sent[3:] == [e.Follow(7, NONCE), e.Halt(NONCE)]
+
+
+def test_words_of_another_attempt_change_nothing(home: Path) -> None:
+    deck = Deck(RUNNING)
+    for report in (e.Known(7, "old"), e.Ended(7, "old"), e.Unsent(7, "old", ""), e.Missing(7, "old", "s"), e.Doing(8, NONCE, "x")):
+        deck.cluster.hear(report)
+    assert (deck.told, deck.sent) == ([], [])
+    deck.cluster.hear(e.Unsent(7, NONCE, "no route"))
+    assert deck.told == [Unstarted("ray:lab: no route")]
+
+
+@given(
+    printed=st.one_of(st.binary(max_size=200), st.sampled_from([END[:7], b"\n" * 9, END[:-1], b"x" + END[:20] + END[:5]])),
+    cuts=st.lists(st.integers(1, 40), max_size=40),
+    break_at=st.integers(0, 400),
+)
+def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_anew(
+    tmp_path_factory: pytest.TempPathFactory, printed: bytes, cuts: list[int], break_at: int
+) -> None:
+    log = tmp_path_factory.mktemp("sink") / "log"
+    whole = b"words of the cluster\n" + BEGIN + printed + LAST
+    pieces, rest = [], whole
+    for cut in cuts:
+        pieces.append(rest[:cut])
+        rest = rest[cut:]
+    sink.copy([*pieces, rest][: break_at // 10], log, NONCE, whole=False)
+    assert printed.startswith(log.read_bytes())
+    read = sink.copy([*pieces, rest], log, NONCE)
+    assert log.read_bytes() == printed
+    assert read.word == WORD
+
+
+def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
+    assert sink.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).word is None
+    assert (tmp_path / "log").read_bytes() == b"no such machine\n"
+
+
+def test_an_exit_record_and_its_result_are_found_by_the_queue(home: Path) -> None:
+    folder = paths.ensure(paths.job_folder(7))
+    sink.keep(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
+    assert exit_record(7, NONCE) == Exit(NONCE, 1.0, 2.0, 3, "")
+    assert (folder / "result.json").read_text() == '{"x": 1}'
+
+
+def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Popen[bytes]:
+    launch = {"attempt": NONCE, "cwd": str(tmp_path), "timeout": timeout, "folder": str(tmp_path / "folder"), "env": {"MINE": "1"}}
+    env = {**os.environ, "GPUDECK_AWAY": Path(away.__file__).read_text(), "GPUDECK_LAUNCH": json.dumps(launch)}
+    code = 'import os; exec(os.environ["GPUDECK_AWAY"])'
+    return subprocess.Popen([sys.executable, "-S", "-c", code, *argv], env=env, stdout=subprocess.PIPE)
+
+
+def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, sink.Word | None]:
+    read = sink.copy([output], tmp_path / "log", NONCE)
+    return (tmp_path / "log").read_bytes(), read.word
+
+
+def test_the_runner_there_says_all_in_its_output(tmp_path: Path) -> None:
+    script = 'echo $MINE "$0"; pwd >&2; printf "{}" > $GPUDECK_RESULT; exit 3'
+    with run_away(tmp_path, "sh", "-c", script, "a b") as process:
+        output, _ = process.communicate(timeout=60)
+    printed, word = home_of(output, tmp_path)
+    assert printed == f"1 a b\n{tmp_path}\n".encode()
+    assert word is not None
+    assert (process.returncode, word.code, word.result, word.over) == (3, 3, "{}", 0.0)
+
+
+def test_the_runner_there_ends_the_tree_at_its_limit(tmp_path: Path) -> None:
+    with run_away(tmp_path, "sh", "-c", "setsid sleep 600 & echo $! > pid; wait", timeout=0.5) as process:
+        output, _ = process.communicate(timeout=60)
+    _, word = home_of(output, tmp_path)
+    assert word is not None
+    assert (process.returncode, word.over, word.code) == (124, 0.5, -signal.SIGTERM)
+    assert not lives(int((tmp_path / "pid").read_text()))
+
+
+def test_the_runner_there_ends_its_command_when_told_to(tmp_path: Path) -> None:
+    with run_away(tmp_path, "sh", "-c", "touch up; exec sleep 600") as process:
+        eventually((tmp_path / "up").exists)
+        process.terminate()
+        output, _ = process.communicate(timeout=60)
+    _, word = home_of(output, tmp_path)
+    assert word is not None
+    assert word.code == -signal.SIGTERM
+
+
+def test_a_second_copy_of_an_attempt_runs_nothing_where_the_file_system_is_shared(tmp_path: Path) -> None:
+    folder = paths.ensure(tmp_path / "folder")
+    (folder / "artefacts").mkdir()
+    (folder / "attempt").write_text(NONCE)
+    for status in (0, 1):
+        with run_away(tmp_path, "sh", "-c", "echo ran >> ran; echo $GPUDECK_ARTEFACTS") as process:
+            output, _ = process.communicate(timeout=60)
+        assert process.returncode == status
+        assert (str(folder / "artefacts").encode() in output) is (status == 0)
+    assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_a_token_is_read_from_a_file_that_nobody_else_can_read(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text(" secret\n")
+    assert token(str(file)) == "secret"
+    assert token("") == ""
+    for spoilt, words in (("", "there is no token"), ("a\nb", "there is no token")):
+        file.write_text(spoilt)
+        with pytest.raises(e.Unreachable, match=words):
+            token(str(file))
+    file.chmod(0o640)
+    with pytest.raises(e.Unreachable, match=r"is open to others\. Try: chmod 600"):
+        token(str(file))
+    with pytest.raises(e.Unreachable, match="cannot be read: No such file"):
+        token(str(tmp_path / "absent"))
