@@ -247,7 +247,8 @@ def _care_verbs(verb: Verb) -> None:
     made.add_argument("--token-file", default="", metavar="FILE", help="holds the cluster's token; nobody else may read it (chmod 600)")
     made.add_argument("--force", action="store_true", help="remove it although jobs run there; nobody will know how they end")
     verb("diagnostics", care.diagnose, "print one text to paste into a bug report, without names, paths and secrets")
-    verb("doctor", care.doctor, "check everything GPU Deck needs, and say what to do where something is amiss")
+    made = verb("doctor", care.doctor, "check everything GPU Deck needs, and say what to do where something is amiss")
+    made.add_argument("--repair", action="store_true", help="where the store is damaged: put one of all that is whole in its place")
 
 
 def _count(text: str) -> int:

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +94,21 @@ def _become_the_only(identity: Identity) -> int | None:
             os.write(fd, f"{os.getpid()}\n".encode())
             return fd
     raise UserError(f"{identity.what} runs already (it holds {identity.lock}) and does not answer. See its log: {identity.log}")
+
+
+@contextmanager
+def alone(lock: Path, taken: str) -> Iterator[None]:
+    """Keep the process whose lock this is from starting. Raises UserError, saying `taken`, where it runs."""
+    paths.ensure(lock.parent)
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise UserError(taken) from e
+        yield
+    finally:
+        os.close(fd)
 
 
 def _answers(door: Path) -> bool:

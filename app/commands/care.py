@@ -19,6 +19,7 @@ from app.commands.output import say, say_json
 from app.commands.watch import first_reading
 from app.models.diagnostics import diagnostics
 from scheduler import paths, settings
+from scheduler.background import alone
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 
@@ -110,6 +111,7 @@ def doctor(args: Namespace) -> int:
         ("state folder", _home),
         ("disk", _disk),
         ("settings", _settings),
+        ("store", _repaired if args.repair else _store),
         ("window libraries", _window),
         ("daemon", _daemon),
         ("devices", _devices),
@@ -175,6 +177,38 @@ def _settings() -> str:
     if not (found.suffix == ".pth" and found.is_file()) and not list(found.glob("*.safetensors")):
         raise UserError(f"the model folder {folder} holds no .safetensors. Name another under Settings, or none.")
     return f"valid; model {folder}"
+
+
+def _store() -> str:
+    if daemon_status().running:
+        return "in use by the daemon"
+    from scheduler.store.repair import examine
+
+    file = paths.store_file()
+    if not file.exists():
+        return "none yet"
+    if amiss := examine(file, _folders()):
+        raise UserError(f"{amiss}. To save what is whole: gpudeck doctor --repair")
+    return f"whole ({file})"
+
+
+def _repaired() -> str:
+    """A store of all that is whole, where it is damaged. Nobody may have it meanwhile."""
+    from scheduler.store.repair import examine, numbers, rebuild
+
+    with alone(paths.daemon_lock(), "the daemon runs, and has the store open. Stop it first: gpudeck daemon stop"):
+        file = paths.store_file()
+        amiss = examine(file, _folders()) if file.exists() else ""
+        if not amiss:
+            return "whole: there is nothing to repair"
+        rescue = rebuild(file, _folders())
+    lost = f"lost: {numbers(rescue.lost)} (what is left of them is under {paths.home() / 'jobs'})" if rescue.lost else "none is lost"
+    raise _Warning(f"it was damaged ({amiss}); {rescue.jobs} jobs were saved, {lost}. The damaged file is kept: {rescue.kept}")
+
+
+def _folders() -> list[int]:
+    """Numbers of the jobs of which there is a folder."""
+    return [int(folder.name) for folder in (paths.home() / "jobs").glob("*") if folder.name.isdigit()]
 
 
 def _window() -> str:

@@ -189,6 +189,20 @@ def passed(job_id: int, attempt: str) -> bool:
         return False
 
 
+def begun(job: Job) -> str:
+    """The attempt of this job that ran something although the store does not know, as its newest changes were lost; empty where none did.
+
+    A job that waits for its first attempt has none; what lies in its folder from before it was submitted is of another of its number.
+    """
+    if job.spec.where or job.tries or isinstance(job.state, Running):
+        return ""
+    try:
+        with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
+            return f.read(100).decode() if os.fstat(f.fileno()).st_mtime > job.submitted else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def end(running: Running) -> None:
     """Ask the runner to end its job: politely, then by force. Returns at once."""
     if alive(running):

@@ -15,7 +15,7 @@ from scheduler.executors import base, local
 from scheduler.executors.base import Executor
 from scheduler.executors.cluster import Cluster
 from scheduler.executors.unknown import Unknown
-from scheduler.jobs import Cancelled, Event, Failed, Job, Progress, Queued, Running, Starting, State
+from scheduler.jobs import Cancelled, Event, Failed, Job, Lost, Progress, Queued, Running, Starting, State
 from scheduler.queue import recovery, story
 from scheduler.queue.meter import Meter
 from scheduler.queue.orders import UNSEEN, Orders, slots
@@ -61,6 +61,9 @@ class Queue(Orders):
         """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
         now = time.time()
         for job in list(self._active.values()):
+            if attempt := local.begun(job):
+                self._settle_unknown(job, attempt)
+                continue
             state = job.state
             if not isinstance(state, Starting | Running):
                 continue
@@ -85,6 +88,18 @@ class Queue(Orders):
                     self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
                 else:
                     self._conclude(job, verdict)
+
+    def _settle_unknown(self, job: Job, attempt: str) -> None:
+        """An attempt ran that the store lost, as after a repair: its runner's word is taken, and nothing runs twice."""
+        job = msgspec.structs.replace(job, state=Starting(attempt, (), job.submitted))
+        self._local.kill(job)
+        outcome = self._local.outcome(job)
+        if isinstance(outcome, base.Exit):
+            log = paths.job_folder(job.id) / base.LOG_FILE
+            assert isinstance(job.state, Starting)
+            self._conclude(job, recovery.ended(job.state, outcome, base.result_record(job.id), last_line(log)))
+        else:
+            self._conclude(job, Lost(job.submitted, time.time(), "it was begun, and the store lost what became of it"))
 
     def cancel(self, job_id: int) -> Job:
         """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""

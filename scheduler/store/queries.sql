@@ -1,6 +1,15 @@
 -- name: insert_job
 INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?);
 
+-- name: restore_job
+INSERT INTO jobs (id, submitted, status, spec, env, state, place, tries, usage) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_number
+DELETE FROM sqlite_sequence WHERE name = 'jobs';
+
+-- name: set_number
+INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?);
+
 -- name: update_job
 UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ? WHERE id = ?;
 

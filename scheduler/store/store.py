@@ -106,6 +106,29 @@ class Store:
         row = (job.id, outcome(job.state), job.submitted, ended(job.state), job.spec.group, held, searched(job.spec))
         self._db.execute(self._q["set_search"], row)
 
+    def restore(
+        self,
+        jobs: Sequence[tuple[Job, dict[str, str]]],
+        events: Sequence[tuple[int, Event]],
+        groups: Sequence[Group],
+        paused: bool,
+        highest: int,
+    ) -> None:
+        """Fill an empty store with jobs, their environments and timelines, in one transaction. No new job gets a number up to `highest`."""
+        with self._transaction():
+            for job, env in jobs:
+                text = [_encode(value) for value in (_bare(job.spec), env, job.state, job.usage)]
+                row = (job.id, job.submitted, job.status, *text[:3], job.place, job.tries, text[3])
+                self._db.execute(self._q["restore_job"], row)
+                self._set_search(job)
+            for job_id, event in events:
+                self._add_events(job_id, (event,))
+            for group in groups:
+                self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
+            self._db.execute(self._q["set_paused"], (paused,))
+            self._db.execute(self._q["forget_number"])
+            self._db.execute(self._q["set_number"], (highest,))
+
     def update(self, job: Job, *events: Event) -> Job:
         """Commit what became of the job, and what its timeline says of it."""
         with self._transaction():

@@ -1,0 +1,165 @@
+"""Stores that are really damaged: what `gpudeck doctor --repair` saves, says and keeps, and that nothing runs twice after it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from scheduler.store import Store, repair
+from scheduler.wishes import wish
+from tests.integration.deck import kill_daemon, log_of, python
+from tests.support import state_folder
+
+JOBS = 60
+PAGE = 4096
+pytestmark = pytest.mark.xdist_group("doctor")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of a daemon that was killed: ended jobs, one that waits, a group, and part of all that in the log alone."""
+    folder = tmp_path_factory.mktemp("killed")
+    with state_folder(folder / "home") as home:
+        settings.save(Settings(source="cpu"))
+        with Client() as deck:
+            deck.set_group("night", limit=3, paused=True)
+            specs = [wish(["true"], {"name": f"n{number}", "env": {}, "notes": "x" * 40 * number}) for number in range(JOBS)]
+            for job in deck.submit_many(specs):
+                deck.wait(job.id, 60.0)
+            deck.stop_daemon()
+        with Client() as deck:
+            waits = deck.submit(["true"], hold=True, env={"TOKEN": "secret"}, name="waits")
+            assert waits.id == JOBS + 1
+            kill_daemon()
+        yield Path(shutil.copytree(home, folder / "kept", ignore=shutil.ignore_patterns("daemon.*")))
+
+
+@pytest.fixture
+def home(killed: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of it, whole."""
+    with state_folder(tmp_path / "home") as folder:
+        shutil.copytree(killed, folder)
+        yield folder
+
+
+def store_of(home: Path) -> list[int]:
+    store = Store(home / "gpudeck.sqlite")
+    try:
+        return sorted(job.id for job in store.recent(10_000))
+    finally:
+        store.close()
+
+
+def cut(home: Path, draw: random.Random) -> None:
+    file = home / "gpudeck.sqlite"
+    with file.open("r+b") as f:
+        f.truncate(draw.randrange(file.stat().st_size))
+
+
+def zero_pages(home: Path, draw: random.Random) -> None:
+    file = home / "gpudeck.sqlite"
+    with file.open("r+b") as f:
+        for page in draw.sample(range(file.stat().st_size // PAGE), 4):
+            f.seek(page * PAGE)
+            f.write(bytes(PAGE))
+
+
+def zero_the_first_page(home: Path, draw: random.Random) -> None:
+    with (home / "gpudeck.sqlite").open("r+b") as f:
+        f.write(bytes(PAGE))
+
+
+def garble(home: Path, draw: random.Random) -> None:
+    file = home / "gpudeck.sqlite"
+    with file.open("r+b") as f:
+        for _ in range(200):
+            f.seek(draw.randrange(file.stat().st_size))
+            f.write(draw.randbytes(1))
+
+
+def cut_the_log(home: Path, draw: random.Random) -> None:
+    log = home / "gpudeck.sqlite-wal"
+    with log.open("r+b") as f:
+        f.truncate(draw.randrange(log.stat().st_size // 2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("damage", [cut, zero_pages, zero_the_first_page, garble, cut_the_log])
+def test_what_is_whole_is_saved_and_the_rest_is_named(home: Path, damage: Callable[[Path, random.Random], None], seed: int) -> None:
+    file = paths.store_file()
+    damage(home, random.Random(f"{damage.__name__} {seed}"))
+    spoilt = file.read_bytes()
+    known = range(1, JOBS + 1)
+    if not repair.examine(file, known):
+        assert damage in (garble, cut_the_log), "that is damage"
+        return
+    assert file.read_bytes() == spoilt, "looking at it changed nothing"
+    rescue = repair.rebuild(file, known)
+    assert rescue.kept.read_bytes() == spoilt
+    assert repair.examine(file, known) == ""
+    saved = store_of(home)
+    assert len(saved) == rescue.jobs
+    assert sorted([*saved, *rescue.lost]) == list(range(1, max([JOBS, *saved]) + 1)), "each is saved or said to be lost"
+    if damage is zero_the_first_page:
+        assert saved == list(range(1, JOBS + 2)), "the first page leads to the jobs, and holds none"
+
+
+def test_a_store_of_which_nothing_is_left_gives_no_number_twice(home: Path) -> None:
+    for name in ("gpudeck.sqlite", "gpudeck.sqlite-wal"):
+        (home / name).write_bytes(b"")
+    known = range(1, JOBS + 1)
+    assert "holds nothing" in repair.examine(paths.store_file(), known)
+    rescue = repair.rebuild(paths.store_file(), known)
+    assert (rescue.jobs, rescue.lost) == (0, list(known))
+    with Client() as deck:
+        assert deck.submit(["true"], env={}).id == JOBS + 1
+
+
+def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zero_the_first_page(home, random.Random(0))
+    (home / "gpudeck.sqlite-wal").unlink()
+    assert main(["doctor"]) == 1
+    assert "gpudeck doctor --repair" in capsys.readouterr().out
+    main(["doctor", "--repair"])
+    said = capsys.readouterr().out
+    assert f"{JOBS} jobs were saved" in said
+    assert "The damaged file is kept" in said
+    with Client() as deck:
+        assert [job.status for job in deck.jobs(JOBS)] == ["done"] * JOBS
+        assert deck.job(1).spec.name == "n0"
+        assert deck.timeline(1)[0].what == "submitted"
+        (group,) = deck.groups()
+        assert (group.group.limit, group.group.paused) == (3, True)
+    assert main(["doctor", "--repair"]) == 1, "the daemon has it"
+    assert "gpudeck daemon stop" in capsys.readouterr().out
+
+
+def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(cpu_home: Path, tmp_path: Path) -> None:
+    """The log held that it was started, ran and ended; the file, that it waits. Its runner's word stands."""
+    with Client() as deck:
+        deck.pause()
+        job = deck.submit(python("print('once')"), env={})
+        lost = deck.submit(python("import time; print('once'); time.sleep(600)"), env={})
+        deck.stop_daemon()  # the file has both as waiting
+    before = paths.store_file().read_bytes()
+    with Client() as deck:
+        deck.pause(False)
+        assert deck.wait(job.id, 30.0).status == "done"
+        while not log_of(lost):
+            pass
+        kill_daemon()
+    paths.store_file().write_bytes(before)
+    paths.store_file().with_name("gpudeck.sqlite-wal").unlink()
+    with Client() as deck:
+        deck.pause(False)
+        assert deck.wait(job.id, 30.0).status == "done"
+        assert deck.wait(lost.id, 30.0).status in ("failed", "lost"), "its processes were ended: nobody could have said how it goes on"
+    assert (log_of(job), log_of(lost)) == ("once\n", "once\n")
