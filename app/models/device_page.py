@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.models.device_parts import Fact, Group, part_groups
 from app.models.format import NOT_AVAILABLE, Shown, clock, duration, show
 from app.models.tiles import Meaning, Tile, temperature_meaning, throttle, tiles
 from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA, Reading
+from scheduler.devices.model import NA, Detail, Reading
 from scheduler.telemetry.snapshot import DeviceState, Snapshot
 
 _FIRST = {
@@ -25,21 +26,6 @@ _FLAGS = frozenset({"ecc", "rows_pending", "rows_failure", "pages_pending", "mig
 
 
 @dataclass(frozen=True)
-class Fact:
-    label: str
-    value: str
-    tooltip: str
-    meaning: Meaning = ""
-    absent: bool = False
-
-
-@dataclass(frozen=True)
-class Group:
-    title: str
-    facts: tuple[Fact, ...]
-
-
-@dataclass(frozen=True)
 class DevicePage:
     device: str
     tile: Tile
@@ -48,14 +34,14 @@ class DevicePage:
     groups: tuple[Group, ...]
 
 
-def device_page(snapshot: Snapshot, device: str) -> DevicePage | None:
-    """None where the device is not there (any more)."""
+def device_page(snapshot: Snapshot, device: str, detail: Detail | None = None) -> DevicePage | None:
+    """None where the device is not there (any more). `detail`: what was read of its parts, where it was."""
     state = next((s for s in snapshot.devices if s.device.id == device), None)
     if state is None:
         return None
     tile = next(t for t in tiles(snapshot) if t.device == device)
     read = f"read at {clock(state.reading.time, snapshot.time)}" if state.reading else "not read now"
-    return DevicePage(device, tile, read, (_card(state, tile), *_groups(state)))
+    return DevicePage(device, tile, read, (_card(state, tile), *_groups(state), *part_groups(detail.parts if detail else ())))
 
 
 def _card(state: DeviceState, tile: Tile) -> Group:

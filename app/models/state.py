@@ -6,6 +6,7 @@ from app.models.conversation import Conversation
 from app.models.history import History
 from app.models.job_share import Shares
 from app.models.requests import Link
+from scheduler.devices.model import Detail
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -19,6 +20,8 @@ class State:
         self.shares = Shares()
         self.link = Link(connected=False, text="connecting to the daemon")
         self.conversation = Conversation()
+        self.details: tuple[Detail, ...] | None = None
+        """What was read of parts and processes last; None before."""
 
     def update(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot

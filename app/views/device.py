@@ -7,9 +7,12 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.device_page import DevicePage, Group, device_page
+from app.models.device_page import DevicePage, device_page
+from app.models.device_parts import Group
+from app.models.requests import Inspected, Reply
 from app.models.state import State
 from app.views.facts import Facts
+from app.views.inspector import Inspector
 from app.views.widgets import button, card, elided, label, row, set_text
 
 _NARROWEST = 330
@@ -17,9 +20,10 @@ _NARROWEST = 330
 
 
 class Device(QWidget):
-    """Groups of values in columns. Emits `left` when the user goes back."""
+    """Groups of values in columns. Emits `left` when the user goes back, and `requested` with what the daemon is to tell."""
 
     left = Signal()
+    requested = Signal(object)
 
     def __init__(self, state: State) -> None:
         super().__init__()
@@ -36,6 +40,8 @@ class Device(QWidget):
         self.groups: dict[str, Facts] = {}
         self._frames: list[QFrame] = []
         self._columns: list[QVBoxLayout] = []
+        self.inspector = Inspector(self)
+        self.inspector.wanted.connect(self.requested)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for keys, slot in (("Esc", self.back.click), ("Alt+Left", self.before.click), ("Alt+Right", self.after.click)):
             QShortcut(QKeySequence(keys), self, slot)
@@ -47,7 +53,8 @@ class Device(QWidget):
 
     def refresh(self) -> None:
         snapshot = self._state.snapshot
-        page = device_page(snapshot, self._device) if snapshot else None
+        detail = next((d for d in self._state.details or () if d.device == self._device), None)
+        page = device_page(snapshot, self._device, detail) if snapshot else None
         if page is None or snapshot is None:
             set_text(self.read, "this device is not there any more")
             return
@@ -59,6 +66,11 @@ class Device(QWidget):
         self.after.setVisible(several)
         self._show_groups(page)
 
+    def deliver(self, reply: Reply) -> None:
+        self.inspector.heard(reply)
+        if isinstance(reply, Inspected) and self.isVisible():
+            self.refresh()
+
     def _show_groups(self, page: DevicePage) -> None:
         columns = max(min(self.width() // _NARROWEST, 4), 1)
         if tuple(self.groups) != tuple(g.title for g in page.groups) or columns != len(self._columns):
@@ -69,7 +81,7 @@ class Device(QWidget):
     def _rebuild(self, groups: tuple[Group, ...], columns: int) -> None:
         """Each group into the column that is shortest so far."""
         for frame in self._frames:
-            frame.setParent(None)
+            frame.hide()
             frame.deleteLater()
         while (item := self._body.takeAt(0)) is not None:
             item.layout().deleteLater()  # type: ignore[union-attr]

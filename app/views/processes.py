@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QItemSelectionModel, Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
 from app import theme
@@ -11,17 +11,15 @@ from app.models.process_table import Row, question, rows
 from app.models.requests import Accepted, Inspect, Inspected, Kill, Refused, Reply
 from app.models.state import State
 from app.views.filter_box import filter_box
+from app.views.inspector import Inspector
 from app.views.process_table import ProcessTable, process_view
 from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
-from scheduler.devices.model import Detail
 
 EMPTY = "No process uses a GPU."
 NO_GPU = "There is no NVIDIA GPU here, so nothing uses one."
 RECORDED = "A recording knows no processes."
 NOTHING_FOUND = "No process matches the filter."
-_EVERY_MS = 2000
-"""How often the processes are looked at while the page is shown: it costs the driver more than a reading."""
 
 
 class Processes(QWidget):
@@ -32,9 +30,7 @@ class Processes(QWidget):
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
-        self._details: tuple[Detail, ...] | None = None
         self._trouble = ""
-        self._waits = False
         self._asked: Row | None = None
         """The process that a person is asked about."""
         self.filter = filter_box("Search users, commands, containers (Ctrl+F)")
@@ -52,24 +48,14 @@ class Processes(QWidget):
         self.no.clicked.connect(lambda: self._ask_about(None))
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._clock = QTimer(self)
-        self._clock.setInterval(_EVERY_MS)
-        self._clock.timeout.connect(self._inspect)
+        self.inspector = Inspector(self)
+        self.inspector.wanted.connect(self.requested)
         self._lay_out()
         for keys, slot in (("Del", self.end.click), ("Esc", self.no.click), ("Ctrl+F", self.filter.setFocus), ("S", self._sort)):
             QShortcut(QKeySequence(keys), self, slot).setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
 
-    def showEvent(self, event: QShowEvent) -> None:
-        self._inspect()
-        self._clock.start()
-        super().showEvent(event)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        self._clock.stop()
-        super().hideEvent(event)
-
     def refresh(self) -> None:
-        snapshot, details = self._state.snapshot, self._details
+        snapshot, details = self._state.snapshot, self._state.details
         if snapshot is None or details is None:
             set_text(self.empty, self._trouble or (self._state.link.text if snapshot is None else "looking at the processes"))
             self._stack.setCurrentIndex(1)
@@ -94,15 +80,19 @@ class Processes(QWidget):
         self._enable()
 
     def deliver(self, reply: Reply) -> None:
+        self.inspector.heard(reply)
         match reply:
-            case Inspected(details=details):
-                self._details, self._trouble, self._waits = details, "", False
-                self._refresh_where_shown()
+            case Inspected():
+                self._trouble = ""
             case Refused(request=Inspect(), message=message):
-                self._trouble, self._waits = message, False
-                self._refresh_where_shown()
+                self._trouble = message
             case Accepted(request=Kill()):
-                self._inspect()
+                self.inspector.ask()
+                return
+            case _:
+                return
+        if self.isVisible():
+            self.refresh()
 
     def chosen(self) -> Row | None:
         at = self.table.currentIndex().row()
@@ -113,15 +103,6 @@ class Processes(QWidget):
         header, at = self.table.horizontalHeader(), max(self.table.currentIndex().column(), 0)
         falls = header.sortIndicatorSection() == at and header.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
         header.setSortIndicator(at, Qt.SortOrder.DescendingOrder if falls else Qt.SortOrder.AscendingOrder)
-
-    def _refresh_where_shown(self) -> None:
-        if self.isVisible():
-            self.refresh()
-
-    def _inspect(self) -> None:
-        if not self._waits:
-            self._waits = True
-            self.requested.emit(Inspect())
 
     def _choose(self, chosen: Row | None, column: int) -> None:
         """Keep the current process where rows came, went or moved."""

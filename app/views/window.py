@@ -17,6 +17,7 @@ from app.models.requests import (
     Foresee,
     Hold,
     Inspect,
+    Inspected,
     Kill,
     Link,
     Move,
@@ -95,7 +96,7 @@ class MainWindow(QWidget):
         for name, page in zip((*PAGES, *OFF_RAIL), self._all, strict=True):
             page.setAccessibleName(name.capitalize())
             self.pages.addWidget(page)
-        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
+        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
             asking.requested.connect(self._request)
         self._theme = ""
         self._dirty = False
@@ -138,7 +139,9 @@ class MainWindow(QWidget):
 
     def deliver(self, reply: Reply) -> None:
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings):
+        if isinstance(reply, Inspected):
+            self.state.details = reply.details
+        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
             page.deliver(reply)
         match reply:
             case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge() | Kill(), message=message):

@@ -12,8 +12,10 @@ from PySide6.QtTest import QTest
 from app import theme
 from app.models.device_page import _FIRST
 from app.models.fleet import CHARTED, MANY
+from app.models.requests import Inspect, Inspected
 from app.views.heat_map import luminance, shade
 from scheduler.devices.fields import FIELDS
+from scheduler.devices.model import Detail, Part
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -134,6 +136,30 @@ def test_all_values_of_a_device_are_there_with_their_reasons(fed):
     heat.setFocus()
     QTest.keyClick(heat, Qt.Key.Key_Down)
     assert "no temperature sensor" in heat.accessibleDescription()
+
+
+def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
+    fed.feed(snapshots.gpu_snapshot(1))
+    device = snapshots.gpu(0).id
+    fed.window.show_device(device)
+    assert fed.asked == [Inspect()]
+    parts = (
+        Part("link", "NVLink 0", {"nvlink_rx": 2.5e9, "nvlink_errors": 3.0}, {"nvlink_tx": "not known yet"}, {"state": "up"}),
+        Part("instance", "MIG 1g.10gb", {"mem_used": 2**30, "mem_total": 10 * 2**30}, {}, {"uuid": "MIG-1"}),
+        *(Part("core", f"core {i}", {"util": 10.0 * i}) for i in range(10)),
+        Part("sensor", "coretemp Package", {"temp": 61.0}),
+    )  # fmt: skip
+    fed.window.deliver(Inspected((Detail(device, NOW, parts),)))
+    page = fed.window.device
+    facts = {f.label: f for group in page.groups.values() for f in group.facts}
+    assert facts["NVLink 0"].value == "2.50 GB/s in, 3.00 errors"
+    assert "NVLink out: N/A, not known yet" in facts["NVLink 0"].tooltip
+    assert facts["MIG 1g.10gb"].value == "1.0 GiB used, 10.0 GiB in all"
+    assert facts["coretemp Package"].value == "61 °C"
+    assert (facts["0 to 7"].value, facts["8 to 9"].value) == ("0  10  20  30  40  50  60  70", "80  90")
+    fed.window.show_page("dashboard")
+    page.inspector.timeout.emit()
+    assert not page.inspector.isActive()
 
 
 def test_every_field_belongs_to_a_group():

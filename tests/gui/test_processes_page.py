@@ -75,13 +75,13 @@ def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
     fed.window.deliver(Refused(Inspect(), "the devices do not answer at the moment"))
     assert page.count.text() == "the devices do not answer at the moment"
     fed.asked.clear()
-    page._clock.timeout.emit()
-    page._clock.timeout.emit()
+    page.inspector.timeout.emit()
+    page.inspector.timeout.emit()
     assert fed.asked == [Inspect()], "one at a time"
     fed.window.deliver(Inspected(fed.details))
-    assert page._clock.isActive()
+    assert page.inspector.isActive()
     fed.window.show_page("jobs")
-    assert not page._clock.isActive()
+    assert not page.inspector.isActive()
 
 
 def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):

@@ -49,7 +49,7 @@ class Mig:
             memory = nv.nvmlDeviceGetMemoryInfo(handle)
         except nv.NVMLError as e:
             return Part("instance", instance.name, {}, {"mem_used": why(e)}, {"uuid": instance.uuid})
-        values = {"mem_used": float(memory.used), "mem_total": float(memory.total), "mem_free": float(memory.free)}
+        values = {"mem_used": float(memory.used), "mem_total": float(memory.total)}
         return Part("instance", instance.name, values, {}, {"uuid": instance.uuid})
 
 
