@@ -1,4 +1,8 @@
-"""Notifications of the desktop, by the command that desktops bring for it."""
+"""Notifications of the desktop, by the command that desktops bring for it.
+
+Not by QtDBus: PySide6 cannot send the unsigned number that org.freedesktop.Notifications wants. Not by an icon in the tray: it would
+stay there with nothing to do, and many desktops have no tray.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 
 from app.feeds.verbs import PAGE, Verbs
 from app.models.job_list import search_for
-from app.models.requests import Fetch, Fetched, Find, Found, Refused
+from app.models.requests import Fetch, Fetched, Find, Found, Refused, Repeat, Tail, Timeline
 from scheduler.client import Client
 from scheduler.jobs import Done, Failed, Job, Queued
 from scheduler.messages import NEWEST
@@ -70,6 +70,21 @@ def test_pages_come_as_the_reader_scrolls_and_end_where_there_are_no_more(fed, p
     assert page.count.text() == "159 jobs"
     assert ids(page) == [1008, 1007, 1009, *range(1006, 850, -1)]
     assert page.details.title.text().startswith("Job 901 ·"), "the reader stays where they were"
+
+
+def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, page):
+    fed.window.deliver(Found(finds(fed)[0], older(1000, 900, notes="long ago"), None))
+    page.choose(951)
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_Down)
+    assert page.details.title.text() == "Job 950 · attention"
+    assert "long ago" in page.details.facts.toPlainText()
+    assert (Tail(950), Timeline(950)) == tuple(r for r in fed.asked if isinstance(r, Tail | Timeline) and r.job == 950)[::-1]
+    QTest.keyClick(page.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    assert (page.compared.isVisible(), page.compared.title.text()) == (True, "Jobs 949 and 950 side by side")
+    QTest.keyClick(page.table, Qt.Key.Key_Down)
+    QTest.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
+    assert [request.spec.notes for request in fed.asked if isinstance(request, Repeat)] == ["long ago"]
 
 
 def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(fed, page, qtbot):
