@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStacke
 from app import theme
 from app.models.format import plural
 from app.models.job_history import JobHistory
-from app.models.job_list import Listing, elsewhere, together
+from app.models.job_list import WAITING, Listing, elsewhere, together
 from app.models.requests import (
     Cancel,
     Fetch,
@@ -127,7 +127,9 @@ class Jobs(QWidget):
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
         searching = self._history.search is not None and not self._history.whole
-        set_text(self.count, f"{len(shown)}+ jobs" if searching else plural(len(shown), "job"))
+        beyond = snapshot.waiting - sum(line.kind == WAITING for line in shown) if search == Search() else 0
+        more = f", {beyond} more wait" if beyond > 0 else ""
+        set_text(self.count, (f"{len(shown)}+ jobs" if searching else plural(len(shown), "job")) + more)
         set_text(self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND)
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)

@@ -105,6 +105,16 @@ def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(
     assert len(finds(fed)) == 2, "a snapshot has all that run"
 
 
+def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, page, qtbot):
+    fed.feed(msgspec.structs.replace(shifted(1000), waiting=5000, time=NOW + 1))
+    assert page.count.text() == "9+ jobs, 4999 more wait"
+    page.kinds.setCurrentText("Waiting")
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    assert finds(fed)[1].search.outcomes == ("queued",)
+    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
+
+
 def test_words_group_device_and_time_become_a_search():
     made = snapshots.gpu_snapshot(2)
     found = search_for("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)
