@@ -201,6 +201,16 @@ def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: 
     assert int(asked[1]) >= 200
 
 
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there may be a GPU, and it would be measured")
+def test_the_benchmark_says_in_one_line_that_there_is_no_gpu() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.eviction"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("eviction is measured on an NVIDIA GPU")
+    assert done.stderr.count("\n") == 1
+
+
 def test_what_cannot_be_leased_says_why(deck: Client, gpu: Path) -> None:
     eventually(lambda: isinstance(state(deck).use, Idle))
     with pytest.raises(UserError, match="not enough memory is free"):

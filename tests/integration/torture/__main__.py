@@ -26,7 +26,7 @@ from tests.integration.torture.verdict import NEVER_RAN
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.integration.torture")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
-    parser.add_argument("--campaigns", type=int, default=10, help="of 110 rounds each")
+    parser.add_argument("--campaigns", type=int, default=7, help="of 110 rounds each")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
     started = time.monotonic()

@@ -1,0 +1,200 @@
+"""How soon a GPU that the assistant has is a job's, and what that costs the job. On a machine with an NVIDIA GPU that nobody uses:
+
+python -m tests.benchmarks.eviction [--trials 100] [--pairs 10]
+
+A trial: a host with 3 GiB allocated computes on the GPU, by lease, as the assistant does; a job for the GPU is submitted; NVML is asked
+every millisecond how much memory is free. A pair: the same job of some ten seconds, once with such a host to be evicted and once on the
+empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to results/eviction.csv. This process makes no CUDA
+context: it would be on the GPU itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pynvml as nv
+
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.devices.model import ASSISTANT_MARK
+from scheduler.settings import Settings
+from tests.benchmarks.rows import context, write
+from tests.support import eventually, state_folder
+
+SLACK = 256 * 2**20
+"""Bytes that a GPU may have less after the host than before it."""
+PATIENCE_S = 60.0
+
+HOST = """
+import os, threading, time
+import torch
+from assistant.lease import Lease
+from scheduler.errors import UserError
+evicted = threading.Event()
+lease = Lease(lambda why: evicted.set())
+end = time.monotonic() + 60
+while True:
+    try:
+        lease.take(3 * 2**30)
+        break
+    except UserError:
+        if time.monotonic() > end:
+            raise
+        time.sleep(0.05)
+weights = torch.zeros(3 * 2**30 // 2, dtype=torch.bfloat16, device="cuda")
+block = weights[: 4096 * 4096].view(4096, 4096)
+state = torch.zeros(4096, 1, dtype=torch.bfloat16, device="cuda")
+torch.cuda.synchronize()
+print("resident", flush=True)
+while not evicted.is_set():  # a token: some products of a matrix and a vector, and a look at the flag
+    for _ in range(24):
+        state = block @ state
+    torch.cuda.synchronize()
+os._exit(0)
+"""
+BRIEF = "import time; print(time.monotonic())"
+LONG = """
+import time
+import torch
+a = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+for _ in range(5000):
+    b = a @ a
+torch.cuda.synchronize()
+print(time.monotonic())
+"""
+
+
+class Memory:
+    """The free memory of the last GPU, which is the one that is leased."""
+
+    def __init__(self) -> None:
+        self.gpus = int(nv.nvmlDeviceGetCount())
+        self._handle = nv.nvmlDeviceGetHandleByIndex(self.gpus - 1)
+        self.name = str(nv.nvmlDeviceGetName(self._handle))
+
+    def free(self) -> int:
+        return int(nv.nvmlDeviceGetMemoryInfo(self._handle).free)
+
+    @contextlib.contextmanager
+    def until_free(self, least: int) -> Iterator[list[float]]:
+        """A list that gets the moment (monotonic seconds) at which `least` bytes were free, looked for every millisecond in a thread."""
+        moments: list[float] = []
+
+        def look() -> None:
+            end = time.monotonic() + PATIENCE_S
+            while self.free() < least and time.monotonic() < end:
+                time.sleep(0.001)
+            moments.append(time.monotonic())
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        yield moments
+        thread.join()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.eviction")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--pairs", type=int, default=10)
+    args = parser.parse_args()
+    try:
+        nv.nvmlInit()
+        memory = Memory()
+    except nv.NVMLError as e:
+        sys.stderr.write(f"eviction is measured on an NVIDIA GPU, and none can be reached here: {e}\n")
+        return 1
+    with tempfile.TemporaryDirectory() as base, state_folder(Path(base) / "home"):
+        settings.save(Settings(source="nvml", idle_dwell_s=0.0, idle_util_percent=100.0))
+        with Client() as deck:
+            eventually(lambda: (seen := deck.snapshot().devices) and all(s.reading for s in seen), PATIENCE_S)
+            if strangers := [p.pid for s in deck.snapshot().devices for p in s.reading.processes if p.foreign]:  # type: ignore[union-attr]
+                sys.stderr.write(f"a GPU is in use by process {strangers[0]}: a figure would be of no use\n")
+                return 1
+            rows = [*_trials(deck, memory, args.trials), *_pairs(deck, memory, args.pairs)]
+    where = context(memory.name, ["torch", "nvidia-ml-py"])
+    print(write("eviction", [{**row, **where} for row in rows]))
+    for row in rows:
+        print(row)
+    return 0
+
+
+def _trials(deck: Client, memory: Memory, count: int) -> list[dict[str, object]]:
+    """Milliseconds from the call of `submit` to: its answer, the memory free, the job's first instruction."""
+    took: dict[str, list[float]] = {"submit acknowledged": [], "memory free": [], "job begins": [], "job begins, empty machine": []}
+    for _ in range(count):
+        took["job begins, empty machine"].append(_run(deck, memory.gpus, BRIEF))
+        before = memory.free()
+        with _host(memory, before), memory.until_free(before - SLACK) as freed:
+            began = time.monotonic()
+            job = deck.submit([sys.executable, "-c", BRIEF], gpus=memory.gpus)
+            took["submit acknowledged"].append(1e3 * (time.monotonic() - began))
+            begins = _said(deck, job.id)
+        took["memory free"].append(1e3 * (freed[0] - began))
+        took["job begins"].append(1e3 * (begins - began))
+    return [{"from enqueue to": what, "unit": "ms", **_spread(samples)} for what, samples in took.items()]
+
+
+def _pairs(deck: Client, memory: Memory, count: int) -> list[dict[str, object]]:
+    """Seconds from the call of `submit` to the end of the work, with a host to be evicted and without, in turn."""
+    took: dict[str, list[float]] = {"work done, host evicted": [], "work done, empty machine": []}
+    for _ in range(count):
+        with _host(memory, memory.free()):
+            took["work done, host evicted"].append(_run(deck, memory.gpus, LONG) / 1e3)
+        took["work done, empty machine"].append(_run(deck, memory.gpus, LONG) / 1e3)
+    ratios = [100 * (evicted / alone - 1) for evicted, alone in zip(*took.values(), strict=True)]
+    rows: list[dict[str, object]] = [{"from enqueue to": what, "unit": "s", **_spread(samples)} for what, samples in took.items()]
+    return [*rows, {"from enqueue to": "slow-down of the pairs", "unit": "%", **_spread(ratios)}]
+
+
+@contextlib.contextmanager
+def _host(memory: Memory, before: int) -> Iterator[None]:
+    """One with a lease, and its memory on the GPU; it has left at the end."""
+    environment = {**os.environ, ASSISTANT_MARK: "1"}
+    with subprocess.Popen([sys.executable, "-c", HOST], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != "resident\n":
+                raise SystemExit("the host got no lease, or no memory")
+            eventually(lambda: memory.free() < before - 3 * 2**30 + SLACK, PATIENCE_S)
+            yield
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+
+
+def _run(deck: Client, gpus: int, code: str) -> float:
+    """Milliseconds from the call of `submit` to the moment that the job prints."""
+    began = time.monotonic()
+    job = deck.submit([sys.executable, "-c", code], gpus=gpus)
+    return 1e3 * (_said(deck, job.id) - began)
+
+
+def _said(deck: Client, job: int) -> float:
+    """The moment that the job printed; it has ended."""
+    ended = deck.wait(job, 10 * PATIENCE_S)
+    if ended.status != "done":
+        raise SystemExit(f"job {job} is {ended.status}: {deck.log(job).decode(errors='replace')[-500:]}")
+    return float(deck.log(job))
+
+
+def _spread(samples: Sequence[float]) -> dict[str, float]:
+    """P50, P99, least, most and count."""
+    ordered = sorted(samples)
+
+    def at(share: float) -> float:
+        return float(f"{ordered[round(share * (len(ordered) - 1))]:.5g}")
+
+    return {"p50": at(0.5), "p99": at(0.99), "min": at(0.0), "max": at(1.0), "count": len(ordered)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
