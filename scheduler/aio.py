@@ -84,6 +84,8 @@ class AsyncClient:
     cancel = _in_thread(Client.cancel)
     job = _in_thread(Client.job)
     jobs = _in_thread(Client.jobs)
+    page = _in_thread(Client.page)
+    find = _in_thread(Client.find)
     timeline = _in_thread(Client.timeline)
     log = _in_thread(Client.log)
     artefacts = _in_thread(Client.artefacts)

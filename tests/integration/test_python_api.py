@@ -11,6 +11,7 @@ import pytest
 from scheduler.aio import AsyncClient
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.search import Search
 from tests.integration.deck import kill_daemon, python, ready
 
 WAIT_S = 30.0
@@ -62,6 +63,7 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
             assert not waiting.done()
             with pytest.raises(TimeoutError):
                 await deck.wait(held.id, 0.05)
+            assert [job.id for job in (await deck.find(Search("job3")))[0]] == [jobs[3].id]
             assert (await deck.hold(held.id, False)).id == held.id
             assert (await waiting).status == "done"
             with pytest.raises(NotFound):
