@@ -184,7 +184,7 @@ def _submit(client: Client, request: Submit) -> Job:
 
 
 def _repeat(client: Client, spec: Spec) -> Job:
-    env = wish(spec.argv, {}).env
+    env = wish(spec.argv, {"where": spec.where}).env  # ours is not sent to a cluster
     return client.submit_many([msgspec.structs.replace(spec, env=env, kind="", after=(), after_any=(), hold=False)])[0]
 
 

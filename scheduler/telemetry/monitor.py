@@ -84,7 +84,9 @@ class Monitor:
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
-        waits = next((f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued" and not j.spec.hold), None)
+        waits = next(
+            (f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued" and not (j.spec.hold or j.spec.where)), None
+        )
         max_age = _max_age(settings)
         found = []
         for device in self.devices:

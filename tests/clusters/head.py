@@ -17,6 +17,7 @@ from tests.support import command_of, eventually, lives, send
 
 ADDRESS = "http://127.0.0.1:8265"
 START_S = 120.0
+TRIES = 3
 
 
 def ray_command() -> str | None:
@@ -44,6 +45,16 @@ class Head:
         """To look into the cluster without GPU Deck's daemon."""
 
     def start(self) -> None:
+        """On a busy machine a head misses its own deadlines, and says so: then once more."""
+        for _ in range(TRIES):
+            done = self._start()
+            if done.returncode == 0:
+                eventually(self.answers, START_S)
+                return
+            self.kill()
+        raise AssertionError(done.stdout + done.stderr)
+
+    def _start(self) -> subprocess.CompletedProcess[str]:
         name, value = self._mark.split("=")
         env = {
             **os.environ,
@@ -54,14 +65,13 @@ class Head:
         }
         command = ray_command()
         assert command is not None
-        subprocess.run(
+        return subprocess.run(
             [
                 command, "start", "--head", "--num-cpus=4", "--num-gpus=1", "--port=6399", "--node-ip-address=127.0.0.1",
                 "--dashboard-host=127.0.0.1", "--dashboard-port=8265", f"--temp-dir={self._temp}",
             ],
-            env=env, check=True, timeout=START_S, capture_output=True,
+            env=env, check=False, timeout=START_S, capture_output=True, text=True,
         )  # fmt: skip
-        eventually(self.answers, START_S)
 
     def answers(self) -> bool:
         try:

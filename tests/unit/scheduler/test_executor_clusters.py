@@ -21,7 +21,10 @@ from scheduler.executors import errand as e
 from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
 from scheduler.executors.cluster import Cluster, judge
 from scheduler.executors.token import token
-from scheduler.jobs import Job, Running, Spec
+from scheduler.jobs import Done, Job, Queued, Running, Spec
+from scheduler.queue import policy
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
 from tests.support import eventually, lives
 
 NONCE = "0123456789abcdef"
@@ -101,6 +104,108 @@ def test_words_of_another_attempt_change_nothing(home: Path) -> None:
     assert (deck.told, deck.sent) == ([], [])
     deck.cluster.hear(e.Unsent(7, NONCE, "no route"))
     assert deck.told == [Unstarted("ray:lab: no route")]
+
+
+class Clustered(Deck):
+    """A queue on a real store, with a cluster of which nothing answers but what the test says."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(RUNNING)
+        self.store, self.committed = store, []
+        self.cluster = Cluster("ray:lab", self, self.send)
+        self.queue = Queue(store, lambda job, runner: None, clusters={"ray:lab": self.cluster})
+        self.on, self.env, self.acknowledged = self.queue.on, self.queue.env, self.queue.acknowledged  # type: ignore[method-assign]
+
+    def send(self, command: e.Command) -> None:
+        self.sent.append(command)
+        self.committed.append(self.store.get(1).state)
+
+    def settle(self, job_id: int) -> None:
+        self.queue.runner_ended(job_id)
+
+
+def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(home: Path) -> None:
+    store = Store(paths.store_file())
+    first = Clustered(store)
+    (job,) = first.queue.submit([Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], [])
+    first.queue.step([])
+    waiting = first.queue.get(job.id).state
+    assert isinstance(waiting, Queued)
+    assert waiting.reason.startswith("ray:lab unreachable since ")
+    assert first.sent == []
+    first.cluster.hear(e.Here("session-a"))
+    first.queue.step([])
+    (asked,) = first.sent
+    assert isinstance(asked, e.Submit)
+    assert (asked.env["MINE"], asked.gpus, asked.session) == ("1", 8, "session-a")
+    (before,) = first.committed
+    assert isinstance(before, Running)
+    assert (before.attempt, before.boot, before.known) == (asked.attempt, "session-a", False)
+
+    second = Clustered(store)  # the first crashed: nobody knows whether the cluster heard it
+    second.queue.recover()
+    second.queue.step([])
+    assert second.sent == []
+    second.cluster.hear(e.Here("session-a"))
+    second.cluster.hear(e.Missing(job.id, asked.attempt, "session-a"))
+    assert second.sent == [e.Follow(job.id, asked.attempt), asked]
+    second.cluster.hear(e.Known(job.id, asked.attempt))
+    assert second.store.get(job.id).state.known  # type: ignore[union-attr]
+
+    third = Clustered(store)
+    third.queue.recover()
+    sink.keep(paths.job_folder(job.id), Exit(asked.attempt, 1.0, 2.0, 0, ""), "")
+    third.cluster.hear(e.Here("session-b"))
+    third.cluster.hear(e.Ended(job.id, asked.attempt))
+    assert isinstance(store.get(job.id).state, Done)
+    store.close()
+
+
+def test_a_job_that_the_cluster_was_not_asked_for_waits_again_as_a_new_attempt(home: Path) -> None:
+    store = Store(paths.store_file())
+    deck = Clustered(store)
+    deck.cluster.hear(e.Here("session-a"))
+    (job,) = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab")], [])
+    deck.queue.step([])
+    (asked,) = deck.sent
+    assert isinstance(asked, e.Submit)
+    deck.cluster.hear(e.Unsent(job.id, asked.attempt, "no route"))
+    assert isinstance(store.get(job.id).state, Queued)
+    assert deck.queue.get(job.id).state == Queued("ray:lab: no route")
+    store.close()
+
+
+def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "MAX_GIVEN", 2)
+    store = Store(paths.store_file())
+    deck = Clustered(store)
+    deck.cluster.hear(e.Here("session-a"))
+    jobs = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab", gpus=1)] * 3, [])
+    deck.queue.step([])
+    assert [deck.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
+    waiting = deck.queue.get(jobs[2].id).state
+    assert waiting == Queued("ray:lab has 2 jobs of ours already")
+    assert deck.queue.foresee(Spec(("x",), "x", "/"), []).at is not None
+    for spec, words in (
+        (Spec(("x",), "x", "/", where="ray:other"), r"no cluster is called ray:other \(there is: ray:lab\)"),
+        (Spec(("x",), "x", "/", where="ray:lab", gpus=1, memory=1), "memory on them and their type can only be asked for on this machine"),
+        (Spec(("x",), "x", "/", where="ray:lab", env={"X": "x" * 2**17}), "name the variables the job needs"),
+    ):
+        with pytest.raises(UserError, match=words):
+            deck.queue.submit([spec], [])
+    store.close()
+
+
+def test_what_ran_in_a_cluster_that_is_not_in_the_settings_any_more_is_lost(home: Path) -> None:
+    store = Store(paths.store_file())
+    deck = Clustered(store)
+    deck.cluster.hear(e.Here("session-a"))
+    (job,) = deck.queue.submit([Spec(("x",), "x", "/", where="ray:lab", retries=3)], [])
+    deck.queue.step([])
+    without = Queue(store, lambda job, runner: None)
+    without.recover()
+    assert store.get(job.id).status == "lost"
+    store.close()
 
 
 @given(
