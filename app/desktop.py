@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -110,6 +111,7 @@ class Desktop(QObject):
 
 def open_window() -> int:
     """Open the window and stay until it is closed. Returns the exit status."""
+    scale()
     app = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(app, QApplication)
     app.setApplicationName("gpudeck")
@@ -124,6 +126,16 @@ def open_window() -> int:
     finally:
         signals.close()
         desktop.stop()
+
+
+def scale() -> None:
+    """Make everything as large as the settings ask for: Qt reads it when the application is made."""
+    try:
+        wanted = settings.load().scale
+    except UserError:
+        return  # told when the window is shown
+    if wanted != 1.0:
+        os.environ.setdefault("QT_SCALE_FACTOR", f"{wanted:g}")
 
 
 class _Signals:

@@ -37,7 +37,7 @@ class Tokens:
     throttled: str
     failed: str
     series: tuple[str, ...]
-    """Curves of several devices: told apart in lightness as well as in hue (after Okabe and Ito), the accent first."""
+    """Curves of several devices, the accent first: told apart also by who sees no red, green or blue (a test simulates it)."""
 
 
 LIGHT = Tokens(
@@ -56,7 +56,7 @@ LIGHT = Tokens(
     hot="#b54a08",
     throttled="#7438b4",
     failed="#b3261e",
-    series=("#1f5fbf", "#d55e00", "#00856f", "#b5489a", "#3aa0d8", "#8a6d00", "#6a4bbf", "#4b535d"),
+    series=("#1f5fbf", "#d55e00", "#00856f", "#b5489a", "#3aa0d8", "#9e9f65", "#6e0075", "#4b535d"),
 )
 DARK = Tokens(
     scheme="dark",
@@ -74,7 +74,7 @@ DARK = Tokens(
     hot="#f2904d",
     throttled="#bb96f7",
     failed="#ff7b72",
-    series=("#6ea8fe", "#f0894a", "#2fc6a0", "#e58fc9", "#9bdcff", "#e3c04c", "#b79cf5", "#c6ccd4"),
+    series=("#6ea8fe", "#f0894a", "#2fc6a0", "#e58fc9", "#9bdcff", "#e6d30a", "#87499a", "#c6ccd4"),
 )
 
 

@@ -63,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model_device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs."""
     theme: Literal["system", "light", "dark"] = "system"
+    scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
+    """How large everything in the window is; read when it is opened."""
     alert_temperature: Threshold = 5.0
     """A GPU is too hot from so many °C below its slow-down temperature on."""
     alert_memory: Threshold = 97.0

@@ -182,6 +182,13 @@ SETTINGS = (
         group="Alerts",
     ),
     Setting("theme", "Theme", "system follows the desktop's light or dark.", "choice", ("system", "light", "dark"), group="Appearance"),
+    Setting(
+        "scale",
+        "Size",
+        "How large text and everything else is, from 0.75 to 3. In force when the window is opened the next time.",
+        "number",
+        group="Appearance",
+    ),
 )
 
 

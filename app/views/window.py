@@ -168,6 +168,7 @@ class MainWindow(QWidget):
 
     def show_welcome(self) -> None:
         """What is seen when the window is opened for the first time."""
+        self.rail.show_chosen("dashboard")
         self.pages.setCurrentWidget(self.welcome)
         self.welcome.steps["dashboard"].setFocus()
         self.refresh()

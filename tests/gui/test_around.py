@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
@@ -12,6 +15,7 @@ from app import theme
 from app.models.brief import LISTED, brief
 from app.tray import Tray, picture
 from app.views.compact import Compact
+from scheduler import settings
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert
 from tests.gui import snapshots
@@ -91,3 +95,14 @@ def test_diagnostics_go_to_the_clipboard(fed):
     assert "s3cret" not in text
     assert "lines are in the clipboard" in fed.window.settings.copied.text()
     QGuiApplication.clipboard().clear()
+
+
+def test_everything_is_as_large_as_the_settings_ask_for(home):
+    settings.save(Settings(scale=1.5))
+    code = (
+        "from app import desktop; desktop.scale();"
+        "from PySide6.QtWidgets import QApplication; from app.views.window import MainWindow;"
+        "app = QApplication([]); print(MainWindow().grab().width() / MainWindow().width())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(said.stdout) == 1.5
