@@ -21,7 +21,7 @@ LONGEST = 400
 
 _REQUIRED = ("reason", "verdict", "backend", "tflops")
 
-_SYSTEM = (
+SYSTEM = (
     "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
     "For every value write its slot, such as {gpu0.temp}, never a number of your own."
 )
@@ -70,7 +70,7 @@ def by_template(facts: Sequence[Fact], question: str | None, reason: str) -> Wri
 def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None]) -> str:
     required = required_facts(facts) if question is None else []
     waiting(f"the model {author.name} reads the facts")
-    author.begin(_SYSTEM, request(facts, question))
+    author.begin(SYSTEM, request(facts, question))
     refusal = Refused("it was never written")
     for number in range(ATTEMPTS):
         waiting(f"the model {author.name} writes")

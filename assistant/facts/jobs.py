@@ -39,6 +39,7 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     """One job: what it is, its state with reasons and times, its progress, its Result. `devices`: device id to label."""
     add = Adder(f"job{job.id}", f"Job {job.id}", "queue", now)
     state = job.state
+    add.said("called", "called", job.id, "", f"Job {job.id}")
     add.words("name", "name", job.spec.name)
     if job.spec.workload:
         add.words("workload", "workload", job.spec.workload)

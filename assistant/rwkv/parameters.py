@@ -90,7 +90,7 @@ class Parameters(NamedTuple):
         return sum(t.nbytes for t in (self.embeddings, self.vectors, self.values, self.scales))
 
 
-_MIXES = ("x_r", "x_k", "x_v", "x_w", "x_a", "x_g")
+MIXES = ("x_r", "x_k", "x_v", "x_w", "x_a", "x_g")
 _MATRICES = ("receptance.weight", "key.weight", "value.weight", "output.weight", "head.weight")
 
 
@@ -126,7 +126,7 @@ class _Arranger:
         att, ffn = block + "att.", block + "ffn."
         return Layer(
             norm_att=self._norm(block + "ln1"),
-            mixes=self._vectors.put(torch.stack([self._w.pop(att + mix) for mix in _MIXES])),
+            mixes=self._vectors.put(torch.stack([self._w.pop(att + mix) for mix in MIXES])),
             receptance=self._matrix(att + "receptance"),
             key=self._matrix(att + "key"),
             value=self._matrix(att + "value"),

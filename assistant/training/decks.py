@@ -1,0 +1,93 @@
+"""Random machines: devices, readings with gaps, and jobs in every state, told as facts by the same code that tells real ones."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import msgspec
+
+from accel.result import Check, Result, Timing
+from assistant.facts import FIELDS_SPAN, Fact, gather
+from scheduler import jobs as j
+from scheduler.devices.model import Device, Reading
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+
+NOW = 1_763_000_000.0
+SPAN = 600.0
+NAMES = ("attention", "train_big", "eval.py", "llama-ft", "sweep_3", "prep data", "gemm", "resnet50", "nightly", "bench")
+HELD_OUT_NAMES = ("qwen-dpo", "tokenise_all", "make figures", "vit_probe")
+"""Names that no training example has."""
+_REASONS = ("it exited with status {}", "it was killed by signal {}", "CUDA ran out of memory", "it ran longer than {} s")
+_WAITS = ("GPU 0 is held by job {}", "the queue is paused", "job {} must end first", "it needs 2 GPUs")
+_ABSENT = ("no sensor", "not supported by this driver", "the probe is being replaced")
+_RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_used": 8e10}
+
+
+def deck(random: Random, names: tuple[str, ...] = NAMES) -> tuple[Fact, ...]:
+    """The facts of one random machine: none to three devices, none to four jobs, some values missing or not finite."""
+    devices = tuple(_device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3))))
+    numbers = random.sample(range(1, 999), random.choice((0, 1, 1, 2, 3, 4)))
+    jobs = tuple(_job(random, number, random.choice(names), devices) for number in sorted(numbers, reverse=True))
+    histories = {state.device.id: _history(random) for state in devices if random.random() < 0.8}
+    source = random.choice(("nvml", "cpu", "replay h100.trace.gz"))
+    snapshot = Snapshot(1, NOW, devices, jobs, Settings(), source, paused=random.random() < 0.1)
+    return gather(snapshot, jobs, histories, NOW - SPAN, NOW)
+
+
+def _device(random: Random, index: int) -> DeviceState:
+    device = Device(f"g{index}", index, random.choice(("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090")), "nvidia")
+    use = Idle(NOW - random.uniform(1, 5000)) if random.random() < 0.5 else Busy(f"utilisation {random.randint(6, 100)} %")
+    if random.random() < 0.05:
+        return DeviceState(device, None, use)
+    values: dict[str, float] = {"mem_total": 8.5e10, "power_limit": 700.0}
+    absent: dict[str, str] = {}
+    for field, most in _RANGES.items():
+        if random.random() < 0.15:
+            absent[field] = random.choice(_ABSENT)
+        else:
+            values[field] = math.nan if random.random() < 0.03 else random.uniform(0, most)
+    return DeviceState(device, Reading(device.id, NOW, values, absent), use)
+
+
+def _history(random: Random) -> Columns:
+    times = [NOW - SPAN + 10 * i for i in range(random.choice((0, 1, 8)))]
+    columns = {field: [None if random.random() < 0.2 else random.uniform(0, _RANGES[field]) for _ in times] for field in FIELDS_SPAN}
+    return Columns(times, columns)
+
+
+def _job(random: Random, number: int, name: str, devices: tuple[DeviceState, ...]) -> j.Job:
+    began = NOW - random.uniform(100, 500)
+    ended = began + random.uniform(1, 90)
+    at = tuple(state.device.id for state in devices[:1])
+    reason = random.choice(_REASONS).format(random.randint(1, 255))
+    progress = j.Progress(random.uniform(0, 10), random.choice((10.0, 10.0, 0.0)), random.choice(("", "timing", "epoch 3")))
+    state: j.State = random.choice(
+        (
+            j.Queued(random.choice(_WAITS).format(random.randint(1, 999))),
+            j.Running("a", at, began, 1, 1, "b", progress),
+            j.Done(began, ended, at),
+            j.Done(began, ended, at, _result(random, began, ended)),
+            j.Done(began, ended, at, msgspec.Raw(b'{"not": "a result"}')),
+            j.Failed(began, ended, reason, random.randint(1, 255)),
+            j.Cancelled(ended, began),
+            j.Lost(began, ended, "its runner was killed"),
+        )
+    )
+    workload = random.choice(("attention", "gemm")) if isinstance(state, j.Done) and state.result != j.NO_RESULT else None
+    return j.Job(number, j.Spec(("x",), name, "/", gpus=1, workload=workload), began - 30, state)
+
+
+def _result(random: Random, began: float, ended: float) -> msgspec.Raw:
+    median = random.uniform(0.01, 50)
+    count = 0 if random.random() < 0.1 else random.randint(3, 9999)
+    verdict = "fail" if not count or random.random() < 0.2 else "pass"
+    timing = Timing(median, median * 1.01, median * 1.1, median * 1.2, median * 0.9, median * 1.3, count)
+    speed = random.uniform(0.01, 900)
+    result = Result(
+        "attention", "NVIDIA H100 80GB HBM3", random.choice(("flash", "cudnn", "efficient", "math")), "chosen by auto",
+        {"heads": 16, "seq": random.choice((512, 2048, 16384))}, verdict, (Check("out", random.uniform(0, 1e-3), 1e-3),),
+        timing, 1e12, speed, speed * 0.95, began, ended, {}, began, ended,
+    )  # fmt: skip
+    return msgspec.Raw(msgspec.json.encode(result))

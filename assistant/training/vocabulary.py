@@ -1,0 +1,34 @@
+"""A small vocabulary from a text by byte-pair encoding, in the format of the World vocabulary, so that one tokenizer reads both.
+
+Pairs are merged by the `tokenizers` package; texts are then cut by the longest match, as `assistant.tokenizer` does. Digits are never
+merged, and no token spans two words, so that a number is always spelt and a slot always falls into the same parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+_PIECES = Regex(r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]|\s")
+
+
+def train(texts: Iterable[str], size: int) -> list[bytes]:
+    """`size` tokens at most, among them every byte; token i + 1 is the i-th."""
+    tokenizer = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(_PIECES, "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2)
+    tokenizer.train_from_iterator(texts, trainer)
+    decode = decoders.ByteLevel()
+    longer = [decode.decode([token]).encode() for token in sorted(tokenizer.get_vocab()) if len(token) > 1]
+    whole = sorted({piece for piece in longer if "\ufffd".encode() not in piece and len(piece) > 1})
+    return [bytes([i]) for i in range(256)] + whole
+
+
+def write(tokens: list[bytes], file: Path) -> None:
+    """As `ID LITERAL LENGTH` lines."""
+    lines = [f"{i} {token!r} {len(token)}\n" for i, token in enumerate(tokens, 1)]
+    file.write_text("".join(lines), encoding="utf-8")

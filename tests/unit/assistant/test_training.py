@@ -1,0 +1,106 @@
+"""How the model of our own is made: what it learns from is true and complete, what it is judged by was never seen, and it does learn."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from random import Random
+
+import pytest
+import torch
+
+from assistant.model import RWKV7
+from assistant.tokenizer import Tokenizer
+from assistant.training import briefs, decks, requests, train, vocabulary
+from assistant.training.corpus import routing, stream, writing
+from assistant.training.evaluate import written
+from assistant.training.masks import filled, masked
+from assistant.training.network import Network
+from assistant.verify import fill, verify
+from assistant.writer import required_facts
+
+SLOT = re.compile(r"\{[^{}]*\}")
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_brief_it_learns_from_is_faithful_complete_and_without_a_digit_of_its_own(held_out) -> None:
+    random = Random(5)
+    for _ in range(60):
+        facts = decks.deck(random)
+        text = briefs.brief(random, facts, held_out)
+        verify(fill(text, facts), facts, required_facts(facts))
+        assert briefs.complete(text, facts)
+        assert not re.search(r"\d", SLOT.sub("", text))
+
+
+def test_what_is_held_out_is_in_no_training_sample() -> None:
+    learnt = {requests.example(Random(i), False).request for i in range(3000)}
+    judged = {requests.example(Random(i), True).request for i in range(3000)}
+    assert len(learnt) > 500 and len(judged) > 300
+    assert len(learnt & judged) <= 0.01 * len(judged), "but for what a typo made the same"
+    told = " ".join(writing(Random(i))[0].prompt for i in range(200))
+    assert not any(name in told for name in decks.HELD_OUT_NAMES)
+
+
+def test_every_route_names_slots_that_its_request_has() -> None:
+    for i in range(500):
+        found = requests.example(Random(i), i % 2 == 0)
+        assert set(SLOT.findall(found.route)) <= set(SLOT.findall(found.request))
+        assert not re.search(r"\d", SLOT.sub("", found.route + found.request))
+
+
+@pytest.mark.parametrize(
+    ("request_", "text", "values"),
+    [
+        ("cancel job 1234", "cancel job {n1}", {"n1": "1234"}),
+        ("gpu0 and #7, 1.5 h", "gpu {n1} and #{n2}, {n3} h", {"n1": "0", "n2": "7", "n3": "1.5"}),
+        ("run train_big.py now", "run {w1} now", {"w1": "train_big.py"}),
+        ('end "cancel all jobs"', "end {w1}", {"w1": "cancel all jobs"}),
+        ("what is {n1}?", "what is (n{n1})?", {"n1": "1"}),
+        ("what happened?", "what happened?", {}),
+    ],
+)
+def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None:
+    assert masked(request_) == (text, values)
+    for slot, value in values.items():
+        assert filled(f"x={{{slot}}}", values) == f"x={value}"
+    with pytest.raises(ValueError, match=r"no \{n9\}"):
+        filled("job={n9}", values)
+
+
+def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(tmp_path) -> None:
+    samples = list(islice(stream(3, 0.5), 60))
+    vocabulary.write(vocabulary.train((s.prompt + s.answer for s in samples), 700), tmp_path / "rwkv_vocab_v20230424.txt")
+    tokenizer = Tokenizer.load(tmp_path)
+    assert 400 < tokenizer.size <= 701
+    text = samples[0].prompt + " 中文 \x00 2048"
+    assert tokenizer.decode(tokenizer.encode(text)) == text.encode()
+    assert len(tokenizer.encode(text)) < len(text) / 2
+    assert len(tokenizer.encode("2048")) == 4
+
+
+def test_what_is_trained_is_what_the_engine_runs() -> None:
+    torch.manual_seed(0)
+    network = Network(2, 64, 50)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    tokens = list(range(40))
+    trained = network(torch.tensor([tokens]))[0].detach()
+    engine = RWKV7({name: t.detach() for name, t in network.canonical().items()})
+    for length in (1, 17, 40):
+        logits, _ = engine.forward(tokens[:length])
+        assert float((logits - trained[length - 1]).norm() / logits.norm()) < 1e-4
+
+
+def test_a_tiny_model_learns_and_the_assistants_engine_runs_it(tmp_path) -> None:
+    torch.set_num_threads(1)
+    plan = train.Plan(
+        layers=2, channels=64, tokens=400, texts=60, briefs=0.0, batch=4, length=150, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3
+    )
+    losses = train.train(plan, tmp_path)
+    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    model, tokenizer = RWKV7.load(tmp_path), Tokenizer.load(tmp_path)
+    assert isinstance(written(model, tokenizer, routing(Random(1)).prompt), str)
+    assert json.loads((tmp_path / "training.json").read_text())["steps"] == 25
