@@ -254,7 +254,7 @@ class Daemon:
         drained = settings.listed(self._settings.drained)
         return Sight(
             {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
-            frozenset(d.id for d in self._monitor.devices if drained & {d.id, str(d.index)}),
+            frozenset(d.id for d in self._monitor.devices if d.mig or drained & {d.id, str(d.index)}),
             frozenset(() if self._tenancy.device is None else (self._tenancy.device,)),
         )
 

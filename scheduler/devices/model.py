@@ -76,6 +76,8 @@ class Device(msgspec.Struct, frozen=True):
     """Said wherever the device is shown, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
     facts: dict[str, str] = {}
     """What does not change: driver, VBIOS, SM count, maximum clocks."""
+    mig: bool = False
+    """In MIG mode: programs can use its instances, and never all of it."""
     instances: tuple[Instance, ...] = ()
     """The MIG instances it is divided into."""
     silent: str = ""

@@ -37,7 +37,8 @@ def _never(spec: Spec, places: Sequence[Spot]) -> str:
     if spec.gpus > sum(spot.suits(spec) for spot in typed):
         drained = [label(spot.device) for spot in typed if spot.drained]
         if drained:
-            return f"{needs(spec, typed[0].device)}; drained: {', '.join(drained)}"
+            words = "drained or divided by MIG" if any(spot.device.mig for spot in typed) else "drained"
+            return f"{needs(spec, typed[0].device)}; {words}: {', '.join(drained)}"
         return f"{needs(spec, typed[0].device)}; the largest has {amount(max(s.seen.total or 0 for s in typed if s.seen))}"
     return ""
 
@@ -53,7 +54,7 @@ def _occupied(spot: Spot, ends: Ends, now: float) -> str:
     """Why nobody gets the device for itself now; empty where it is free."""
     name = label(spot.device)
     if spot.drained:
-        return f"{name} is drained"
+        return f"{name} is divided by MIG" if spot.device.mig else f"{name} is drained"
     if spot.holders and spot.alone:
         holder = spot.holders[0]
         until = f" until {ends[holder.id].words(now)}" if holder.id in ends else ""

@@ -108,6 +108,24 @@ def test_a_gpu_is_left_to_sleep_while_nobody_looks_and_woken_by_whoever_does(
             assert SLEEP_NOTICE not in awake.notices
 
 
+def test_readings_are_as_fast_as_somebody_looks(edge: Edge) -> None:
+    with Client() as deck, Client() as other:
+        read(deck, 0)
+        quiet = deck.subscribe(live=False)
+
+        def pauses() -> Iterator[float]:
+            last = 0.0
+            for snapshot in quiet:
+                if snapshot.devices[0].reading and (now := snapshot.devices[0].reading.time) != last:
+                    yield now - last
+                    last = now
+
+        assert next(p for p in pauses() if 1.5 < p < 3.0), "nobody looks: every two seconds"
+        live = other.subscribe()
+        next(live)
+        assert next(p for p in pauses() if p < 0.5), "somebody does: ten a second, as set"
+
+
 @pytest.fixture
 def user_of_gpu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process of ours with a GPU's file open, as far as this machine has one, which does not end when it is asked to."""

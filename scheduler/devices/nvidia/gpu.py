@@ -44,10 +44,11 @@ class Gpu:
             facts["SMs"] = str(sms)
         if vbios := optional(nv.nvmlDeviceGetVbiosVersion, self.handle):
             facts["VBIOS"] = text(vbios)
-        if instances := self._mig.instances:
-            facts["MIG"] = ", ".join(instance.name for instance in instances)
+        instances = self._mig.instances
+        if self._mig.on:
+            facts["MIG"] = ", ".join(instance.name for instance in instances) or "on, without an instance"
         name = text(nv.nvmlDeviceGetName(self.handle))
-        return Device(text(nv.nvmlDeviceGetUUID(self.handle)), index, name, "nvidia", "", facts, instances)
+        return Device(text(nv.nvmlDeviceGetUUID(self.handle)), index, name, "nvidia", "", facts, self._mig.on, instances)
 
     def tick(self) -> None:
         self._sm_clock.look()

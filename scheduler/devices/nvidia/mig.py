@@ -19,26 +19,28 @@ class Mig:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._found = self._look()
+        self.on, self._found = self._look()
+        """Whether the GPU is in MIG mode."""
 
     @property
     def instances(self) -> tuple[Instance, ...]:
         return tuple(instance for _, instance in self._found)
 
-    def _look(self) -> list[tuple[Any, Instance]]:
+    def _look(self) -> tuple[bool, list[tuple[Any, Instance]]]:
         try:
             if nv.nvmlDeviceGetMigMode(self._handle)[0] != nv.NVML_DEVICE_MIG_ENABLE:
-                return []
+                return False, []
             most = nv.nvmlDeviceGetMaxMigDeviceCount(self._handle)
         except nv.NVMLError as e:
             why(e)
-            return []
+            return False, []
         handles = [optional(nv.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, i) for i in range(most)]
-        return [(h, _describe(h)) for h in handles if h is not None]
+        return True, [(h, _describe(h)) for h in handles if h is not None]
 
     def changed(self) -> bool:
-        """Whether instances came or went since this was opened."""
-        return tuple(instance.uuid for _, instance in self._look()) != tuple(i.uuid for i in self.instances)
+        """Whether the mode is another than when this was opened, or instances came or went."""
+        on, found = self._look()
+        return on != self.on or [instance.uuid for _, instance in found] != [i.uuid for i in self.instances]
 
     def parts(self) -> list[Part]:
         """Each instance, with the memory that is used of it."""

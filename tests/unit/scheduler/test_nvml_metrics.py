@@ -201,6 +201,13 @@ def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
             one(opened, h100)
     opened = NvmlSource()
     assert len(opened.devices()[0].instances) == 1
+    instances(h100, 0)
+    with pytest.raises(DevicesChanged, match="other MIG instances"):
+        for _ in range(12):
+            one(opened, h100)
+    opened = NvmlSource()
+    assert opened.devices()[0].mig, "it cannot be used as a whole, even while it is divided into nothing"
+    assert opened.devices()[0].facts["MIG"] == "on, without an instance"
     instances(h100, 3)
     with pytest.raises(DevicesChanged, match="other MIG instances"):
         for _ in range(12):

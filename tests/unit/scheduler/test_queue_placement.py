@@ -211,6 +211,16 @@ def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
     assert [(s.job.id, s.devices) for s in decided.starts] == [(2, ("GPU-2", "GPU-3"))]
 
 
+def test_a_gpu_divided_by_mig_is_given_to_nobody_as_a_whole() -> None:
+    divided = msgspec.structs.replace(GPUS[0], mig=True)
+    sight = Sight({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0"}))
+    alone = decide([job(1, 1)], [divided], False, 1, Around(sight))
+    assert alone.reasons == {1: "needs 1 GPU; drained or divided by MIG: GPU 0"}
+    decided = decide([job(1, 3), job(2, 1)], [divided, *GPUS[1:]], False, 1, Around(sight))
+    assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-1", "GPU-2", "GPU-3"))]
+    assert "GPU 0 is divided by MIG" in decided.reasons[2]
+
+
 ALONE = "GPU 2 is held by job 2 (job2), GPU 3 is held by job 2 (job2)"
 
 
