@@ -66,6 +66,21 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     qtbot.waitUntil(lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS)
 
 
+def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monkeypatch):
+    subscribed, links, real = [], [], Client.subscribe
+    monkeypatch.setattr(Client, "subscribe", lambda self, live=True: (subscribed.append(live), real(self, live))[1])
+    window = desktop.window
+    qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
+    desktop.feed.linked.connect(links.append)
+    for seen, act in ((False, window.hide), (True, window.show), (False, window.showMinimized), (True, window.showNormal)):
+        subscribed.clear()
+        act()
+        qtbot.waitUntil(lambda seen=seen: subscribed[-1:] == [seen], timeout=PATIENCE_MS)
+        before = window.state.snapshot.seq
+        qtbot.waitUntil(lambda before=before: window.state.snapshot.seq > before, timeout=PATIENCE_MS)
+    assert links == [], "the connection is not said to be lost meanwhile"
+
+
 def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtbot, tmp_path):
     window, page = desktop.window, desktop.window.workloads
     code = "import os, pathlib, sys; pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import pynvml as nv
@@ -10,6 +11,8 @@ from scheduler.devices.nvidia.errors import optional, text, why
 
 _MOST = 64
 """Events taken at one reading; the others wait for the next."""
+_FRESH_S = 10.0
+"""An Xid that is older has nothing to do with a GPU that is lost now."""
 MEANINGS = {
     13: "graphics engine exception (a program's error, such as an address out of bounds)",
     31: "memory page fault of a program",
@@ -43,6 +46,7 @@ class XidEvents:
         """Why a GPU tells no Xids, by its UUID."""
         self._last: dict[str, int] = {}
         self._count: dict[str, int] = {}
+        self._heard: dict[str, float] = {}
         try:
             self._set = nv.nvmlEventSetCreate()
         except nv.NVMLError as e:
@@ -66,7 +70,7 @@ class XidEvents:
                     why(e)
                 return
             uuid = text(optional(nv.nvmlDeviceGetUUID, event.device) or "")
-            self._last[uuid] = int(event.eventData)
+            self._last[uuid], self._heard[uuid] = int(event.eventData), monotonic()
             self._count[uuid] = self._count.get(uuid, 0) + 1
 
     def read(self, uuid: str, values: dict[str, float], absent: dict[str, str], texts: dict[str, str]) -> None:
@@ -78,8 +82,8 @@ class XidEvents:
             texts["xid"] = words(number)
 
     def told(self) -> str:
-        """The last Xid of each GPU in one line; empty where there was none."""
-        return ", ".join(words(number) for number in self._last.values())
+        """What the driver said just now, in one line; empty where it said nothing."""
+        return ", ".join(words(self._last[uuid]) for uuid, heard in self._heard.items() if monotonic() - heard < _FRESH_S)
 
     def close(self) -> None:
         if self._set is not None:

@@ -63,6 +63,9 @@ class Gpu:
         self._scalars.read(steady, values, absent)
         if not any(field in values for field in _VITAL):
             raise DevicesChanged(f"GPU {self.device.index} answers nothing any more ({absent['mem_used']})")
+        if "power" not in values and "power_avg" in values:
+            del absent["power"]
+            values["power"], methods["power"] = values["power_avg"], "averaged by the card over a second: it tells no instantaneous power"
         self._sm_clock.read(values, absent)
         since = self._throttle.read(now, values, absent)
         if "throttle" in values:

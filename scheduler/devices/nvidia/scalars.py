@@ -48,14 +48,6 @@ def _field(field_id: int, scale: float = 1.0) -> Callable[[Any], Sequence[float]
     return lambda h: (field_value(nv.nvmlDeviceGetFieldValues(h, [field_id])[0]) * scale,)
 
 
-def _power(handle: Any) -> Sequence[float]:
-    """The instantaneous reading; the plain one is an average over a second from Ampere on."""
-    try:
-        return _field(nv.NVML_FI_DEV_POWER_INSTANT, 1e-3)(handle)
-    except nv.NVMLError:
-        return (nv.nvmlDeviceGetPowerUsage(handle) / 1e3,)
-
-
 def _memory(handle: Any) -> Sequence[float]:
     """Version 2 of the struct: without it, `used` includes the driver's reserve from driver 510 on."""
     memory = nv.nvmlDeviceGetMemoryInfo(handle, nv.nvmlMemory_v2)
@@ -109,7 +101,7 @@ CALLS: tuple[Call, ...] = (
     Call(("util", "mem_util"), _utilisation),
     Call(("temp",), lambda h: (nv.nvmlDeviceGetTemperature(h, nv.NVML_TEMPERATURE_GPU),)),
     Call(("temp_mem",), _field(nv.NVML_FI_DEV_MEMORY_TEMP)),
-    Call(("power",), _power),
+    Call(("power",), _field(nv.NVML_FI_DEV_POWER_INSTANT, 1e-3)),
     Call(("power_avg",), lambda h: (nv.nvmlDeviceGetPowerUsage(h) / 1e3,)),
     Call(("clock_mem",), _clock(nv.NVML_CLOCK_MEM)),
     Call(("clock_video",), _clock(nv.NVML_CLOCK_VIDEO)),

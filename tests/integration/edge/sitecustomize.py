@@ -17,10 +17,11 @@ if (_file := os.environ.get("RECORDED_NVML")) and "scheduler.devices.probe" in s
 if "scheduler.daemon" in sys.orig_argv:  # what takes seconds for people's sake takes less here
     for _module, _name, _value in (
         ("scheduler.devices.supervisor", "BACKOFF_S", (0.1,)),
-        ("scheduler.devices.supervisor", "SILENCE_S", 4.0),
+        ("scheduler.devices.supervisor", "SILENCE_S", float(os.environ.get("EDGE_SILENCE_S", "5"))),
         ("scheduler.devices.supervisor", "PATIENCE_S", 0.5),
         ("scheduler.watching", "LINGER_S", 0.5),
         ("scheduler.watching", "CHECK_S", 0.1),
+        ("scheduler.telemetry.pace", "CALM_HZ", 2.0),
         ("scheduler.kill", "GRACE_S", 0.3),
     ):
         assert hasattr(importlib.import_module(_module), _name)

@@ -7,6 +7,7 @@ Answers under "as documented" were not recorded: their form is pynvml's, their f
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
@@ -136,7 +137,10 @@ class RecordedNvml:
                 setattr(pynvml, name, self._call(name))
 
     def follow(self, script: Path) -> None:
-        """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName": 15}, "processes": [[PID, BYTES]]}."""
+        """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName": 15}, "processes": [[PID, BYTES]]}.
+
+        "hangs" names a call that never comes back, as one does that blocks in the kernel.
+        """
         self._script, self._as_recorded = script, dict(self.answers)
 
     def _obey(self, script: Path) -> None:
@@ -144,7 +148,8 @@ class RecordedNvml:
         self.gpus = told.get("gpus", 1)
         running = [Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1) for pid, used in told.get("processes", [])]
         errors = {name: error(code) for name, code in told.get("errors", {}).items()}
-        self.answers = {**self._as_recorded, "nvmlDeviceGetComputeRunningProcesses": running, **errors}
+        hangs = {told["hangs"]: lambda *_: time.sleep(3600)} if "hangs" in told else {}
+        self.answers = {**self._as_recorded, "nvmlDeviceGetComputeRunningProcesses": running, **errors, **hangs}
 
     def _call(self, name: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:

@@ -12,6 +12,7 @@ import pytest
 
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import DevicesChanged
+from scheduler.devices.nvidia import events
 from scheduler.devices.nvidia.scalars import CALLS
 from scheduler.devices.nvidia.source import NvmlSource
 from tests.unit.scheduler.recorded_nvml import NOT_SUPPORTED, RecordedNvml, error, one
@@ -87,10 +88,16 @@ def test_xids_are_told_of_the_gpu_they_befell(h100: RecordedNvml) -> None:
     assert "nvmlEventSetFree" in h100.calls
 
 
-def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(h100: RecordedNvml) -> None:
+def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = NvmlSource()
-    h100.events = [(0, 79)]
+    monkeypatch.setattr(events, "monotonic", lambda: h100.now)
+    h100.events = [(0, 31)]
+    one(opened, h100)
+    h100.now += 60.0
     h100.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_GPU_IS_LOST)
+    with pytest.raises(DevicesChanged, match=r"^GPU is lost$"):
+        one(opened, h100)
+    h100.events = [(0, 79)]
     with pytest.raises(DevicesChanged, match=r"GPU is lost \(Xid 79: the GPU has fallen off the bus\)"):
         one(opened, h100)
 

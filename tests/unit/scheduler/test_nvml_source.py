@@ -222,6 +222,8 @@ def test_without_the_instantaneous_power_the_average_is_shown(h100: RecordedNvml
     h100.answers["nvmlDeviceGetFieldValues"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     reading = one(NvmlSource(), h100)
     assert reading.values["power"] == 146.305
+    assert "it tells no instantaneous power" in reading.methods["power"], "and not silently"
+    assert "power" not in reading.absent
     assert reading.absent["temp_mem"] == "NVML: Not Supported"
 
 
