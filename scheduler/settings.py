@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """A GPU busier than this is not idle."""
     idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = 15.0  # the history in memory goes back ten minutes
     """How long a GPU must stay quiet before the assistant may use it; doubled by each time it had to leave lately."""
-    idle_never: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK}-{_CLOCK})?$")] = ""
+    idle_hours_off: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK}-{_CLOCK})?$")] = ""
     """Quiet hours: when the assistant may not use a GPU, local time, e.g. 22:00-07:00."""
     exclusive_programs: str = ""
     """While one of these runs on a GPU, it is busy, even if it only draws: names of programs, separated by commas."""

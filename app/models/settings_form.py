@@ -84,13 +84,13 @@ SETTINGS = (
         "idle_dwell_s",
         "Idle after",
         "How long a device must stay quiet before the assistant may use it, twice as long after each time it had to leave in the last ten "
-        "minutes. A job that needs the GPU makes it leave within a tenth of a second.",
+        "minutes. A job that needs the GPU takes it back at once: the assistant is told, and killed 0.1 s later.",
         "number",
         unit="s",
         group="Idle",
     ),
     Setting(
-        "idle_never",
+        "idle_hours_off",
         "Hours off",
         "When the assistant uses no GPU, such as 09:00-18:00, or 22:00-07:00 over midnight. It leaves when they begin; on the CPU it may "
         "still write. Empty: none.",

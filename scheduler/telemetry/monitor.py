@@ -140,7 +140,7 @@ def _look(reading: Reading) -> Look:
 
 def _quiet(device: Device, settings: Settings, now: float) -> str | None:
     """Of a GPU, whether these are its quiet hours: on the CPU the assistant may still write."""
-    return f"quiet hours, {settings.idle_never}" if device.kind == "nvidia" and is_quiet(settings.idle_never, now) else None
+    return f"quiet hours, {settings.idle_hours_off}" if device.kind == "nvidia" and is_quiet(settings.idle_hours_off, now) else None
 
 
 def _max_age(settings: Settings) -> float:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from assistant.client import Assistant
 from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
@@ -154,6 +156,24 @@ def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) 
         deck.lease()
 
 
+def test_the_assistant_itself_leaves_in_the_middle_of_a_text_and_says_so(deck: Client, gpu: Path, tmp_path: Path) -> None:
+    configure(deck, model_folder=str(tmp_path), model_device="cuda")
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(Assistant().ask, "what happened?")
+        pid = eventually(lambda: next((int(f.name) for f in gpu.iterdir() if f.name.isdigit() and lives(int(f.name))), 0))
+        go = tmp_path / "go"
+        job = deck.submit(python(f"{LISTS}\nimport time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)", gpu, go), gpus=1)
+        eventually(lambda: not lives(pid))
+        answer = asked.result(60.0)
+        go.touch()
+    assert answer.writer == "template"
+    # in time, or asked again of an assistant that gets no GPU
+    assert f"had to leave the GPU (job {job.id} starts)" in answer.text or "may use the GPU only while nothing else does" in answer.text
+    assert deck.wait(job.id, 30.0).status == "done"
+    assert alone(gpu, job)
+
+
 @contextmanager
 def program(name: Path) -> Iterator[int]:
     """A process of others that is called so; its pid."""
@@ -190,13 +210,13 @@ def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
 def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: Path) -> None:
     configure(deck, idle_dwell_s=0.5)
     with tenant(deck, gpu) as held:
-        deck.configure(idle_never="00:00-23:59")
+        deck.configure(idle_hours_off="00:00-23:59")
         assert held.wait() == 0
     eventually(lambda: not state(deck).leased)
     assert state(deck).use == Busy("quiet hours, 00:00-23:59")
     with pytest.raises(UserError, match="quiet hours, 00:00-23:59"):
         deck.lease()
-    deck.configure(idle_never="", idle_dwell_s=100.0)
+    deck.configure(idle_hours_off="", idle_dwell_s=100.0)
     asked = eventually(lambda: re.search(r"quiet for \d+ of (\d+) s", str(state(deck).use)))
     assert int(asked[1]) >= 200
 

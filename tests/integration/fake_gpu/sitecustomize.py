@@ -1,4 +1,4 @@
-"""Found through PYTHONPATH by the probe under test, before any of its own modules: a GPU at the hardware's edge, below our own code.
+"""Found through PYTHONPATH by the probe and the assistant under test, before any of their own modules: a GPU at the hardware's edge.
 
 NVML answers as an H100 did (see `recorded_nvml`), but for who is on it: a process has the memory that the file `$FAKE_GPU/PID` names in
 bytes, from the moment the file is there until the process has ended. Who only draws stands in `drawing`.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from types import SimpleNamespace as Answer
 
 FOLDER = Path(os.environ.get("FAKE_GPU", ""))
@@ -45,5 +48,33 @@ def install() -> None:
     recorded.install()
 
 
+def install_engine() -> None:
+    """A model on the GPU that never ends its text: in place of the module that needs CUDA."""
+    from assistant.idle import Cancelled
+
+    class Engine:
+        def __init__(self, path: str, device: str) -> None:
+            self.name, self.device = "endless", device
+            (FOLDER / "new").write_text(str(2**30))
+            (FOLDER / "new").rename(FOLDER / str(os.getpid()))
+
+    class EngineAuthor:
+        tokens = 0
+
+        def __init__(self, engine: Engine, cancelled: Callable[[], bool]) -> None:
+            self.name, self._cancelled = engine.name, cancelled
+
+        def begin(self, system: str, user: str) -> None:
+            while not self._cancelled():
+                time.sleep(0.005)
+            raise Cancelled
+
+    module = ModuleType("assistant.engine")
+    module.__dict__.update(Engine=Engine, EngineAuthor=EngineAuthor)
+    sys.modules["assistant.engine"] = module
+
+
 if "scheduler.devices.probe" in sys.orig_argv and FOLDER.name:
     install()
+if "assistant.host" in sys.orig_argv and FOLDER.name:
+    install_engine()

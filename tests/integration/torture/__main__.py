@@ -26,7 +26,7 @@ from tests.integration.torture.verdict import NEVER_RAN
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.integration.torture")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
-    parser.add_argument("--campaigns", type=int, default=7, help="of 110 rounds each")
+    parser.add_argument("--campaigns", type=int, default=6, help="of 110 rounds each")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
     started = time.monotonic()
@@ -45,8 +45,8 @@ def main() -> int:
 
 
 def _pool() -> ProcessPoolExecutor:
-    """Each part in a process of its own, as each has a GPUDECK_HOME of its own."""
-    return ProcessPoolExecutor(min(4, os.cpu_count() or 1), mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    """Each part in a process of its own, as each has a GPUDECK_HOME of its own. More than there are cores: a part mostly waits."""
+    return ProcessPoolExecutor(min(4, 2 * (os.cpu_count() or 1)), mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
 
 
 def _report(outcomes: list[Outcome], seed: int) -> int:
