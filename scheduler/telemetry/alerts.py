@@ -94,17 +94,19 @@ class Alerts:
         self, devices: Sequence[Device], readings: Mapping[str, Reading], jobs: Sequence[Job], settings: Settings, now: float, gap: float
     ) -> Iterator[Level]:
         """What each rule that is on has to compare; a device that was not read has levels that cannot be told."""
-        holders = {device: job for job in jobs for device in held_devices(job)}
         on = [(rule, rule.limits(limit)) for rule in RULES if not isinstance(limit := getattr(settings, rule.setting), str)]
         for device in devices:
-            reading, job = readings.get(device.id), holders.get(device.id)
-            sight = None if reading is None else Sight(label(device), device, reading, job, settings, self._grown(reading))
+            holders = [job for job in jobs if device.id in held_devices(job)]
+            reading = readings.get(device.id)
+            sight = None if reading is None else Sight(label(device), device, reading, None, settings, self._grown(reading))
             for rule, limits in on:
-                key = Key(rule.name, device.id, job.id if rule.job and job else None)
-                if sight is None:
-                    yield Level(key, None, limits, str)
-                else:
-                    yield Level(key, rule.level(sight), limits, partial(rule.words, sight, limits.raise_s))
+                for job in holders if rule.job else (None,):
+                    key = Key(rule.name, device.id, job.id if job else None)
+                    if sight is None:
+                        yield Level(key, None, limits, str)
+                    else:
+                        seen = sight._replace(job=job)
+                        yield Level(key, rule.level(seen), limits, partial(rule.words, seen, limits.raise_s))
         yield from self._stuck(jobs, settings, now, gap)
 
     def _stuck(self, jobs: Sequence[Job], settings: Settings, now: float, gap: float) -> Iterator[Level]:

@@ -16,7 +16,7 @@ TARGETS = {
     "window start to first live chart, daemon running": (1.5, "s"),
     "window start to first live chart, no daemon": (1.5, "s"),
     "CPU share of daemon and probe at 2 Hz": (2.0, "% of a core"),
-    "dashboard repaint, 8 replayed GPUs, 10 min": (16.0, "ms"),
+    "dashboard repaint, 8 replayed GPUs, 10 min": (5.0, "ms"),
     "submit to start": (150.0, "ms"),
 }
 
@@ -44,7 +44,7 @@ def main() -> int:
     ]
     for row in rows:
         verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
-        print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}; {verdict})")
+        print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})")
     print(write(f"app_{kind}", rows))
     return 0
 

@@ -25,10 +25,10 @@ def context(device: str, packages: Sequence[str]) -> dict[str, str]:
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:
-    """Median, P95, minimum, maximum and count, rounded to what a reader can use."""
+    """Median, P95, P99, minimum, maximum and count, rounded to what a reader can use."""
     ordered = sorted(samples)
-    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    found = {"median": statistics.median(ordered), "p95": p95, "min": ordered[0], "max": ordered[-1]}
+    p95, p99 = (ordered[round(share * (len(ordered) - 1))] for share in (0.95, 0.99))
+    found = {"median": statistics.median(ordered), "p95": p95, "p99": p99, "min": ordered[0], "max": ordered[-1]}
     return {name: float(f"{value:.5g}") for name, value in found.items()} | {"count": len(ordered)}
 
 

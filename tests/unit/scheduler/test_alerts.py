@@ -174,6 +174,14 @@ def test_another_job_on_the_same_gpu_begins_anew() -> None:
     assert rules(room.look(1, util=0.0)) == [("held and idle", False)], "the job has ended"
 
 
+def test_each_job_that_shares_an_idle_gpu_is_named() -> None:
+    room = Room(alert_idle_job=1.0)
+    room.look(30, util=0.0, jobs=(job(3),))
+    assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [3]
+    assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [4]
+    assert [(a.job, a.cleared is None) for a in room.look(1, util=0.0, jobs=(job(4),))] == [(3, False)]
+
+
 def test_a_job_that_goes_on_makes_progress() -> None:
     room = Room(alert_stuck_job=1.0)
     for done in (1.0, 2.0, 3.0):
