@@ -31,6 +31,8 @@ class Desktop(QObject):
         super().__init__()
         self._app = app
         self._theme = "system"
+        self._seen: set[str] = set()
+        """What of ours can be seen now."""
         self._herald = Herald(self._notify)
         self.tray, self.compact = Tray(), Compact()
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
@@ -41,7 +43,8 @@ class Desktop(QObject):
         self.window.requested.connect(self.verbs.request)
         self.window.themed.connect(self._use_theme)
         self.window.closed.connect(self._remember)
-        self.window.seen.connect(self.feed.look)
+        self.window.seen.connect(lambda seen: self._look("window", seen))
+        self.compact.closed.connect(lambda: self._look("strip", False))
         self.window.compacted.connect(self._toggle_compact)
         self.compact.opened.connect(self._raise)
         self.tray.opened.connect(self._raise)
@@ -97,6 +100,12 @@ class Desktop(QObject):
             self.compact.close()
         else:
             self.compact.show()
+            self._look("strip", True)
+
+    def _look(self, what: str, seen: bool) -> None:
+        """The devices are read fast while the window or the strip can be seen."""
+        self._seen = self._seen | {what} if seen else self._seen - {what}
+        self.feed.look(bool(self._seen))
 
     def _raise(self) -> None:
         """Bring the window before the others."""

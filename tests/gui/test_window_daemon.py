@@ -72,7 +72,16 @@ def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monk
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     desktop.feed.linked.connect(links.append)
-    for seen, act in ((False, window.hide), (True, window.show), (False, window.showMinimized), (True, window.showNormal)):
+    strip = window.compacted.emit
+    steps = [
+        (False, window.hide),
+        (True, strip),
+        (False, strip),
+        (True, window.show),
+        (False, window.showMinimized),
+        (True, window.showNormal),
+    ]
+    for seen, act in steps:
         subscribed.clear()
         act()
         qtbot.waitUntil(lambda seen=seen: subscribed[-1:] == [seen], timeout=PATIENCE_MS)
