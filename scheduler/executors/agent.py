@@ -105,13 +105,15 @@ class Agent:
 
     def _submit(self, order: e.Submit) -> None:
         """Where it is not known whether the cluster heard us, the attempt is followed: the next look tells."""
+        if order.again:
+            self._errands.setdefault(order.attempt, Errand(order.job, order.attempt))
         try:
             session = self._backend.session()
         except e.Unreachable as trouble:
-            self._say(e.Unsent(order.job, order.attempt, str(trouble)))
+            self._unsent(order, str(trouble))
             raise
         if session != order.session:
-            self._say(e.Unsent(order.job, order.attempt, "it was started anew meanwhile"))
+            self._unsent(order, "it was started anew meanwhile")
             return
         errand = self._errands.setdefault(order.attempt, Errand(order.job, order.attempt))
         try:
@@ -121,6 +123,10 @@ class Agent:
             self._finish(errand, Exit(order.attempt, now, now, None, f"the cluster refuses it: {refusal}"), "")
         else:
             self._know(errand)
+
+    def _unsent(self, order: e.Submit, why: str) -> None:
+        if not order.again:
+            self._say(e.Unsent(order.job, order.attempt, why))
 
     def look(self) -> None:
         """Once around all that is looked after."""

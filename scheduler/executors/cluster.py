@@ -132,6 +132,7 @@ class Cluster:
         """It is a cluster of ours no more: nobody will ever know how what runs there ends."""
         for job in self._hub.on(self.where):
             self._over(job.id, attempt_of(job).attempt, Lost(GONE.format(self.where)))
+        self._hub.changed(self.where, "")
 
     def _here(self, report: e.Here) -> None:
         came = self._session is None
@@ -156,7 +157,7 @@ class Cluster:
             self._over(job.id, report.attempt, verdict)
             return
         try:
-            self._submit(job, job.state, self._hub.env(job.id))
+            self._submit(job, job.state, self._hub.env(job.id), again=True)
         except UserError as trouble:  # of the store: asked for again at the next look
             self._hub.noted(job.id, str(trouble))
             self._send(e.Follow(job.id, report.attempt))
@@ -169,12 +170,14 @@ class Cluster:
         """The job, where this attempt is the one it is at."""
         return next((job for job in self._hub.on(self.where) if job.id == job_id and attempt_of(job).attempt == attempt), None)
 
-    def _submit(self, job: Job, running: Running, env: dict[str, str]) -> None:
+    def _submit(self, job: Job, running: Running, env: dict[str, str], again: bool = False) -> None:
         spec, folder = job.spec, paths.job_folder(job.id)
         unseen = {} if spec.gpus else {"CUDA_VISIBLE_DEVICES": ""}  # a job without GPUs must not touch one held by another
         given = {**env, **unseen, **identity(job, running.attempt)}
         self._send(
-            e.Submit(job.id, running.attempt, running.boot, spec.name, spec.argv, spec.cwd, given, spec.gpus, spec.timeout, str(folder))
+            e.Submit(
+                job.id, running.attempt, running.boot, spec.name, spec.argv, spec.cwd, given, spec.gpus, spec.timeout, str(folder), again
+            )
         )
 
 

@@ -30,7 +30,7 @@ class Clusters(Mapping[str, Cluster]):
     """By their names, such as ray:lab. To be made in the daemon's loop."""
 
     def __init__(self, hub: Hub, wanted: Mapping[str, ClusterSettings]) -> None:
-        self._hub = hub
+        self._hub, self._turn = hub, asyncio.Lock()
         self._keepers = {where: Keeper(where, found, hub) for where, found in wanted.items()}
         self.crashed = asyncio.get_running_loop().create_future()
         """Ends, with the error, where what an agent said led to one."""
@@ -46,14 +46,16 @@ class Clusters(Mapping[str, Cluster]):
 
     async def serve(self, wanted: Mapping[str, ClusterSettings]) -> None:
         """Have agents for these clusters, and no others. Jobs that run in one which is none of them any more are lost."""
-        for where, keeper in tuple(self._keepers.items()):
-            if keeper.settings != wanted.get(where):
-                await keeper.stop()
-            if where not in wanted:
-                keeper.cluster.removed()
-                del self._keepers[where]
-        for where, found in wanted.items():
-            self._keepers.setdefault(where, Keeper(where, found, self._hub)).start(found, self._ended)
+        async with self._turn:
+            for where, keeper in tuple(self._keepers.items()):
+                if keeper.settings != wanted.get(where):
+                    await keeper.stop()
+                    keeper.cluster.away("its settings were changed")  # the next agent is told anew what to look after
+                if where not in wanted:
+                    keeper.cluster.removed()
+                    del self._keepers[where]
+            for where, found in wanted.items():
+                self._keepers.setdefault(where, Keeper(where, found, self._hub)).start(found, self._ended)
 
     async def stop(self) -> None:
         """End all agents. What they look after runs on."""

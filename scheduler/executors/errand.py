@@ -42,6 +42,8 @@ class Submit(msgspec.Struct, frozen=True, tag="submit"):
     timeout: float
     folder: str
     """The job's folder here, which the cluster may share."""
+    again: bool = False
+    """The cluster may have been asked before: that it cannot be asked now does not mean that it will not run it."""
 
 
 class Follow(msgspec.Struct, frozen=True, tag="follow"):

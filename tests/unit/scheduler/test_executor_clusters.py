@@ -18,6 +18,7 @@ from scheduler import paths
 from scheduler.errors import UserError
 from scheduler.executors import away, sink
 from scheduler.executors import errand as e
+from scheduler.executors.agent import Agent
 from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
 from scheduler.executors.cluster import Cluster, judge
 from scheduler.executors.token import token
@@ -148,7 +149,7 @@ def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_fo
     assert second.sent == []
     second.cluster.hear(e.Here("session-a"))
     second.cluster.hear(e.Missing(job.id, asked.attempt, "session-a"))
-    assert second.sent == [e.Follow(job.id, asked.attempt), asked]
+    assert second.sent == [e.Follow(job.id, asked.attempt), msgspec.structs.replace(asked, again=True)]
     second.cluster.hear(e.Known(job.id, asked.attempt))
     assert second.store.get(job.id).state.known  # type: ignore[union-attr]
 
@@ -206,6 +207,23 @@ def test_what_ran_in_a_cluster_that_is_not_in_the_settings_any_more_is_lost(home
     without.recover()
     assert store.get(job.id).status == "lost"
     store.close()
+
+
+class Mute:
+    """The network between an agent and its cluster: cut."""
+
+    def session(self) -> str:
+        raise e.Unreachable("no route")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_sent(home: Path, again: bool) -> None:
+    """Else the queue would start another attempt, and the cluster might run both."""
+    said: list[e.Report] = []
+    agent = Agent(Mute(), "deck", said.append)  # type: ignore[arg-type]
+    agent.obey(e.Submit(7, NONCE, "session-a", "x", ("x",), "/", {}, 0, 0.0, str(home), again))
+    assert said == [*([] if again else [e.Unsent(7, NONCE, "no route")]), e.Away("no route")]
+    assert list(agent._errands) == ([NONCE] if again else [])
 
 
 @given(
