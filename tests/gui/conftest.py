@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstal
 from PySide6.QtWidgets import QApplication
 
 from app import theme
-from app.models.requests import Link, Request
+from app.models.requests import Find, Link, Request
 from app.views.window import MainWindow
 from tests.gui import snapshots
 
@@ -41,7 +41,9 @@ class Fed:
         self.app = qapp
         self.window = MainWindow()
         self.asked: list[Request] = []
-        self.window.requested.connect(self.asked.append)
+        self.finds: list[Find] = []
+        """Apart from the others: the jobs page asks for its history in its own time."""
+        self.window.requested.connect(lambda request: (self.finds if isinstance(request, Find) else self.asked).append(request))
         self.window.show()
 
     def feed(self, snapshot: snapshots.Snapshot, history: bool = False, gap: tuple[float, float] | None = None) -> None:

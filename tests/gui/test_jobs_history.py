@@ -22,7 +22,7 @@ PATIENCE_MS = 20_000
 
 
 def finds(fed) -> list[Find]:
-    return [request for request in fed.asked if isinstance(request, Find)]
+    return fed.finds
 
 
 def ids(page) -> list[int]:

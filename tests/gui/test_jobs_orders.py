@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.feeds.verbs import Verbs
-from app.models.requests import Find, Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
+from app.models.requests import Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
 from scheduler.client import Client
 from scheduler.jobs import Queued
 from tests.gui import snapshots
@@ -19,7 +19,7 @@ ALT, CTRL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
 
 
 def orders(fed) -> list[object]:
-    return [request for request in fed.asked if not isinstance(request, Tail | Timeline | Find)]
+    return [request for request in fed.asked if not isinstance(request, Tail | Timeline)]
 
 
 def waiting(*numbers: int, hold: bool = False) -> snapshots.Snapshot:
