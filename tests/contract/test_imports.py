@@ -40,7 +40,7 @@ VIOLATIONS = [
     ("app/models/format.py", "import accel.attention.api", "app and scheduler never import torch or triton"),
     ("assistant/roles.py", "from PySide6 import QtCore", "nothing below app imports Qt"),
     ("scheduler/client.py", "import sqlite3", "only scheduler.store speaks SQL"),
-    ("scheduler/telemetry/history.py", "import pynvml", "only scheduler.devices talks to NVML"),
+    ("scheduler/telemetry/pace.py", "import pynvml", "only scheduler.devices talks to NVML"),
     ("scheduler/client.py", "import scheduler.store", "the client knows only the door"),
     ("scheduler/jobs.py", "import scheduler.queue.queue", "scheduler runs one way"),
     ("accel/result.py", "import scheduler.client", "rooms: app, then assistant, then accel and scheduler side by side"),
