@@ -11,6 +11,7 @@ import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.models.export import save_result
+from app.models.past import Page, Remember, page
 from app.models.requests import (
     Accepted,
     Acknowledge,
@@ -34,6 +35,7 @@ from app.models.requests import (
     Move,
     Pause,
     Refused,
+    Remembered,
     Repeat,
     Reply,
     Report,
@@ -150,6 +152,8 @@ class Verbs(QObject):
                 return Inspected(self._with_client(lambda c: c.details()))
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
+            case Remember():
+                return Remembered(self._with_client(lambda c: _remember(c, request)))
             case AlertLog():
                 return Logged(self._with_client(lambda c: c.alerts()))
             case Save(job=job, file=file):
@@ -175,6 +179,12 @@ class Verbs(QObject):
             finally:
                 with self._lock:
                     self._open.discard(client)
+
+
+def _remember(client: Client, request: Remember) -> Page:
+    fields, since, until = request.fields, request.since, request.until
+    answers = {device: client.history(device, fields, since, until, request.points) for device in request.devices if fields}
+    return page(request, answers, client.annotations(since, until))
 
 
 def _submit(client: Client, request: Submit) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.models.past import Page, Remember
 from scheduler.devices.model import Detail, Process
 from scheduler.jobs import Event, Forecast, Job, Spec
 from scheduler.search import Search
@@ -165,6 +166,7 @@ Request = (
     | Fetch
     | Save
     | AlertLog
+    | Remember
     | Acknowledge
     | Inspect
     | Kill
@@ -276,8 +278,27 @@ class Answered:
     id: int = 0
 
 
+@dataclass(frozen=True)
+class Remembered:
+    page: Page
+
+
 Reply = (
-    Submitted | Foretold | Configured | Tailed | Told | Found | Fetched | Logged | Inspected | Accepted | Refused | Waits | Wrote | Answered
+    Remembered
+    | Submitted
+    | Foretold
+    | Configured
+    | Tailed
+    | Told
+    | Found
+    | Fetched
+    | Logged
+    | Inspected
+    | Accepted
+    | Refused
+    | Waits
+    | Wrote
+    | Answered
 )
 
 

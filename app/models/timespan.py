@@ -6,6 +6,8 @@ from app.models.history import SECONDS
 
 SHORTEST = 10.0
 """Seconds; the closest one can zoom."""
+LONGEST = 30 * 86400.0
+"""As far back as the daemon remembers."""
 FIRST = 60.0
 """Seconds shown at first; more as there is more, until the user chooses."""
 
@@ -30,7 +32,7 @@ class TimeSpan:
         return end - self.seconds, end
 
     def extend(self, oldest: float, newest: float) -> None:
-        """Tell what is known; a live axis moves on with it, and no axis stays on what has been forgotten."""
+        """Tell what the window itself knows; a live axis moves on with it, and no axis stays on what has been forgotten."""
         self._known = (oldest, newest)
         if self._fits:
             self.seconds = min(max(newest - oldest, FIRST), SECONDS)
@@ -51,12 +53,18 @@ class TimeSpan:
         """Show `factor` times as many seconds, with the moment `at` staying in its place."""
         start, end = self.limits
         self._fits = False
-        seconds = min(max(self.seconds * factor, SHORTEST), SECONDS)
+        seconds = min(max(self.seconds * factor, SHORTEST), LONGEST)
         share = (end - at) / (end - start)
         self.seconds = seconds
         self._place(at + share * seconds)
 
+    def show(self, start: float, end: float) -> None:
+        """Show this stretch."""
+        self._fits = False
+        self.seconds = min(max(end - start, SHORTEST), LONGEST)
+        self._place(start + self.seconds)
+
     def _place(self, end: float) -> None:
-        oldest, newest = self._known
-        end = max(end, min(oldest + self.seconds, newest))
+        newest = self._known[1]
+        end = max(end, newest - LONGEST + self.seconds)
         self._end = None if end >= newest else end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
@@ -9,14 +11,12 @@ from PySide6.QtWidgets import QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.axis import Top, ticks
+from app.models.charted import Drawn
 from app.models.charts import Chart
-from app.models.series import Floats
 from app.views.clock_axis import ClockAxis
 from app.views.curves import Curves
 from app.views.values import Values
 from app.views.widgets import card, elided, label, row, set_text, set_tooltip
-
-Series = dict[str, tuple[Floats, Floats]]
 
 AXIS_WIDTH = 42
 """Pixels left of the plotted area."""
@@ -32,6 +32,8 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
     """By how many seconds."""
     zoomed = Signal(float, float)
     """By which factor, around which moment."""
+    hovered = Signal(object)
+    """The moment under the pointer; None where it left."""
 
     def __init__(self) -> None:
         super().__init__(enableMenu=False, enableMouse=False)
@@ -45,6 +47,12 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
     def wheelEvent(self, event: QGraphicsSceneWheelEvent, axis: int | None = None) -> None:
         event.accept()
         self.zoomed.emit(0.8 ** (event.delta() / 120), self.mapToView(event.pos()).x())
+
+    def hoverEvent(self, event: object) -> None:
+        if event.isExit():  # type: ignore[attr-defined]
+            self.hovered.emit(None)
+        else:
+            self.hovered.emit(float(self.mapToView(event.pos()).x()))  # type: ignore[attr-defined]
 
     def mouseClickEvent(self, event: object) -> None:
         """Nothing to click."""
@@ -116,6 +124,7 @@ class ChartCard:
         self.absent = elided(meaning="muted")
         self.view = ChartView(title)
         self._top = Top()
+        self._bands: tuple[object, ...] = ()
         header = row(self.title, self.values, self.absent, spacing=theme.M)
         header.setStretch(2, 1)
         layout = QVBoxLayout()
@@ -139,9 +148,24 @@ class ChartCard:
         set_tooltip(self.frame, chart.tooltip)
         self.view.curves.limit = chart.limit
 
-    def show_series(self, chart: Chart, limits: tuple[float, float], series: Series, colors: dict[str, str]) -> None:
-        """`series`: times (s) and values (the chart's unit) of each device, [n] each."""
-        highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for _, y in series.values()], initial=0.0)
+    def show_series(
+        self, chart: Chart, limits: tuple[float, float], drawn: Drawn, colors: dict[str, str], moments: Sequence[tuple[float, str]] = ()
+    ) -> None:
+        """Draw what there is for this chart; `moments`: upright lines, and their colours."""
+        series = drawn.lines
+        every = [y for _, y in (*series.values(), *drawn.ghosts.values())] + [strand.high for strand in drawn.bands.values()]
+        highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in every], initial=0.0)
         self.view.show_range(*limits, chart.floor, self._top.fit(float(highest), chart.ceiling))
         self.view.show_empty(all(bool(np.isnan(y).all()) for _, y in series.values()))
+        if self._bands != (bands := (drawn.page, limits, tuple(colors.values()))):  # many rectangles, which seldom change
+            self._bands = bands
+            self.view.curves.show_bands(drawn.bands, colors, drawn.step)
+        self.view.curves.show_ghosts(drawn.ghosts, colors)
+        self.view.curves.moments = list(moments)
         self.view.curves.show_paths(series, colors)
+
+    def show_cursor(self, moment: float | None, texts: list[tuple[str, str]], unit: str) -> None:
+        """An upright line, and the values there (text and colour of each) instead of the current ones."""
+        self.view.curves.cursor = moment
+        if moment is not None:
+            self.values.show_values(texts, unit)

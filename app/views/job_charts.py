@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QWidget
 
 from app import theme
+from app.models.charted import Drawn
 from app.models.charts import title
 from app.models.job_charts import OWN, job_charts
 from app.models.job_share import FIELDS
@@ -41,7 +42,7 @@ class JobCharts(QWidget):
             here = {name: color for name, color in colors.items() if name in one.series}
             card = self.cards[one.chart.field]
             card.show_chart(one.chart, here)
-            card.show_series(one.chart, one.limits, one.series, here)
+            card.show_series(one.chart, one.limits, Drawn(one.series), here)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

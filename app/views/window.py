@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.alerts import unseen
+from app.models.past import Remember
 from app.models.requests import (
     Acknowledge,
     AlertLog,
@@ -96,7 +97,7 @@ class MainWindow(QWidget):
         for name, page in zip((*PAGES, *OFF_RAIL), self._all, strict=True):
             page.setAccessibleName(name.capitalize())
             self.pages.addWidget(page)
-        for asking in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
+        for asking in (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
             asking.requested.connect(self._request)
         self._theme = ""
         self._dirty = False
@@ -141,7 +142,7 @@ class MainWindow(QWidget):
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
         if isinstance(reply, Inspected):
             self.state.details = reply.details
-        for page in (self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
+        for page in (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
             page.deliver(reply)
         match reply:
             case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge() | Kill(), message=message):
@@ -219,7 +220,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | Find | Foresee | AlertLog | Inspect):
+        if not isinstance(request, Tail | Timeline | Find | Foresee | AlertLog | Inspect | Remember):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -13,6 +13,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstal
 from PySide6.QtWidgets import QApplication
 
 from app import theme
+from app.models.past import Remember
 from app.models.requests import Find, Link, Request
 from app.views.window import MainWindow
 from tests.gui import snapshots
@@ -41,10 +42,19 @@ class Fed:
         self.app = qapp
         self.window = MainWindow()
         self.asked: list[Request] = []
+        """All but what pages ask for in their own time: the jobs page its history, the charts their past."""
         self.finds: list[Find] = []
-        """Apart from the others: the jobs page asks for its history in its own time."""
-        self.window.requested.connect(lambda request: (self.finds if isinstance(request, Find) else self.asked).append(request))
+        self.remember: list[Remember] = []
+        self.window.requested.connect(self._keep)
         self.window.show()
+
+    def _keep(self, request: Request) -> None:
+        if isinstance(request, Find):
+            self.finds.append(request)
+        elif isinstance(request, Remember):
+            self.remember.append(request)
+        else:
+            self.asked.append(request)
 
     def feed(self, snapshot: snapshots.Snapshot, history: bool = False, gap: tuple[float, float] | None = None) -> None:
         if history:

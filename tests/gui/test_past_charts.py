@@ -1,0 +1,171 @@
+"""The charts far back: what the daemon's history holds is what they draw, with its gaps, its marks and its jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtTest import QTest
+
+from app.models.past import Remember, page
+from app.models.requests import Refused, Remembered
+from scheduler.devices.model import Reading
+from scheduler.store.keeper import Keeper
+from scheduler.telemetry.annotation import Annotation
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+GPUS = [snapshots.gpu(i).id for i in range(2)]
+GAP = (NOW - 50_000, NOW - 40_000)
+
+
+@pytest.fixture(scope="module")
+def keeper(tmp_path_factory):
+    """A day of two GPUs, every 20 s, with a gap, a job, an alert and a span of throttling."""
+    made = Keeper(tmp_path_factory.mktemp("past") / "home" / "history.sqlite", pytest.fail)
+    times = [t for t in NOW - 86_400 + 20 * np.arange(4320) if not GAP[0] <= t <= GAP[1]]
+    for device in GPUS:
+        for start in range(0, len(times), 600):
+            piece = times[start : start + 600]
+            made.take((Reading(device, t, {"util": 50 + 40 * np.sin(t / 3000), "power": 300.0, "temp": 60.0}), 20.0) for t in piece)
+            for due in made.due():
+                made.merge(due)
+    made.note(
+        [
+            Annotation(NOW - 30_000, NOW - 20_000, "job", "job 77 (train): failed", GPUS[0], 77),
+            Annotation(NOW - 80_000, NOW - 70_000, "job", "job 76 (prepare): done", GPUS[1], 76),
+            Annotation(NOW - 25_000, NOW - 24_000, "throttle", "held down: power limit", GPUS[0]),
+            Annotation(NOW - 22_000, NOW - 21_000, "alert", "GPU 0 is at 93 °C", GPUS[0]),
+            Annotation(NOW - 10_000, NOW - 10_000, "xid", "79: fell off the bus", "GPU-of-another-machine"),
+        ]
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def seen(fed, keeper):
+    """A window whose charts get their past from a real history."""
+
+    def answer(request):
+        if isinstance(request, Remember):
+            what = request.fields, request.since, request.until, request.points
+            answers = {device: keeper.past(device, *what) for device in request.devices if request.fields}
+            fed.window.deliver(Remembered(page(request, answers, tuple(keeper.annotations(request.since, request.until)))))
+
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    fed.window.requested.connect(answer, Qt.ConnectionType.QueuedConnection)
+    return fed
+
+
+def show(seen, seconds=86_400.0):
+    seen.window.dashboard.show_last(seconds)
+    for _ in range(5):
+        seen.settle()
+    return seen.window.dashboard
+
+
+def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
+    dashboard = show(seen)
+    drawn = dashboard.charted.draw(GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels})["util"]
+    times, mean = drawn.lines[GPUS[0]]
+    assert times[0] < NOW - 86_000
+    read = ~np.isnan(mean)
+    assert np.abs(mean[read] - (50 + 40 * np.sin(times[read] / 3000))).max() < 5
+    assert not ((times[read] > GAP[0] + 600) & (times[read] < GAP[1] - 600)).any()
+    assert np.isnan(mean).sum() == 1
+    assert (drawn.bands[GPUS[0]].low[read] <= mean[read]).all()
+    assert len(dashboard.charts["util"].view.curves.bands) == 2
+    assert len(times) <= dashboard.charts["util"].view.pixels
+
+
+def test_jobs_marks_and_lines_stand_on_the_axis(seen):
+    dashboard = show(seen)
+    assert [span.job for span in dashboard.jobs.spans] == [76, 77]
+    assert dashboard.jobs.spans[1].meaning == "failed"
+    assert [mark.meaning for mark in dashboard.marks.marks] == ["throttled", "hot"]
+    assert dashboard.marks.isVisible()
+    assert [moment for moment, _ in dashboard.charts["temp"].view.curves.moments] == [NOW - 22_000]
+    dashboard.legend.chips[GPUS[0]].click()
+    assert [span.job for span in dashboard.jobs.spans] == [76]
+    assert not dashboard.marks.isVisible()
+
+
+def test_the_cursor_shows_the_values_at_one_moment_in_all_charts(seen):
+    dashboard = show(seen)
+    view = dashboard.charts["power"].view
+    at = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 25_000, 100)))
+    QTest.mouseMove(view.viewport(), at)
+    seen.settle()
+    assert [text for text, _ in dashboard.charts["power"].values.values] == ["300", "300"]
+    assert [text for text, _ in dashboard.charts["tflops"].values.values] == ["N/A", "N/A"]
+    expected = 50 + 40 * np.sin((NOW - 25_000) / 3000)
+    assert float(dashboard.charts["util"].values.values[0][0]) == pytest.approx(expected, abs=6)
+    assert dashboard.charts["util"].view.curves.cursor == pytest.approx(NOW - 25_000, abs=200)
+    assert dashboard.where.text().startswith("at ")
+    dashboard.point((GAP[0] + GAP[1]) / 2)
+    assert dashboard.charts["power"].values.values[0][0] == "N/A"
+    QTest.keyClick(dashboard, Qt.Key.Key_Escape)
+    assert dashboard.charts["power"].view.curves.cursor is None
+    QTest.keyClick(dashboard, Qt.Key.Key_C)
+    before = dashboard.charts["power"].view.curves.cursor
+    QTest.keyClick(dashboard, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    assert dashboard.charts["power"].view.curves.cursor == pytest.approx(before - 864, abs=1)
+
+
+def test_going_to_a_job_and_comparing_with_it(seen):
+    dashboard = show(seen)
+    labels = [dashboard.bar.jobs.itemText(i) for i in range(dashboard.bar.jobs.count())]
+    (index,) = [i for i, text in enumerate(labels) if text.startswith("77 (train)")]
+    dashboard.bar.jobs.activated.emit(index)
+    for _ in range(5):
+        seen.settle()
+    assert dashboard.span.limits == (NOW - 30_500, NOW - 19_500)
+    QTest.keyClick(dashboard, Qt.Key.Key_B)
+    assert dashboard.bar.compare.isChecked()
+    QTest.keyClick(dashboard, Qt.Key.Key_J, Qt.KeyboardModifier.ShiftModifier)
+    for _ in range(5):
+        seen.settle()
+    assert dashboard.span.limits == (NOW - 80_500, NOW - 69_500)
+    ghosts = dashboard.charted.draw(GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500})["util"].ghosts
+    times, values = ghosts[GPUS[0]]
+    kept = times + (dashboard.beside - dashboard.span.limits[0])
+    assert (abs(values - (50 + 40 * np.sin(kept / 3000))) < 5).all()
+    assert times[0] == pytest.approx(dashboard.span.limits[0], abs=200)
+    assert len(dashboard.charts["util"].view.curves.ghosts) == 2
+    dashboard.bar.compare.click()
+    assert dashboard.charts["util"].view.curves.ghosts == []
+
+
+def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(fed, monkeypatch):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    dashboard = fed.window.dashboard
+    dashboard.show_last(86_400.0)
+    asked = [r for r in fed.remember if r.fields]
+    assert len(asked) == 1
+    dashboard.refresh()
+    assert [r for r in fed.remember if r.fields] == asked, "one question at a time"
+    fed.window.deliver(Refused(asked[0], "the daemon is gone"))
+    dashboard.refresh()
+    assert [r for r in fed.remember if r.fields] == asked, "not at once"
+    monkeypatch.setattr("app.models.past._AGAIN_S", 0.0)
+    dashboard.refresh()
+    assert len([r for r in fed.remember if r.fields]) == 2
+    fed.window.show_page("jobs")
+    before = len(fed.remember)
+    fed.feed(snapshots.gpu_snapshot(2, time=NOW + 100))
+    assert len(fed.remember) == before
+
+
+def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
+    dashboard = show(seen)
+    for _ in range(30):
+        dashboard.charts["util"].view.box.zoomed.emit(1.25, NOW - 1000)
+    assert dashboard.span.seconds == 30 * 86_400
+    texts = [text for _, text in dashboard.charts["util"].view.plot.getAxis("bottom").labels(800)]
+    assert len(texts) > 4
+    assert all(text[:2].isdigit() and text[3:].isalpha() for text in texts)
+    QTest.keyClick(dashboard, Qt.Key.Key_L)
+    dashboard.spans[0].click()
+    assert dashboard.span.limits == (NOW - 60, NOW)
+    assert dashboard.charts["util"].view.curves.bands == []
