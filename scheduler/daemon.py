@@ -29,6 +29,7 @@ from scheduler.devices.supervisor import Supervisor
 from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.executors.clusters import Clusters
 from scheduler.jobs import Job, Spec, held_devices
+from scheduler.landlord import Landlord
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.queue.spans import spans
@@ -37,8 +38,7 @@ from scheduler.store import Store
 from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
 from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
-from scheduler.telemetry.snapshot import DeviceState, Idle, Snapshot
-from scheduler.tenancy import Tenancy, end_stray
+from scheduler.telemetry.snapshot import DeviceState, Snapshot
 from scheduler.watching import Watching
 
 LOOK_S = 0.25
@@ -65,9 +65,10 @@ class Daemon:
         self._monitor = Monitor()
         self._recorder = Recorder(paths.history_file(), lambda words: self._notice("damaged history", words))
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
-        self._tenancy = Tenancy(self._supervisor.glance, self._step)
+        self._dirty = asyncio.Event()
+        self._landlord = Landlord(self._monitor, self._supervisor.glance, self._step, self._dirty.set)
         self._clusters = Clusters(self, self._settings.clusters)
-        self._queue = Queue(store, self._watch, self._job_ended, self._clusters, self._evict)
+        self._queue = Queue(store, self._watch, self._job_ended, self._clusters, self._landlord.evict)
         self._watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
@@ -83,7 +84,6 @@ class Daemon:
         self._waiters: dict[int, set[asyncio.Future[None]]] = {}
         """By job: who waits for its end."""
         self._subscribers = 0
-        self._dirty = asyncio.Event()
         self._due = asyncio.Event()
         """An order changed the queue: it is to be looked at."""
         self._stop = asyncio.Event()
@@ -133,7 +133,7 @@ class Daemon:
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self._queue.going if held_devices(job)]
         self._alerting.look(self._monitor.devices, self._latest, holders, self._settings, time.time())
-        self._look_after_tenant(message.readings)
+        self._landlord.look(message.readings, self._latest, self._settings)
         if self._queue.waits_for_devices:  # memory may have come free, or a process of others be gone
             self._step()
         self._dirty.set()
@@ -146,7 +146,7 @@ class Daemon:
                 self._latest[seen.device] = msgspec.structs.replace(
                     old, time=seen.time, values=values, processes=seen.processes, drawing=seen.drawing
                 )
-        self._look_after_tenant(readings)
+        self._landlord.look(readings, self._latest, self._settings)
 
     def _trouble(self, words: str) -> None:
         self._monitor.lose()
@@ -156,7 +156,7 @@ class Daemon:
 
     def _worked(self) -> bool:
         """Whether a job for a GPU waits or runs, or the assistant has one."""
-        return self._tenancy.device is not None or self._queue.waits_for_devices or any(held_devices(job) for job in self._queue.going)
+        return self._landlord.device is not None or self._queue.waits_for_devices or any(held_devices(job) for job in self._queue.going)
 
     def _slept(self, asleep: bool) -> None:
         if asleep:
@@ -176,7 +176,7 @@ class Daemon:
             self._dirty.set()
         for job in tuple(self._unsettled):
             self.settle(job)
-        self._review_tenant()
+        self._landlord.review(self._latest, self._settings)
         self._queue.stand_by()
         if "queue" in self._notices or self._queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
@@ -187,50 +187,6 @@ class Daemon:
             await asyncio.sleep(FLUSH_S)
             with self._noticing("history"):
                 await self._recorder.flush()
-
-    # The tenant
-
-    def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
-        """An idle GPU for the process at the other end: the last one, as jobs get the first. Raises UserError where there is none."""
-        if self._tenancy.device is not None:
-            raise UserError("the assistant has a GPU already, or is just leaving it")
-        states = [state for state in self._states(self._queue.jobs()) if state.device.kind == "nvidia"]
-        if not states:
-            raise UserError(f"no NVIDIA GPU is watched here (source: {self._source}). Set the model device to cpu")
-        why_not = []
-        for state in reversed(states):
-            reading = self._latest.get(state.device.id)
-            if reading is None or not isinstance(state.use, Idle):
-                why_not.append(f"{state.device.name}: {'no current reading' if isinstance(state.use, Idle) else state.use.reason}")
-            elif reading.values.get("mem_free", float(memory)) < memory:
-                why_not.append(f"{state.device.name}: not enough memory is free")
-            else:
-                self._tenancy.grant(reading, peer.pid, lambda why: peer.say(_ENCODE(m.Evicted(why))))
-                self._dirty.set()
-                return m.Leased(state.device.id)
-        raise UserError("; ".join(reversed(why_not)))
-
-    def _look_after_tenant(self, readings: Sequence[Reading]) -> None:
-        """Have it leave where anybody else came, and see whether it is gone; one that nobody leased anything to has no business here."""
-        for reading in readings:
-            if reading.device == self._tenancy.device:
-                self._tenancy.see(reading)
-            else:
-                for stray in [process.pid for process in reading.processes if process.assistant]:
-                    end_stray(stray)
-        self._review_tenant()
-
-    def _review_tenant(self) -> None:
-        device = self._tenancy.device
-        if device is not None and self._tenancy.stays:
-            why = self._monitor.leave(device, self._latest.get(device), self._settings, time.time())
-            if why is not None:
-                self._evict(device, why)
-
-    def _evict(self, device: str, why: str) -> None:
-        if device == self._tenancy.device and self._tenancy.evict(why):
-            self._monitor.evicted(device, time.time())
-            self._dirty.set()
 
     # The queue
 
@@ -255,7 +211,7 @@ class Daemon:
         return Sight(
             {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
             frozenset(d.id for d in self._monitor.devices if d.mig or drained & {d.id, str(d.index)}),
-            frozenset(() if self._tenancy.device is None else (self._tenancy.device,)),
+            frozenset(() if self._landlord.device is None else (self._landlord.device,)),
         )
 
     def _job_ended(self, job: Job) -> None:
@@ -338,14 +294,14 @@ class Daemon:
             jobs,
             self._settings,
             self._source,
-            tuple(filter(None, (*self._notices.values(), self._tenancy.trouble))),
+            tuple(filter(None, (*self._notices.values(), self._landlord.trouble))),
             self._queue.paused,
             self._alerting.active,
             self._queue.waiting,
         )
 
     def _states(self, jobs: Sequence[Job]) -> tuple[DeviceState, ...]:
-        return self._monitor.states(jobs, self._settings, time.time(), self._tenancy.device)
+        return self._monitor.states(jobs, self._settings, time.time(), self._landlord.device)
 
     async def _publish(self) -> None:
         """A new snapshot whenever something changed, where anybody listens; each gets the newest, however slowly it reads.
@@ -393,6 +349,10 @@ class Daemon:
         except UserError as e:
             reply = m.Error(str(e), missing=isinstance(e, NotFound))
         await peer.send(_ENCODE(reply))
+
+    def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
+        states = self._states(self._queue.jobs())
+        return m.Leased(self._landlord.lease(states, self._latest, memory, peer.pid, lambda why: peer.say(_ENCODE(m.Evicted(why)))))
 
     async def _answer(self, request: m.Request) -> m.Reply:
         self._watching.looked()
