@@ -86,7 +86,7 @@ class JobHistory:
         if self._failed is not None and not 0 <= now - self._failed < PATIENCE_S:
             self._failed = None
         ended = {job.id: job for job in jobs if not job.active}
-        if self._last and ended and not self._last & ended.keys():
+        if self._last and not self._last & ended.keys():
             self.look_for(self.search)
         self._last = frozenset(ended)
         for job in ended.values():

@@ -21,6 +21,7 @@ from app.models.requests import (
     Configured,
     Fetch,
     Fetched,
+    Found,
     Link,
     Pause,
     Refused,
@@ -39,7 +40,7 @@ from app.views import heat_map
 from app.views.assistant import Assistant
 from app.views.bubble import Bubble
 from app.views.cells import VIEWS
-from app.views.jobs import EMPTY, NOTHING_FOUND
+from app.views.jobs import EMPTY, NOTHING_FOUND, SEARCHING
 from app.views.tile import Cell
 from app.views.widgets import Elided
 from app.views.window import PAGES
@@ -461,17 +462,26 @@ def test_a_long_log_is_bounded_and_does_not_pull_a_reader_down(fed):
     assert bar.value() == 100
 
 
-def test_the_filter_and_the_empty_states(fed):
+def test_the_filter_and_the_empty_states(fed, qtbot):
+    def nothing_more(times: int) -> None:
+        qtbot.waitUntil(lambda: len(fed.finds) == times, timeout=20_000)
+        fed.window.deliver(Found(fed.finds[-1], (), None))
+
     fed.window.show_page("jobs")
     fed.feed(snapshots.cpu_snapshot())
     QTest.keyClick(fed.window.jobs, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
-    QTest.keyClicks(fed.window.jobs.filter, "train failed")
-    assert [r.id for r in fed.window.jobs.model.rows] == [4]
-    assert fed.window.jobs.count.text() == "1 of 9 jobs"
-    QTest.keyClicks(fed.window.jobs.filter, "zzz")
+    fed.window.jobs.filter.setText("train")
+    fed.window.jobs.kinds.setCurrentText("Failed")
+    assert [r.id for r in fed.window.jobs.model.rows] == [4, 2]
+    fed.finds.clear()
+    fed.window.jobs.filter.setText("zzz")
+    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, SEARCHING)
+    nothing_more(1)
     assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, NOTHING_FOUND)
-    fed.window.jobs.filter.clear()
+    fed.window.jobs.chooser.clear()
+    nothing_more(2)
     fed.feed(snapshots.cpu_snapshot(NOW + 1, with_jobs=False))
+    nothing_more(3)
     assert fed.window.jobs.empty.text() == EMPTY
     assert not fed.window.jobs.details.isVisible()
 
