@@ -16,7 +16,7 @@ from scheduler.executors.ray import Ray
 from tests.support import command_of, eventually, lives, send
 
 ADDRESS = "http://127.0.0.1:8265"
-START_S = 90.0
+START_S = 180.0
 TRIES = 3
 
 
