@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test torture ray slurm matrix emulation lint bench clean
+.PHONY: run test torture ray slurm matrix emulation truth lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -30,6 +30,9 @@ matrix: $(STAMP)
 
 emulation: $(STAMP)
 	$(BIN)/python -m pytest -m emulation --timeout 600 tests/emulation
+
+truth: $(STAMP)
+	$(BIN)/python -m pytest -m truth --timeout 600 tests/unit/assistant/test_truth.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from scheduler.errors import UserError
 
 LIMIT = 400
 """Tokens of one text at most."""
+_ENDS = (".", "!", "?", "\n")
 
 
 class Engine:
@@ -49,20 +51,39 @@ class EngineAuthor:
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled = engine, cancelled
-        self._kept: tuple[Tensor, State] | None = None
+        self._marks: list[_Mark] = []
 
     def begin(self, system: str, user: str) -> None:
         """Take in the prompt, and keep the state after it. Raises Cancelled."""
-        self._kept = read(self._engine.model, self._engine.tokenizer.encode(prompt(system, user)), None, self._cancelled)
+        tokens = self._engine.tokenizer.encode(prompt(system, user))
+        self._marks = [_Mark(0, *read(self._engine.model, tokens, None, self._cancelled))]
+
+    def back(self, kept: int) -> int:
+        """Return to the last saved state at or before `kept` characters: after the prompt, or where a sentence ended."""
+        while self._marks[-1].length > kept:
+            self._marks.pop()
+        return self._marks[-1].length
 
     def attempt(self, number: int) -> Iterator[str]:
-        """A text from the kept state, piece by piece: greedy first, then sampled, `number` the seed. Raises Cancelled."""
-        assert self._kept is not None, "begin comes first"
+        """Write on from the last saved state, piece by piece: greedy first, then sampled, `number` the seed. Raises Cancelled."""
+        length, logits, state = self._marks[-1]
         sampler = Sampler() if number == 0 else Sampler(temperature=1.0, top_p=0.5, seed=number)
-        generation = Generation(self._engine.model, self._engine.tokenizer, sampler, *self._kept, limit=LIMIT, cancelled=self._cancelled)
+        generation = Generation(self._engine.model, self._engine.tokenizer, sampler, logits, state, limit=LIMIT, cancelled=self._cancelled)
         try:
-            yield from generation
+            for piece in generation:
+                length += len(piece)
+                if piece.endswith(_ENDS) and generation.settled:
+                    self._marks.append(_Mark(length, generation.logits, generation.state))
+                yield piece
         finally:
             self.tokens += len(generation.tokens)
         if generation.reason == "cancelled":
             raise Cancelled
+
+
+class _Mark(NamedTuple):
+    """A place in the text to go back to: its characters so far, and the model after them."""
+
+    length: int
+    logits: Tensor
+    state: State

@@ -58,26 +58,30 @@ class Generation:
         self.reason: Reason | None = None
         """Why it ended; None before that."""
         self.tokens: list[int] = []
-        self.state = state
+        self.logits, self.state = logits, state
+        """After the last of them."""
+        self.settled = True
+        """Whether all of them have been told: nothing is held back."""
         self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
-        self._logits, self._limit, self._cancelled = logits, limit, cancelled
+        self._limit, self._cancelled = limit, cancelled
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text, none empty. What might be the beginning of the stop text is held back until that is decided."""
-        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         held = ""
         while (token := self._next()) is not None:
-            held += decode(self._tokenizer.piece(token))
+            held += decoder.decode(self._tokenizer.piece(token))
             if (stop := held.find(STOP)) >= 0:
                 self.reason = "stop"
                 held = held[:stop]
                 break
             keep = next((n for n in range(min(len(STOP) - 1, len(held)), 0, -1) if held.endswith(STOP[:n])), 0)
+            self.settled = keep == 0 and not decoder.getstate()[0]
             if ready := held[: len(held) - keep]:
                 yield ready
             held = held[len(held) - keep :]
         if self.reason != "stop":
-            held += decode(b"", final=True)
+            held += decoder.decode(b"", final=True)
         if held:
             yield held
 
@@ -87,10 +91,10 @@ class Generation:
             self.reason = "cancelled"
         elif len(self.tokens) >= self._limit:
             self.reason = "length"
-        elif (token := self._sampler(self._logits)) == END:
+        elif (token := self._sampler(self.logits)) == END:
             self.reason = "end"
         else:
             self.tokens.append(token)
-            self._logits, self.state = self._model.forward([token], self.state)
+            self.logits, self.state = self._model.forward([token], self.state)
             return token
         return None

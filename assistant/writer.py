@@ -13,8 +13,8 @@ from assistant.facts import Fact
 from assistant.template import template
 from assistant.verify import Refused, fill, last_end, verify
 
-ATTEMPTS = 3
-"""Texts a model may try; each begins again at the same saved state, with another seed."""
+ATTEMPTS = 6
+"""Times a model may write: each time it goes on from the state after its last good sentence, with another seed."""
 
 LONGEST = 400
 """Characters of a sentence; a model that goes on and on has lost its way."""
@@ -36,8 +36,12 @@ class Author(Protocol):
         """Take in the prompt and keep the state after it."""
         ...
 
+    def back(self, kept: int) -> int:
+        """Go back to a saved state at or before `kept` characters of the text, and say where that is."""
+        ...
+
     def attempt(self, number: int) -> Iterator[str]:
-        """Go back to the kept state and write a text, piece by piece; every number gives another one. Raises Cancelled, ValueError."""
+        """Write on from there, piece by piece; every number gives another text. Raises Cancelled, ValueError."""
         ...
 
 
@@ -71,32 +75,48 @@ def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiti
     required = required_facts(facts) if question is None else []
     waiting(f"the model {author.name} reads the facts")
     author.begin(SYSTEM, request(facts, question))
-    refusal = Refused("it was never written")
+    draft, refusal, stuck = _Draft(facts), Refused("it was never written"), ""
     for number in range(ATTEMPTS):
         waiting(f"the model {author.name} writes")
+        draft.rewind(author.back(len(draft.good)))
         try:
-            return _checked(author.attempt(number), facts, required)
+            return draft.finished(author.attempt(number), required)
         except Refused as e:
             refusal = e
         except ValueError as e:  # the model computes no numbers: another seed does not help
             raise Refused(str(e)) from e
+        if draft.good == stuck:  # a second time: what was said before leads nowhere
+            draft.rewind(last_end(stuck.rstrip()))
+        stuck = draft.good
     raise refusal
 
 
-def _checked(pieces: Iterator[str], facts: Sequence[Fact], required: Sequence[str]) -> str:
-    """The text, its slots filled. Raises Refused at the first sentence that does not hold: no time is lost on the rest."""
-    text, checked = "", 0
-    for piece in pieces:
-        text += piece
-        if (end := last_end(text)) > checked:
-            if text[:end].strip():
-                verify(fill(text[:end], facts), facts)
-            checked = end
-        elif len(text) - checked > LONGEST:
-            raise Refused(f"a sentence of it is longer than {LONGEST} characters")
-    filled = fill(text, facts).strip()
-    verify(filled, facts, required)
-    return filled
+class _Draft:
+    """A text as it is written: `good` is what holds of it, whole sentences, slots unfilled."""
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self.good = ""
+        self._facts = facts
+
+    def rewind(self, kept: int) -> None:
+        self.good = self.good[:kept]
+
+    def finished(self, pieces: Iterator[str], required: Sequence[str]) -> str:
+        """Written to its end, slots filled. Raises Refused at the first sentence that does not hold: no time is lost on the rest."""
+        text = self.good
+        for piece in pieces:
+            text += piece
+            if (end := last_end(text)) > len(self.good):
+                if text[:end].strip():
+                    verify(fill(text[:end], self._facts), self._facts)
+                self.good = text[:end]
+            elif len(text) - len(self.good) > LONGEST:
+                raise Refused(f"a sentence of it is longer than {LONGEST} characters")
+        filled = fill(text, self._facts).strip()
+        verify(filled, self._facts)
+        self.good = ""  # what is complete and lacks something begins anew
+        verify(filled, self._facts, required)
+        return filled
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import NamedTuple
 
 import pytest
 import torch
 from rwkv_models import random_model, to_hf, write_hf
 
+from assistant.engine import EngineAuthor
 from assistant.generate import Generation, prompt, read
 from assistant.idle import Cancelled
 from assistant.model import RWKV7
@@ -122,3 +125,27 @@ def test_a_model_that_computes_no_numbers_is_an_error_not_a_token(temperature) -
 def test_settings_out_of_range_are_refused(settings) -> None:
     with pytest.raises(ValueError, match=r"temperature|top_p"):
         Sampler(**settings)
+
+
+class Told(NamedTuple):
+    """As much of an `assistant.engine.Engine` as an author uses."""
+
+    name: str
+    model: RWKV7
+    tokenizer: Tokenizer
+
+
+def test_an_author_goes_back_to_where_a_sentence_ended_with_the_same_bits(model) -> None:
+    author = EngineAuthor(Told("noise", model, BYTES), lambda: False)
+    author.begin("system", "user")
+    text, number = "", 0
+    while not re.search(r"[.!?].", text, re.DOTALL):  # noise: most seeds write no end of a sentence
+        number += 1
+        author.back(0)
+        text = "".join(author.attempt(number))
+    end = re.search(r"[.!?]", text).end()
+    assert author.back(end) == end
+    assert author.back(10_000) == end, "what was written after it is forgotten"
+    again = ["".join(author.attempt(9)) for _ in range(2) if author.back(end) == end]
+    assert again[0] == again[1]
+    assert author.back(end - 1) == 0

@@ -89,17 +89,22 @@ class Scripted:
     name = "small"
 
     def __init__(self, *texts: str | Exception) -> None:
-        self.texts, self.tried, self.prompt = texts, [], ""
+        self.texts, self.tried, self.prompt, self.kept = texts, [], "", []
 
     def begin(self, system: str, user: str) -> None:
         self.prompt = user
+
+    def back(self, kept: int) -> int:
+        self.kept.append(kept)
+        return kept
 
     def attempt(self, number: int):
         self.tried.append(number)
         text = self.texts[min(number, len(self.texts) - 1)]
         if isinstance(text, Exception):
             raise text
-        for self.written in range(0, len(text), 5):
+        begin = self.kept[-1]
+        for self.written in range(begin, len(text), 5):
             yield text[self.written : self.written + 5]
 
 
@@ -109,6 +114,15 @@ def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> No
     assert (text, writer) == ("Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.", "model small")
     assert author.tried == [0, 1]
     assert "{job7.tflops} = " in author.prompt
+
+
+def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one_and_a_second_time_one_further_back() -> None:
+    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}. ", "The backend {job7.backend} reached {job7.tflops}. "
+    author = Scripted(first + second + "It took 99 s.", first + second + "It took 98 s.", first + second + "All is well.")
+    text, writer = write(ONE, None, author)
+    assert writer == "model small"
+    assert text.endswith("All is well.")
+    assert author.kept == [0, len(first + second), len(first)]
 
 
 def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:

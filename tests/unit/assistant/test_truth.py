@@ -1,0 +1,140 @@
+"""No number that is no fact: random machines, briefs and answers by the template and by writers that invent, counted by another checker.
+
+    make truth     # 10,000 texts; `make test` checks some hundred
+
+The checker shares nothing with `assistant.verify`: it collects every number with its unit from the facts as they are told.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import msgspec
+import pytest
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.training import decks
+from assistant.writer import Written, write
+
+_UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J"
+_NUMBER = re.compile(rf"(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
+_QUESTIONS = (
+    "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
+    "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done", "were any jobs cancelled?", "hello there", "",
+)  # fmt: skip
+_NOTE = "\n\nWritten from the template: "
+"""What follows says what was refused, in quotes: no claim."""
+
+
+def numbers(text: str) -> set[tuple[str, str]]:
+    return {(number, unit or "") for number, unit in _NUMBER.findall(text)}
+
+
+def invented(text: str, facts: tuple[Fact, ...], question: str) -> set[tuple[str, str]]:
+    """Numbers in `text` that no fact and not the question has, or that have another unit there."""
+    told = "\n".join(f"{fact.text}\n{fact.said}\n{fact.source}\n{fact.subject.removeprefix('job')}" for fact in facts)
+    return numbers(text.split(_NOTE, maxsplit=1)[0]) - numbers(told) - numbers(question) - set().union(*(_moment(fact) for fact in facts))
+
+
+def _moment(fact: Fact) -> set[tuple[str, str]]:
+    """A source is told with the time of its reading."""
+    return numbers(phrases.clock(fact.time)) | numbers(phrases.moment(fact.time, fact.time))
+
+
+def world(random: Random) -> tuple[Fact, ...]:
+    """The facts of a random machine: sometimes none, some missing, some contradicted by another source."""
+    facts = list(decks.deck(random))
+    if random.random() < 0.05:
+        return ()
+    if random.random() < 0.3:
+        facts = [fact for fact in facts if random.random() < 0.8]
+    if facts and random.random() < 0.3:
+        other = random.choice(facts)
+        facts.append(msgspec.structs.replace(other, said="12345 %", value=12345, text=f"{other.name}: 12345 %", source="another sensor"))
+    return tuple(facts)
+
+
+class Inventor:
+    """Writes true sentences with slots, and among them what is not so."""
+
+    name = "inventor"
+
+    def __init__(self, random: Random, facts: tuple[Fact, ...]) -> None:
+        self.random, self.facts, self.text, self.kept = random, facts, "", 0
+
+    def begin(self, system: str, user: str) -> None:
+        pass
+
+    def back(self, kept: int) -> int:
+        self.kept = kept
+        return kept
+
+    def attempt(self, number: int):
+        self.text = self.text[: self.kept] + self.lie(self.truth())
+        yield from re.findall(r".{1,7}", self.text[self.kept :], re.DOTALL)
+
+    def truth(self) -> str:
+        values = [fact for fact in self.facts if fact.value is not None]
+        told = [f"There is {{{fact.name}}}." for fact in self.random.sample(values, min(3, len(values)))]
+        return " ".join(told) or "There is nothing."
+
+    def lie(self, text: str) -> str:
+        slots = {fact.name: fact.said for fact in self.facts}
+        filled = re.sub(r"\{([^}]*)\}", lambda slot: slots[slot[1]], text)
+        digit = re.search(r"\d", filled)
+        lies = (
+            text,
+            filled,
+            filled.replace(digit[0], str((int(digit[0]) + 1) % 10), 1) if digit else "It is 5 °C.",
+            filled.replace(" W", " kW").replace("°C", "W").replace(" ms", " s"),
+            f"{text} It took {self.random.randint(2, 99)} s.",
+            f"{self.random.randint(1, 9)} jobs ran. {text}",
+            f"{text} {{gpu9.temp}} is high.",
+            f"{text} It is {self.random.choice(('three', 'half', 'twice'))} as fast.",
+        )
+        return self.random.choice(lies)
+
+
+def count(texts: int, seed: int) -> tuple[int, int, list[str]]:
+    """How many texts were written, how many by the inventor, and what was invented in any of them."""
+    random, shown, by_model, found = Random(seed), 0, 0, []
+    while shown < texts:
+        facts = world(random)
+        question = random.choice((None, *_QUESTIONS))
+        author = Inventor(random, facts) if random.random() < 0.6 else None
+        told: Written = write(facts, question, author)
+        shown += 1
+        by_model += told.writer != "template"
+        assert told.text.strip(), "where there are no facts, that is said"
+        if lies := invented(told.text, facts, question or ""):
+            found.append(f"{sorted(lies)} by {told.writer} to {question!r} in: {told.text}")
+    return shown, by_model, found
+
+
+@pytest.mark.parametrize("texts", [100, pytest.param(10_000, marks=pytest.mark.truth)])
+def test_no_number_is_invented_whoever_writes(texts) -> None:
+    shown, by_model, found = count(texts, seed=texts)
+    assert by_model > 0.1 * shown, "what the inventor got right is shown"
+    assert found == []
+
+
+def test_no_facts_are_told_as_no_facts() -> None:
+    for question in (None, "how hot is it?", "how is job 7?"):
+        assert re.search(r"\bno\b", write((), question).text, re.IGNORECASE)
+
+
+def test_the_checker_sees_what_is_invented() -> None:
+    machines = (decks.deck(Random(seed)) for seed in range(99))
+    facts = next(facts for facts in machines if any(fact.name == "gpu0.temp" and fact.value for fact in facts))
+    temp = next(fact for fact in facts if fact.name == "gpu0.temp")
+    assert not invented(f"It is {temp.said}.", facts, "")
+    assert invented(f"It is {temp.said[:-2]}kW.", facts, "")
+    assert invented("It took 98765 s.", facts, "")
+    assert not invented("I know of no job 98765.", facts, "how is job 98765?")
+
+
+def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:
+    monkeypatch.setattr("assistant.writer.verify", lambda *_: None)
+    assert count(40, seed=1)[2]
