@@ -16,21 +16,22 @@ from tests.benchmarks.rows import spread
 def measure(spans: int = 5, seconds: float = 4.0) -> dict[str, float]:
     """Percent of one core, daemon and probe together, over several spans; one subscriber listens, as an open window would."""
     listener = Client()
-    threading.Thread(target=_listen, args=(listener,), daemon=True).start()
+    threading.Thread(target=listen, args=(listener,), daemon=True).start()
     pid = daemon_status().pid
     assert pid is not None
     daemon = psutil.Process(pid)
     family = [daemon, *daemon.children()]
     samples = []
     for _ in range(spans):
-        before, start = _spent(family), time.monotonic()
+        before, start = spent(family), time.monotonic()
         time.sleep(seconds)
-        samples.append((_spent(family) - before) / (time.monotonic() - start) * 100)
+        samples.append((spent(family) - before) / (time.monotonic() - start) * 100)
     listener.close()
     return spread(samples)
 
 
-def _listen(client: Client) -> None:
+def listen(client: Client) -> None:
+    """Follow the daemon until the connection is closed."""
     try:
         for _ in client.subscribe():
             pass
@@ -38,6 +39,6 @@ def _listen(client: Client) -> None:
         pass  # closed: the measurement is over
 
 
-def _spent(family: list[psutil.Process]) -> float:
+def spent(family: list[psutil.Process]) -> float:
     """CPU seconds, to the clock tick (10 ms)."""
     return sum(t.user + t.system for t in (p.cpu_times() for p in family))

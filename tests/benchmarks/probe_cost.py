@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.benchmarks.cpu_share import listen, spent
 from tests.benchmarks.gpu_probe import Probe, need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
@@ -41,11 +42,6 @@ while True:
 """
 
 
-def spent(processes: list[psutil.Process]) -> float:
-    """CPU seconds, to the clock tick (10 ms)."""
-    return sum(t.user + t.system for t in (p.cpu_times() for p in processes))
-
-
 def daemon_family() -> list[psutil.Process]:
     """A daemon of our own with its probe, watched by one client as an open window would."""
     from scheduler.client import Client
@@ -53,7 +49,7 @@ def daemon_family() -> list[psutil.Process]:
 
     client = Client()
     client.configure(source="nvml")
-    threading.Thread(target=lambda: [None for _ in client.subscribe()], daemon=True).start()
+    threading.Thread(target=listen, args=(client,), daemon=True).start()
     time.sleep(3.0)
     daemon = psutil.Process(int(daemon_lock().read_text()))
     return [daemon, *daemon.children()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -39,6 +40,13 @@ class Edge:
         new = self.file.with_suffix(".new")
         new.write_text(json.dumps(told))
         new.replace(self.file)
+
+
+class Terminal(io.StringIO):
+    """Somebody who types this."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -149,7 +157,7 @@ def listed(deck: Client, pid: int) -> Process:
 
 
 def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
-    edge: Edge, user_of_gpu: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+    edge: Edge, user_of_gpu: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = user_of_gpu.pid
     edge.say(processes=[[pid, 2**30], [os.getpid(), 2**20], [1, 0]])
@@ -183,8 +191,14 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         assert "if you are sure: gpudeck kill --yes PID" in capsys.readouterr().err
         assert cli.main(["kill", "--yes", str(os.getpid())]) == 1
         assert "uses no GPU" in capsys.readouterr().err
+        monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
+        assert cli.main(["kill", str(pid)]) == 1
+        asked = capsys.readouterr().err
+        assert f"(pid {pid})" in asked
+        assert "nothing was ended" in asked
         assert user_of_gpu.poll() is None
-        assert cli.main(["kill", "--yes", str(pid)]) == 0
+        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+        assert cli.main(["kill", str(pid)]) == 0
         assert f"process {pid}" in capsys.readouterr().out
         assert user_of_gpu.wait(10) == -signal.SIGKILL, "it would not end when asked"
 
