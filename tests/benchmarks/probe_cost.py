@@ -21,7 +21,12 @@ import time
 from pathlib import Path
 
 import psutil
+import pynvml
 
+from app.commands.watch import first_reading
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.paths import daemon_lock
 from tests.benchmarks.cpu_share import listen, spent
 from tests.benchmarks.gpu_probe import Probe, need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -42,15 +47,12 @@ while True:
 """
 
 
-def daemon_family() -> list[psutil.Process]:
+def daemon_family(hz: float) -> list[psutil.Process]:
     """A daemon of our own with its probe, watched by one client as an open window would."""
-    from scheduler.client import Client
-    from scheduler.paths import daemon_lock
-
+    settings.save(settings.Settings(source="nvml", telemetry_hz=hz))
     client = Client()
-    client.configure(source="nvml")
+    first_reading(client)
     threading.Thread(target=listen, args=(client,), daemon=True).start()
-    time.sleep(3.0)
     daemon = psutil.Process(int(daemon_lock().read_text()))
     return [daemon, *daemon.children()]
 
@@ -66,8 +68,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
         rows = measure(arguments.hz)
-        from scheduler.client import Client
-
         with Client(start=False) as deck:
             deck.stop_daemon()
     print(write("probe_cost_h100", rows, arguments.out))
@@ -75,7 +75,7 @@ def main() -> None:
 
 def measure(hz: float) -> list[dict[str, object]]:
     """All of them over the same spans of time."""
-    family = daemon_family()
+    family = daemon_family(hz)
     probe = Probe(hz)
     nvitop = subprocess.Popen([sys.executable, "-c", _NVITOP, str(hz)], stdout=subprocess.PIPE, text=True)
     assert nvitop.stdout is not None
@@ -93,8 +93,6 @@ def measure(hz: float) -> list[dict[str, object]]:
     nvitop.kill()
     nvitop.wait()
     probe.close()
-    import pynvml
-
     pynvml.nvmlInit()
     where = context(str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))), ["nvidia-ml-py", "nvitop", "psutil"])
     peer = statistics.median(shares["nvitop collector"])
