@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import paths
@@ -226,6 +226,7 @@ def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_s
     assert list(agent._errands) == ([NONCE] if again else [])
 
 
+@settings(max_examples=40)  # each writes files
 @given(
     printed=st.one_of(st.binary(max_size=200), st.sampled_from([END[:7], b"\n" * 9, END[:-1], b"x" + END[:20] + END[:5]])),
     cuts=st.lists(st.integers(1, 40), max_size=40),
