@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import alerts, care, clusters, live, orders, processes, queue, watch, words
+from app.commands import alerts, care, clusters, live, orders, past, processes, queue, watch, words
 from app.commands.output import status_line
 from scheduler.errors import DaemonGone, UserError
+from scheduler.messages import MAX_POINTS
 from scheduler.search import OUTCOMES
 from scheduler.units import parse_bytes, parse_moment, parse_seconds
 from scheduler.wishes import indices
@@ -119,6 +120,13 @@ def _look_verbs(verb: Verb) -> None:
     made = verb("alerts", alerts.alerts, "list what is the matter with devices and jobs, and what was")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
     made.add_argument("--acknowledge", type=_count, metavar="ALERT", help="say that you have seen it")
+    made = verb("export", past.export, "write the history of the devices to a file")
+    made.add_argument("--device", metavar="N", help="its index, or its id (default: all)")
+    made.add_argument("--since", type=_seconds, default=3600.0, metavar="TIME", help="so long ago, e.g. 2h or 7d (default: 1h)")
+    made.add_argument("--until", type=_seconds, default=0.0, metavar="TIME", help="so long ago (default: 0, now)")
+    made.add_argument("--fields", default="", metavar="NAME,...", help="e.g. util,power (default: all that was read)")
+    made.add_argument("--points", type=_points, metavar="N", help="at most so many rows a device (default: all that were kept)")
+    made.add_argument("--out", required=True, metavar="FILE", help="its name ends with .csv or .parquet")
     made = verb("metrics", _metrics, "serve what the devices and the queue do to Prometheus", json=False)
     made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1, this machine alone)")
     made.add_argument("--port", type=_count, default=9835, metavar="N", help="0: any that is free (default: 9835)")
@@ -255,6 +263,12 @@ def _count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
     return int(text)
+
+
+def _points(text: str) -> int:
+    if not 1 <= (count := _count(text)) <= MAX_POINTS:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_POINTS} is needed; got {text!r}")
+    return count
 
 
 def _amount(text: str) -> int:

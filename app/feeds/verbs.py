@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.models.export import save_result
 from app.models.past import Page, Remember, page
+from app.models.past_export import export_past
 from app.models.requests import (
     Accepted,
     Acknowledge,
@@ -21,6 +22,7 @@ from app.models.requests import (
     Cancel,
     Configure,
     Configured,
+    Export,
     Fetch,
     Fetched,
     Find,
@@ -152,6 +154,8 @@ class Verbs(QObject):
                 return Inspected(self._with_client(lambda c: c.details()))
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
+            case Export(devices=devices, since=since, until=until, file=file):
+                self._with_client(lambda c: export_past(c, devices, (), since, until, None, Path(file)))
             case Remember():
                 return Remembered(self._with_client(lambda c: _remember(c, request)))
             case AlertLog():

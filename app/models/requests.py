@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.models.past import Page, Remember
-from scheduler.devices.model import Detail, Process
+from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import Settings
@@ -151,6 +151,16 @@ class StopAnswer:
     """End the answer that is being written."""
 
 
+@dataclass(frozen=True)
+class Export:
+    """Write the history of devices between two times to a file, as its name's ending says (see `app.models.past_export`)."""
+
+    devices: tuple[Device, ...]
+    since: float
+    until: float
+    file: str
+
+
 Request = (
     Submit
     | Foresee
@@ -167,6 +177,7 @@ Request = (
     | Save
     | AlertLog
     | Remember
+    | Export
     | Acknowledge
     | Inspect
     | Kill

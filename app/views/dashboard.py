@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QWidget
 
 from app import theme
 from app.models.charted import Charted, Drawn, value_at
@@ -14,7 +14,7 @@ from app.models.fleet import MANY
 from app.models.format import NOT_AVAILABLE, clock, device_label, show
 from app.models.marks import job_spans, marks
 from app.models.past import Remember
-from app.models.requests import Refused, Remembered, Reply
+from app.models.requests import Accepted, Export, Refused, Remembered, Reply
 from app.models.spans import Span, spans
 from app.models.state import State
 from app.models.timespan import TimeSpan
@@ -30,6 +30,7 @@ from scheduler.telemetry.snapshot import Snapshot
 _PLACES = {"util": (2, 0, 1, 2), "mem_used": (3, 0, 1, 1), "tflops": (3, 1, 1, 1), "temp": (4, 0, 1, 1), "power": (4, 1, 1, 1)}
 _REACH = 2.5
 """Buckets beside the cursor that still count as at it."""
+_FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
 _MOST_JOBS, _LISTED = 1000, 30
 _AROUND = 0.05
 """Of a job's time, shown before and after it."""
@@ -44,7 +45,8 @@ class Dashboard(QWidget):
     job_chosen = Signal(int)
     """A job's bar above the charts was clicked."""
     requested = Signal(object)
-    exported = Signal()
+    said = Signal(str)
+    """What became of an export."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class Dashboard(QWidget):
         self.bar.followed.connect(self.follow)
         self.bar.compared.connect(self.compare)
         self.bar.job_wanted.connect(self.show_job)
-        self.bar.exported.connect(self.exported)
+        self.bar.exported.connect(self.export)
         self.jobs, self.marks = JobSpans(AXIS_WIDTH, EDGE_WIDTH), Marks(AXIS_WIDTH, EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
         above = QWidget()
@@ -112,6 +114,10 @@ class Dashboard(QWidget):
                 self.charted.take(page)
                 if self.isVisible():
                     self.refresh()
+            case Accepted(request=Export(file=file)):
+                self.said.emit(f"written to {file}")
+            case Refused(request=Export(), message=message):
+                self.said.emit(message)
             case Refused(request=Remember() as request):
                 self.charted.refused(request)
 
@@ -167,6 +173,27 @@ class Dashboard(QWidget):
         self.at = None if moment is None else min(max((moment - start) / (end - start), 0.0), 1.0)
         self.refresh()
 
+    def export(self) -> None:
+        """Ask for a file's name; what is shown is written to it, as the name's ending says."""
+        dialog = QFileDialog(self, "Export what is shown", "gpudeck.csv", _FORMATS)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.save)
+        dialog.open()
+
+    def save(self, file: str) -> None:
+        """Write the stretch that is shown: a picture of it, or the values of the devices that are not hidden."""
+        snapshot = self._seen()
+        if snapshot is None:
+            return
+        if file.lower().endswith(".png"):
+            done = self.grab().save(file)
+            self.said.emit(f"written to {file}" if done else f"cannot write {file}. Choose a folder you can write to.")
+            return
+        hidden = self.legend.hidden_devices()
+        shown = tuple(s.device for s in snapshot.devices if s.device.id not in hidden)
+        self.requested.emit(Export(shown, *self.span.limits, file))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         start, end = self.span.limits
         shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
@@ -192,7 +219,7 @@ class Dashboard(QWidget):
             case Qt.Key.Key_J:
                 self._next_job(-1 if shift else 1)
             case Qt.Key.Key_E if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-                self.exported.emit()
+                self.export()
             case _:
                 super().keyPressEvent(event)
 

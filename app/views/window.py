@@ -108,6 +108,7 @@ class MainWindow(QWidget):
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.dashboard.job_chosen.connect(self._show_job)
+        self.dashboard.said.connect(self.status.show_message)
         self.alerts.job_chosen.connect(self._show_job)
         self.alerts.device_chosen.connect(self.show_device)
         self.strip.opened.connect(self.show_device)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
 from app.models.past import Remember, page
-from app.models.requests import Refused, Remembered
+from app.models.requests import Accepted, Export, Refused, Remembered
 from scheduler.devices.model import Reading
 from scheduler.store.keeper import Keeper
 from scheduler.telemetry.annotation import Annotation
@@ -169,3 +170,18 @@ def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
     dashboard.spans[0].click()
     assert dashboard.span.limits == (NOW - 60, NOW)
     assert dashboard.charts["util"].view.curves.bands == []
+
+
+def test_what_is_shown_is_exported(seen, tmp_path):
+    dashboard = show(seen)
+    said = []
+    dashboard.said.connect(said.append)
+    dashboard.save(str(tmp_path / "x.png"))
+    assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
+    dashboard.legend.chips[GPUS[0]].click()
+    dashboard.save(str(tmp_path / "x.csv"))
+    (request,) = [r for r in seen.asked if isinstance(r, Export)]
+    assert ([d.id for d in request.devices], request.since, request.until) == ([GPUS[1]], *dashboard.span.limits)
+    seen.window.deliver(Accepted(request))
+    seen.window.deliver(Refused(request, "the disk is full"))
+    assert said == [f"written to {tmp_path}/x.png", f"written to {tmp_path}/x.csv", "the disk is full"]

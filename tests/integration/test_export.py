@@ -1,0 +1,78 @@
+"""The history as files, by the command line, from a real daemon."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.support import eventually, state_folder
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory):
+    """A daemon that has read this machine's CPU a few times."""
+    with state_folder(tmp_path_factory.mktemp("export") / "home"):
+        settings.save(Settings(source="cpu", telemetry_hz=10.0))
+        with Client() as client:
+            eventually(lambda: len(client.history("cpu", ["util"], 0.0).times) > 5)
+            yield client
+
+
+def test_a_csv_holds_what_was_read(deck: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.csv"
+    assert main(["export", "--device", "0", "--since", "2h", "--fields", "util,mem_used,temp", "--out", str(file)]) == 0
+    with file.open() as f:
+        rows = list(csv.DictReader(f))
+    assert capsys.readouterr().out == f"{len(rows)} rows written to {file}\n"
+    told = deck.history("cpu", ["util", "mem_used"], float(rows[0]["seconds"]) - 1e-3, float(rows[-1]["seconds"]) + 1e-3)
+    assert [round(t, 3) for t in told.times] == [float(row["seconds"]) for row in rows]
+    assert [float(row["mem_used"]) for row in rows] == told.columns["mem_used"]
+    assert all(row["util"] == row["util_low"] == row["util_high"] for row in rows)
+    assert {row["device"] for row in rows} == {"CPU"}
+    stamp = time.strptime(rows[0]["time"], "%Y-%m-%dT%H:%M:%S%z")
+    assert abs(time.mktime(stamp) - float(rows[0]["seconds"])) < 1
+
+
+def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "x.parquet"
+    assert main(["export", "--points", "3", "--out", str(file)]) == 0
+    table = parquet.read_table(file)
+    assert 0 < table.num_rows <= 3
+    assert set(deck.fields("cpu", 0.0)) <= set(table.column_names)
+    assert all(row["util_low"] <= row["util"] <= row["util_high"] for row in table.to_pylist())
+
+
+@pytest.mark.usefixtures("deck")
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--out", "x.xls"], "must end with .csv or .parquet"),
+        (["--device", "7", "--out", "x.csv"], "there is no device 7"),
+        (["--fields", "utilisation", "--out", "x.csv"], "no field is called utilisation"),
+        (["--since", "20h", "--until", "19h", "--out", "x.csv"], "nothing was read"),
+        (["--out", "/proc/x.csv"], "cannot write /proc/x.csv"),
+    ],
+)
+def test_what_cannot_be_exported_is_told_in_one_line(argv, words, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", *argv]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("deck")
+def test_without_its_package_parquet_names_the_extra(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["export", "--out", str(tmp_path / "x.parquet")]) == 1
+    assert "pip install 'gpudeck[parquet]'" in capsys.readouterr().err
