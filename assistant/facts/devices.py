@@ -62,9 +62,10 @@ def history_facts(device: Device, history: Columns | None, now: float) -> list[F
     for field in FIELDS_SPAN:
         column = history.columns.get(field, []) if history else []
         values = [v for v in column if v is not None and math.isfinite(v)]
+        highest = [v for v in (history.high.get(field, ()) if history else ()) if v is not None and math.isfinite(v)]
         for what, word in (("mean", "mean"), ("max", "highest")):
             if values:
-                value = math.fsum(values) / len(values) if what == "mean" else max(values)
+                value = math.fsum(values) / len(values) if what == "mean" else max(values + highest)
                 add.number(f"{field}.{what}", f"{word} {_title(field)}", value, FIELDS[field].unit, "too large to add up")
             else:
                 add.absent(f"{field}.{what}", f"{word} {_title(field)}", "no data in this time")

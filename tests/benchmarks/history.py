@@ -19,8 +19,10 @@ import numpy as np
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.fields import HEADLINE
+from scheduler.devices.model import Reading
 from scheduler.devices.replay import ReplaySource
 from scheduler.store.archive import Archive
+from scheduler.store.keeper import Keeper
 from scheduler.telemetry.table import Table
 from scheduler.telemetry.tiers import DAY, HOUR, TIERS
 from tests.benchmarks.rows import context, spread, write
@@ -45,6 +47,7 @@ def main() -> int:
                     taken = spread([zoom(deck, now, seconds, fields) for _ in range(20)])
                     figures.append({"figure": f"zoom to {name}, {DEVICES} GPUs, {what}, {POINTS} points", "unit": "ms", **taken})
             deck.stop_daemon()
+    figures += memory()
     where = context(f"{os.cpu_count()} cores", ["numpy", "msgspec"])
     for figure in figures:
         print(f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g})")
@@ -80,6 +83,29 @@ def _trace() -> tuple[list[str], np.ndarray]:
     readings = [source.read(i / 2)[0].values for i in range(4000)]
     names = sorted(set().union(*readings), key=lambda f: (f not in HEADLINE, f))[:FIELDS]
     return names, np.array([[r.get(f, np.nan) for r in readings] for f in names])
+
+
+def memory(hours: float = 24.0) -> list[dict[str, object]]:
+    """Resident memory of a process that keeps the history of 8 GPUs at two readings a second, early and after `hours`, at speed."""
+    names, values = _trace()
+    found: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        keeper = Keeper(Path(folder) / "home" / "history.sqlite", print)
+        start, moments = time.time() - hours * HOUR, int(hours * HOUR * 2)
+        for i in range(moments):
+            row = dict(zip(names, values[:, i % values.shape[1]].tolist(), strict=True))
+            keeper.take((Reading(f"GPU-{device}", start + i / 2, row), 0.5) for device in range(DEVICES))
+            if i % 10 == 0:
+                keeper.journal()
+                for device in keeper.due():
+                    keeper.merge(device)
+                    keeper.prune(start + i / 2)
+            if i in (moments // 10, moments - 1):
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                size = spread([pages * os.sysconf("SC_PAGESIZE") / 1e6])
+                found.append({"figure": f"memory after {DEVICES * (i + 1)} readings, benchmark included", "unit": "MB", **size})
+        keeper.close()
+    return found
 
 
 def zoom(deck: Client, now: float, seconds: float, fields: tuple[str, ...]) -> float:
