@@ -23,6 +23,8 @@ class History:
 
     def __init__(self) -> None:
         self._rings: dict[str, Ring] = {}
+        self.loads = 0
+        """How often the past of a device was told anew."""
         self._shown: dict[tuple[str, tuple[str, ...]], Decimated] = {}
 
     def update(self, snapshot: Snapshot) -> None:
@@ -37,6 +39,7 @@ class History:
 
     def load(self, device: str, times: Sequence[float], columns: Mapping[str, Sequence[float | None]]) -> None:
         """Replace what is known of `device` with what the daemon remembers, in the shape of `telemetry.snapshot.Columns`."""
+        self.loads += 1
         ring = self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
         rows = np.full((len(times), len(HEADLINE)), np.nan)
         for field, values in columns.items():

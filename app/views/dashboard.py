@@ -8,12 +8,14 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QGridLayout, QWidget
 
 from app import theme
+from app.models.axis import round_up
 from app.models.charted import Charted, Drawn, value_at
 from app.models.charts import Chart, charts, scale, title
 from app.models.fleet import MANY
 from app.models.format import NOT_AVAILABLE, clock, device_label, show
 from app.models.marks import job_spans, marks
-from app.models.past import Remember
+from app.models.pace import Pace, stepped
+from app.models.past import PIXELS_A_BIN, Remember
 from app.models.requests import Accepted, Export, Refused, Remembered, Reply
 from app.models.spans import Span, spans
 from app.models.state import State
@@ -52,6 +54,7 @@ class Dashboard(QWidget):
         super().__init__()
         self._state = state
         self.span = TimeSpan()
+        self._pace = Pace()
         self._only: tuple[str, ...] = ()
         self.charted = Charted(state.history)
         self.at: float | None = None
@@ -234,16 +237,24 @@ class Dashboard(QWidget):
             made.view.recolor()
 
     def _draw(self, snapshot: Snapshot, colors: dict[str, str]) -> None:
-        limits = self.span.limits
-        drawn = self.charted.draw(tuple(colors), limits, self.beside, {field: made.view.pixels for field, made in self.charts.items()})
+        widths, limits = {field: made.view.pixels for field, made in self.charts.items()}, self.span.limits
+        paced = self.span.live and self.at is None and self.beside is None and self.charted.recent(limits)
+        if paced:
+            limits = stepped(limits, round_up(self.span.seconds / min(widths.values()) * PIXELS_A_BIN))
         told = self.charted.annotations(limits)
         happened = marks(told, colors, *limits)
         moments = [(mark.start, color(mark)) for mark in happened if mark.line and mark.start >= limits[0]]
+        look = (
+            (tuple(colors.items()), self.span.seconds, *widths.values(), self._state.history.loads, tuple(moments)) if paced else object()
+        )
+        due = self._pace.due(tuple(self.charts), limits, look)
+        drawn = self.charted.draw(tuple(colors), limits, self.beside, widths) if due else {}
         for chart in charts(snapshot):
             made = self.charts[chart.field]
             made.show_chart(chart, colors)
-            made.show_series(chart, limits, drawn[chart.field], colors, moments)
-            self._show_cursor(made, chart, drawn[chart.field], colors)
+            if chart.field in due:
+                made.show_series(chart, limits, drawn[chart.field], colors, moments)
+                self._show_cursor(made, chart, drawn[chart.field], colors)
         own = spans(snapshot, colors, *limits)
         found = own if self.charted.recent(limits) else job_spans(told, tuple(colors), *limits)
         self.jobs.show_spans(found, limits, colors)

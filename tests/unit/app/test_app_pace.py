@@ -1,0 +1,39 @@
+"""Charts are drawn when something would be seen of it, a few at a time, and all of them at once where more than time has changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.models.pace import AT_ONCE, Pace, stepped
+
+FIELDS = ("util", "mem_used", "tflops", "temp", "power")
+
+
+@given(st.floats(1e9, 2e9), st.floats(1, 1e6), st.sampled_from([0.25, 0.5, 1.0, 2.0, 16.0]))
+def test_a_live_axis_shows_the_newest_and_is_as_long_as_before(newest: float, seconds: float, step: float) -> None:
+    start, end = stepped((newest - seconds, newest), step)
+    assert newest <= end < newest + step
+    assert end / step == int(end / step)
+    assert end - start == pytest.approx(seconds, abs=1e-6)
+
+
+def test_all_are_drawn_at_first_then_a_few_with_each_reading_until_all_stand_right() -> None:
+    pace = Pace()
+    assert pace.due(FIELDS, (0.0, 1.0), "look") == FIELDS
+    assert pace.due(FIELDS, (0.0, 1.0), "look") == ()
+    drawn = [pace.due(FIELDS, (1.0, 2.0), "look") for _ in range(4)]
+    assert [len(found) for found in drawn] == [AT_ONCE, AT_ONCE, 1, 0]
+    assert sorted(field for found in drawn for field in found) == sorted(FIELDS)
+    assert pace.due(FIELDS, (1.0, 2.0), "another") == FIELDS
+
+
+def test_no_chart_falls_behind_however_fast_time_goes() -> None:
+    pace = Pace()
+    pace.due(FIELDS, (0.0, 0.0), "look")
+    last = dict.fromkeys(FIELDS, 0)
+    for turn in range(1, 60):
+        for field in pace.due(FIELDS, (float(turn), float(turn)), "look"):
+            last[field] = turn
+        assert all(turn - at <= -(-len(FIELDS) // AT_ONCE) for at in last.values())
