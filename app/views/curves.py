@@ -68,10 +68,13 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         self.bands = []
         for device, strand in bands.items():
             read = ~np.isnan(strand.low)
-            shade = QColor(colors[device])
+            times, shade = strand.times[read], QColor(colors[device])
             shade.setAlphaF(_PALE / len(bands))
-            edges = zip(strand.times[read].tolist(), strand.low[read].tolist(), strand.high[read].tolist(), strict=True)
-            self.bands.append((shade, [QRectF(x - step / 2, low, step, high - low) for x, low, high in edges]))
+            middles = (times[:-1] + times[1:]) / 2  # each ends where the next begins: where two overlapped there would be a stripe
+            left = np.concatenate((times[:1] - step / 2, np.maximum(middles, times[1:] - step)))
+            right = np.concatenate((np.minimum(middles, times[:-1] + step), times[-1:] + step / 2))
+            edges = zip(left.tolist(), right.tolist(), strand.low[read].tolist(), strand.high[read].tolist(), strict=True)
+            self.bands.append((shade, [QRectF(x, low, end - x, high - low) for x, end, low, high in edges]))
 
     def show_ghosts(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
         """As `show_paths`, pale."""
