@@ -51,7 +51,7 @@ def tile_of(batch: int, turned: bool) -> Tile:
     """First guesses, to be measured."""
     if batch == 1:
         return Tile(64, 64, 4) if turned else Tile(16, 256, 4)
-    return Tile(64, 64, 4)
+    return Tile(64, 64, 4 if batch <= 64 else 8)  # with 4 warps, 128 sequences spill registers
 
 
 class Product(NamedTuple):
