@@ -19,6 +19,9 @@ from scheduler.errors import DaemonGone, UserError
 MAX_MESSAGE = 64 * 2**20
 """Bytes; a longer line is refused. A history of ten minutes is under one MiB."""
 
+BACKLOG = 4096
+"""Clients that may wait to be heard while the server is busy: of a Unix socket, one more is turned away at once, as if nobody answered."""
+
 Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 
 
@@ -57,7 +60,7 @@ def listen(path: Path) -> socket.socket:
         raise UserError(f"no socket can be opened at {path}: {e.strerror}. Set GPUDECK_HOME to a folder on a local disk.") from e
     finally:
         os.umask(mask)
-    sock.listen(64)
+    sock.listen(BACKLOG)
     return sock
 
 
@@ -76,7 +79,7 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE)
+    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=BACKLOG)
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:

@@ -116,6 +116,8 @@ def _run(argv: list[str], launch: dict[str, object], timeout: float, more: dict[
         child.terminate()
     elif timeout:
         signal.setitimer(signal.ITIMER_REAL, timeout)
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) is not None and ended.si_pid != child.pid:
+        os.waitpid(ended.si_pid, 0)  # its orphans are our children
     code = child.wait()
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     _reap_tree()

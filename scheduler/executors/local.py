@@ -76,6 +76,7 @@ class Local:
             "timeout": job.spec.timeout,
         }
         assert process.stdin is not None
+        process.send_signal(signal.SIGCONT)  # one that was stopped would never read what is longer than its pipe, nor run the job
         try:
             with process.stdin as gate:
                 gate.write(json.dumps(launch).encode() + b"\n")
@@ -151,8 +152,9 @@ def _runner() -> subprocess.Popen[bytes]:
 
 
 def _send_away(process: subprocess.Popen[bytes]) -> None:
-    """From its gate: the runner ends without having run anything."""
+    """From its gate: the runner ends without having run anything. Killed, as one that was stopped would not see the gate close."""
     assert process.stdin is not None
+    process.kill()
     process.stdin.close()
     process.wait()
 
@@ -208,6 +210,7 @@ def end(running: Running) -> None:
     if alive(running):
         try:
             os.kill(running.runner, signal.SIGTERM)
+            os.kill(running.runner, signal.SIGCONT)  # one that was stopped would not hear it
         except ProcessLookupError:
             pass  # it ended in this moment
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 import msgspec
 
 from scheduler.devices.model import Device
+from scheduler.errors import NotFound
 from scheduler.executors.cluster import Cluster
 from scheduler.jobs import Cancelled, Event, Job, Queued, listed
 from scheduler.messages import MAX_LISTED
@@ -110,8 +111,8 @@ class Book:
         if self.paused:
             return "the queue is paused"
         now = time.time()
-        if waits := waits_for(job.spec, self._active, self._ends(now), now):
-            return waits
+        if job.id in self._dependents.ids():
+            return waits_for(job.spec, self._active, self._ends(now, (*job.spec.after, *job.spec.after_any)), now)
         if job.id in self._resting and rests(job, now):
             return resting(job)
         return self._plan.why(job)
@@ -120,35 +121,53 @@ class Book:
         """Whether a job that was to wait for another attempt may be started now."""
         return any(not rests(self._active[job_id], now) for job_id in self._resting)
 
+    def _wake(self) -> None:
+        """Forget what kept jobs from being started, where its time is over: they are looked at like any other."""
+        now, soon = time.time(), time.monotonic()
+        self._resting = {n for n in self._resting if rests(self._active[n], now)}
+        self._refused = {n: (until, why) for n, (until, why) in self._refused.items() if soon < until}
+
     def _around(self, sight: Sight) -> Around:
         now = time.time()
         troubles = {where: cluster.trouble for where, cluster in self._clusters.items()}
-        return Around(sight, self._ends(now), now, self._groups, troubles)
+        return Around(sight, self._ends(now, self._going), now, self._groups, troubles)
 
-    def _ends(self, now: float) -> dict[int, End]:
-        return {job.id: end for job in self._going.values() if (end := expected_end(job, now)) is not None}
+    def _ends(self, now: float, jobs: Iterable[int]) -> dict[int, End]:
+        """When those of the jobs that run are expected to end, as far as that is known."""
+        return {n: end for n in jobs if n in self._going and (end := expected_end(self._going[n], now)) is not None}
 
     def _lanes(self) -> dict[Need, Iterator[Job]]:
         """The jobs that wait and may start."""
         now, soon = time.time(), time.monotonic()
-        self._resting = {n for n in self._resting if rests(self._active[n], now)}
+        resting = {n for n in self._resting if rests(self._active[n], now)}
         refused = {n for n, (until, _) in self._refused.items() if soon < until}
-        kept = self._dependents.ids() | self._resting | refused
+        kept = self._dependents.ids() | resting | refused
         return {key: (self._active[n] for n in lane if n not in kept) for key, lane in self._line.lanes().items()}
 
     def _status(self, job_id: int) -> str:
-        """Of a job that has ended."""
+        """Of a job that has ended. One that is in the store no more, as a repair could not save it, is lost."""
         if job_id not in self._outcomes:
-            self._outcomes[job_id] = self._store.get(job_id).status
+            try:
+                self._outcomes[job_id] = self._store.get(job_id).status
+            except NotFound:
+                self._outcomes[job_id] = "lost"
         return self._outcomes[job_id]
 
     def _drop_broken(self) -> None:
         """Cancel jobs that were to run after one that did not succeed, and in turn those that were to run after them."""
-        while suspects := sorted(self._suspects & self._line.ids()):
-            now = time.time()
-            found = [(self._active[n], why) for n in suspects if (why := broken(self._active[n].spec, self._active, self._status))]
-            changes = [(msgspec.structs.replace(job, state=Cancelled(now, reason=why)), why) for job, why in found]
-            self._put_all([(job, (Event(now, "cancelled", why),)) for job, why in changes], looked_at=suspects)
+        now, active, gone = time.time(), set(self._active), dict[int, str]()
+
+        def status(number: int) -> str:
+            return "cancelled" if number in gone else self._status(number)
+
+        suspects = self._suspects & self._line.ids()
+        while suspects:
+            found = {n: why for n in sorted(suspects) if (why := broken(self._active[n].spec, active, status))}
+            gone |= found
+            active -= found.keys()
+            suspects = self._dependents.after(found) & active
+        changes = [(msgspec.structs.replace(self._active[n], state=Cancelled(now, reason=why)), why) for n, why in gone.items()]
+        self._put_all([(job, (Event(now, "cancelled", why),)) for job, why in changes])  # one wait for the disk, however many they are
         self._suspects.clear()
 
     def _bind(self, devices: Sequence[Device]) -> None:
@@ -161,11 +180,10 @@ class Book:
         self._know(job)
         return job
 
-    def _put_all(self, changes: Sequence[tuple[Job, Sequence[Event]]], looked_at: Sequence[int] = ()) -> None:
-        """In one transaction. `looked_at`: suspects that are none any more once that is done."""
+    def _put_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
+        """In one transaction."""
         if changes:
             self._store.update_all(changes)
-        self._suspects.difference_update(looked_at)
         for job, _ in changes:
             self._know(job)
 

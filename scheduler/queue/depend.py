@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 
 from scheduler.jobs import Job, Queued, Spec
 from scheduler.queue.expected import End
@@ -11,7 +11,7 @@ Status = Callable[[int], str]
 """The state's name of a job that is not active any more."""
 
 
-def broken(spec: Spec, active: Mapping[int, Job], status: Status) -> str:
+def broken(spec: Spec, active: Container[int], status: Status) -> str:
     """Why the job will never run: one that had to succeed before it did not. Empty where it still may."""
     for number in spec.after:
         if number not in active and (ended := status(number)) != "done":
@@ -44,6 +44,10 @@ class Dependents:
 
     def ids(self) -> Set[int]:
         return self._left.keys()
+
+    def after(self, jobs: Iterable[int]) -> set[int]:
+        """Those that wait for one of these."""
+        return {waiting for number in jobs for waiting in self._after.get(number, ())}
 
     def put(self, job: Job, active: Container[int]) -> set[int]:
         """The job is as given now. Where it has ended: those that waited for it, which may be broken now, or wait for nothing more."""

@@ -17,16 +17,16 @@ from scheduler.queue.line import need
 from scheduler.queue.placement import Seen, Sight
 from scheduler.queue.policy import Around, Lanes, plan
 
-MAX_PASSES = 50
-"""The daemon answers nobody meanwhile."""
+MAX_PASSES, MAX_LANES = 50, 1000
+"""Passes, and lanes that are looked at in all of them: the daemon answers nobody meanwhile."""
 
 
 def forecast(job: Job, going: Sequence[Job], lanes: Lanes, devices: Sequence[Device], paused: bool, slots: int, around: Around) -> Forecast:
     """`job`: one that was not submitted. `going`, `lanes`: as of `plan`; jobs that come after it in their turn do not matter."""
-    waiting = {key: [j for j in lane if turn(j) < turn(job)] for key, lane in lanes.items()}
+    waiting = {key: ahead for key, lane in lanes.items() if (ahead := [j for j in lane if turn(j) < turn(job)])}
     waiting.setdefault(need(job.spec), []).append(job)
     running, first = {j.id: j for j in going}, ""
-    for _ in range(MAX_PASSES):
+    for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
         decided = plan(list(running.values()), waiting, devices, paused, slots, around)
         found = next((start for start in decided.starts if start.job.id == job.id), None)
         if found is not None:

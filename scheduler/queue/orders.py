@@ -65,8 +65,9 @@ class Orders(Book):
         spec = edited(job, changes)
         refuse_words(spec)
         if isinstance(job.state, Queued):
-            refuse(msgspec.structs.replace(spec, env={}), devices, sight)
-            spec = bound(spec, devices) if devices else spec
+            same = (spec.gpus, spec.memory, spec.gpu_type) == (job.spec.gpus, job.spec.memory, job.spec.gpu_type)
+            refuse(msgspec.structs.replace(spec, env={}), () if same else devices, sight)
+            spec = spec if same or not devices else bound(spec, devices)  # one for GPUs that are gone for a moment stays one for GPUs
         changed = msgspec.structs.replace(job, spec=spec)
         self._store.update(changed, Event(time.time(), "edited", said(job.spec, spec)))
         if job.active:

@@ -138,6 +138,7 @@ class Queue(Orders):
 
         A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
         """
+        self._wake()
         self._bind(devices)
         self._drop_broken()
         self.weigh(devices, sight)
@@ -156,16 +157,17 @@ class Queue(Orders):
         env = self._store.env(job.id)
         self._put(msgspec.structs.replace(job, state=Starting(attempt, held, now)))
         try:
-            running = executor.prepare(job, attempt, held)
+            try:
+                running = executor.prepare(job, attempt, held)
+            except base.FolderError as e:
+                failed = Failed(now, now, str(e))
+                self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
+                return
             try:
                 job = self._put(msgspec.structs.replace(job, state=running), story.started(job, held, devices, now))
             except UserError:
                 executor.abandon(running)
                 raise
-        except base.FolderError as e:
-            failed = Failed(now, now, str(e))
-            self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
-            return
         except UserError:
             self._know(job)
             raise

@@ -65,7 +65,7 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str, float]:
                 process_group=0,  # the session stays ours: by that the daemon finds them all, should we be killed
             )
         over = _end_in_time(child, launch.get("timeout", 0.0))
-        return child.wait(), "", sum(over)
+        return _wait(child), "", sum(over)
     except OSError as e:
         return None, f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}", 0.0
     finally:
@@ -105,6 +105,13 @@ def _end_in_time(child: subprocess.Popen[bytes], timeout: float) -> list[float]:
     if timeout:
         signal.setitimer(signal.ITIMER_REAL, timeout)
     return over
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Until the command has ended. Its orphans are our children: they are reaped as they end, or their numbers would be used up."""
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) is not None and ended.si_pid != child.pid:
+        os.waitpid(ended.si_pid, 0)
+    return child.wait()
 
 
 def _reap_tree() -> None:

@@ -171,6 +171,17 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
     server.stop()
 
 
+def test_clients_that_come_while_the_server_is_busy_wait_for_it(tmp_path: Path) -> None:
+    listening, clients = wire.listen(tmp_path / "door"), []
+    try:
+        for _ in range(300):  # nobody accepts them yet
+            clients.append(wire.Connection(tmp_path / "door", timeout=5.0))
+    finally:
+        for client in clients:
+            client.close()
+        listening.close()
+
+
 def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "door.sock").mkdir()
     with pytest.raises(UserError, match="no socket can be opened") as caught:

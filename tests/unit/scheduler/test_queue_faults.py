@@ -1,0 +1,217 @@
+"""What goes wrong around the queue: stopped and killed runners, lost jobs, refusals, ends nobody steps for. Real store, real runners."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler import paths
+from scheduler.devices.model import Device
+from scheduler.errors import UserError
+from scheduler.executors import base
+from scheduler.jobs import Cancelled, Changes, Done, Event, Failed, Queued, Running, Spec
+from scheduler.queue import forecast
+from scheduler.queue import queue as module
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
+from tests.support import eventually, lives
+
+CPU, GPU = Device("cpu", 0, "EPYC", "cpu"), Device("GPU-0", 0, "H100", "nvidia")
+
+
+@pytest.fixture
+def store(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    found = Store(paths.store_file())
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return Queue(store, lambda job, runner: None)
+
+
+def submit(queue: Queue, *argv: str, **more: object) -> int:
+    return queue.submit([Spec(argv or ("true",), "x", "/", **more)], [CPU])[0].id  # type: ignore[arg-type]
+
+
+def ended(queue: Queue, job: int) -> bool:
+    state = queue.get(job).state
+    if isinstance(state, Running) and not lives(state.runner):
+        queue.runner_ended(job)
+    return not queue.get(job).active
+
+
+def fail(queue: Queue, job: int) -> None:
+    """The end of a job that waits: it has failed."""
+    failed = Failed(1.0, 2.0, "exit code 1", 1)
+    queue._put(msgspec.structs.replace(queue.get(job), state=failed), Event(2.0, "failed"))
+
+
+def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_nobody(store: Store) -> None:
+    queue = Queue(store, lambda job, runner: None)
+    first = submit(queue)
+    child = submit(queue, after=(first,))
+    other = submit(queue)
+    store._db.execute("DELETE FROM jobs WHERE id = ?", (first,))
+    queue = Queue(store, lambda job, runner: None)
+    queue.step([CPU])
+    assert queue.get(child).state.reason == f"job {first}, after whose success it was to run, was lost"  # type: ignore[union-attr]
+    eventually(lambda: ended(queue, other))
+    assert isinstance(queue.get(other).state, Done)
+
+
+def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [submit(queue, hold=True)]
+    for _ in range(20):
+        jobs.append(submit(queue, after=(jobs[-1],)))
+    both = submit(queue, after=(jobs[3],), after_any=(jobs[9],))
+    spared = submit(queue, after_any=(jobs[20],), hold=True)
+    fail(queue, jobs[0])
+    commits: list[int] = []
+    monkeypatch.setattr(
+        queue._store, "update_all", lambda changes, update=queue._store.update_all: (commits.append(len(changes)), update(changes))
+    )
+    queue.step([CPU])
+    assert commits == [21], "one transaction: each costs a wait for the disk, in which nobody is answered"
+    assert all(isinstance(queue.get(n).state, Cancelled) for n in (*jobs[1:], both))
+    assert queue.get(jobs[1]).state.reason == f"job {jobs[0]}, after whose success it was to run, failed"  # type: ignore[union-attr]
+    assert queue.get(both).state.reason == f"job {jobs[3]}, after whose success it was to run, was cancelled"  # type: ignore[union-attr]
+    assert isinstance(queue.get(spared).state, Queued)
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_a_runner_that_was_stopped_while_it_stood_by_goes_on_or_is_sent_away(
+    queue: Queue, abandoned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.stand_by()
+    spare = queue._local._spare
+    assert spare is not None
+    os.kill(spare.pid, signal.SIGSTOP)
+    job = submit(queue, "sh", "-c", "exit 0", env={"LONG": "x" * 100_000})
+    if abandoned:
+        put = queue._put
+
+        def refuse(job: object, *events: object) -> object:
+            if isinstance(job.state, Running):  # type: ignore[attr-defined]
+                raise UserError("the disk is full")
+            return put(job, *events)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(queue, "_put", refuse)
+        with pytest.raises(UserError, match="the disk is full"):
+            queue.step([CPU])
+        assert not lives(spare.pid)
+    else:
+        queue.step([CPU])
+        eventually(lambda: ended(queue, job))
+        assert isinstance(queue.get(job).state, Done)
+
+
+def test_a_job_whose_runner_was_stopped_can_be_cancelled(queue: Queue) -> None:
+    job = submit(queue, "sleep", "600")
+    queue.step([CPU])
+    state = queue.get(job).state
+    assert isinstance(state, Running)
+    eventually((paths.job_folder(job) / base.LOG_FILE).exists)
+    os.kill(state.runner, signal.SIGSTOP)
+    queue.cancel(job)
+    eventually(lambda: ended(queue, job))
+    assert isinstance(queue.get(job).state, Cancelled)
+
+
+def test_a_forecast_takes_no_job_its_next_attempt(queue: Queue) -> None:
+    job = submit(queue, "false", retries=1, backoff=0.05)
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job) or queue.get(job).tries)
+    time.sleep(0.06)
+    queue.foresee(Spec(("true",), "y", "/"), [CPU])
+    assert queue.due(time.time())
+
+
+def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_something_else(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.05)
+    job = submit(queue)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.local.sys, "executable", "/nowhere")
+        with pytest.raises(UserError, match="no process can be started"):
+            queue.step([CPU])
+    queue.edit(job, Changes(hold=True), [CPU])
+    time.sleep(0.06)
+    queue.step([CPU])
+    assert queue.get(job).state == Queued(f"is held; to let it go: gpudeck resume {job}")
+
+
+def test_a_job_for_gpus_is_edited_while_they_are_gone_and_not_run_on_the_cpu(queue: Queue) -> None:
+    job = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
+    queue.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
+    queue.step([CPU])
+    assert queue.get(job).state == Queued("was submitted for NVIDIA GPUs; this machine shows the CPU now")
+    queue.edit(job, Changes(gpus=0), [CPU])
+    assert queue.get(job).spec.kind == ""
+
+
+def test_a_job_whose_failure_cannot_be_stored_waits_on(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = submit(queue, gpus=1)
+    put = queue._put
+
+    def full(job: object, *events: object) -> object:
+        if isinstance(job.state, Failed):  # type: ignore[attr-defined]
+            raise UserError("the disk is full")
+        return put(job, *events)  # type: ignore[arg-type]
+
+    def in_the_way(*_: object) -> None:
+        raise base.FolderError("in the way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "_put", full)
+        patch.setattr(module.local, "next_folder", in_the_way)
+        with pytest.raises(UserError, match="the disk is full"):
+            queue.step([CPU])
+    assert queue.get(job).state == Queued("the disk is full")
+
+
+def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> None:
+    job = submit(queue, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (true &); done; echo all; exec sleep 600")
+    queue.step([CPU])
+    state, log = queue.get(job).state, paths.job_folder(job) / base.LOG_FILE
+    assert isinstance(state, Running)
+    eventually(lambda: log.exists() and b"all" in log.read_bytes())
+
+    def children() -> list[str]:
+        return Path(f"/proc/{state.runner}/task/{state.runner}/children").read_text().split()
+
+    try:
+        eventually(lambda: len(children()) == 1, 3.0)
+    finally:
+        queue.cancel(job)
+        eventually(lambda: ended(queue, job))
+
+
+def test_a_forecast_looks_at_a_bounded_number_of_lanes(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon answers nobody meanwhile: jobs that all need something else cost the most."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    for number in range(40):
+        submit(queue, timeout=60.0, group=f"group {number}")
+    queue.step([CPU])
+    looks: list[int] = []
+
+    def count(going: object, lanes: dict[object, object], *rest: object) -> object:
+        looks.append(len(lanes))
+        return plan(going, lanes, *rest)  # type: ignore[arg-type]
+
+    plan = forecast.plan
+    monkeypatch.setattr(forecast, "plan", count)
+    monkeypatch.setattr(forecast, "MAX_LANES", 200)
+    assert queue.foresee(Spec(("true",), "y", "/"), [CPU]).at is None, "nobody knows"
+    assert 40 < sum(looks) <= 200
+    queue.cancel(1)
+    eventually(lambda: ended(queue, 1))
