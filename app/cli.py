@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
@@ -60,7 +60,7 @@ def _window(args: argparse.Namespace) -> int:
         print(
             f"gpudeck: no display here, so the tour runs headless instead; its pictures go to {Path(DEFAULT_TOUR).absolute()}", flush=True
         )
-        return _tour(argparse.Namespace(out=DEFAULT_TOUR, json=False))
+        return _tour(argparse.Namespace(out=DEFAULT_TOUR, json=False, pictures=False))
     from app.main import run
 
     return run()
@@ -85,8 +85,15 @@ def _metrics(args: argparse.Namespace) -> int:
     return metrics(args)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, and where the rest is told."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"gpudeck: {message}. See: {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
     )
     parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
@@ -112,13 +119,13 @@ Verb = Callable[..., argparse.ArgumentParser]
 
 def _look_verbs(verb: Verb) -> None:
     verb("status", watch.status, "what the devices do now, and which jobs wait or run")
-    verb("watch", live.watch, "the same, live; with --json one line of JSON whenever something changes")
+    verb("watch", live.watch, "status, live until Ctrl+C; with --json one line of JSON whenever something changes")
     verb("processes", processes.processes, "list the processes that use a GPU: user, command, container, job, memory, share")
     made = verb("kill", processes.kill, "end a process of yours that uses a GPU, after asking; one of a job by cancelling the job")
     made.add_argument("pid", type=_count, metavar="PID", help="as gpudeck processes lists it")
     made.add_argument("--yes", action="store_true", help="do not ask")
     made = verb("alerts", alerts.alerts, "list what is the matter with devices and jobs, and what was")
-    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
+    made.add_argument("--limit", type=_some, default=20, metavar="N", help="how many (default: 20)")
     made.add_argument("--acknowledge", type=_count, metavar="ALERT", help="say that you have seen it")
     made = verb("export", past.export, "write the history of the devices to a file")
     made.add_argument("--device", metavar="N", help="its index, or its id (default: all)")
@@ -134,8 +141,9 @@ def _look_verbs(verb: Verb) -> None:
     made.add_argument("--once", action="store_true", help="print them once instead, e.g. for the textfile collector of node_exporter")
     made = verb("tour", _tour, "run the whole main job without a display: watch, run attention, brief, pictures of every page")
     made.add_argument("--out", default=DEFAULT_TOUR, metavar="DIR", help=f"where pictures and reports go (default: {DEFAULT_TOUR})")
+    made.add_argument("--pictures", action="store_true", help="only the pictures, of what is there now; also of a REPLAY")
     made = verb("record", watch.record, "record a trace of the devices for replay")
-    made.add_argument("file", metavar="FILE")
+    made.add_argument("file", metavar="FILE", help="a new file; play it with: gpudeck daemon start --source replay:FILE")
     made.add_argument("--seconds", type=_positive, default=60.0, help="how long (default: 60)")
     made.add_argument(
         "--phases", metavar="P=S,...", help="run workloads as jobs meanwhile, e.g. idle=30,gemm=40,attention=40,copy=40,idle=30"
@@ -218,7 +226,7 @@ def _jobs_verb(made: argparse.ArgumentParser) -> None:
     made.add_argument("--device", default="", metavar="GPU", help="those that held this device: its index or UUID")
     made.add_argument("--since", type=_moment, metavar="WHEN", help="not ended before: so long ago (7d), or a date (2026-11-20T14:30)")
     made.add_argument("--until", type=_moment, metavar="WHEN", help="submitted before")
-    made.add_argument("--limit", type=_count, default=20, metavar="N", help="how many (default: 20)")
+    made.add_argument("--limit", type=_some, default=20, metavar="N", help="how many (default: 20)")
 
 
 def _edit_verb(made: argparse.ArgumentParser) -> None:
@@ -247,7 +255,9 @@ def _word_verbs(verb: Verb) -> None:
 def _care_verbs(verb: Verb) -> None:
     made = verb("daemon", care.daemon, "start, stop or look at the background process")
     made.add_argument("action", choices=("start", "stop", "status"))
-    made.add_argument("--source", metavar="SOURCE", help="with start: what to watch from now on: auto, nvml, cpu, replay:FILE")
+    made.add_argument(
+        "--source", metavar="SOURCE", help="with start: what to watch from now on: auto, nvml, cpu, replay:FILE, replay:FILE*COPIES"
+    )
     made = verb("cluster", clusters.cluster, "list the clusters that jobs can be submitted to, or name one")
     made.add_argument("action", choices=("list", "add", "remove"), nargs="?", default="list")
     made.add_argument("name", nargs="?", metavar="KIND:NAME", help="such as ray:lab or slurm:hpc")
@@ -263,6 +273,12 @@ def _count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
     return int(text)
+
+
+def _some(text: str) -> int:
+    if (count := _count(text)) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number, 1 or more, is needed; got {text!r}")
+    return count
 
 
 def _points(text: str) -> int:

@@ -22,13 +22,15 @@ from assistant.client import Assistant
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Job, Running
-from scheduler.telemetry.snapshot import DeviceState
+from scheduler.telemetry.snapshot import DeviceState, Snapshot
 
 if TYPE_CHECKING:
     from app.session import Session
 
 WATCH_S = 3.0
 """How long the devices are watched before the job, so that the charts show what was there before."""
+PAGE_S = 0.5
+"""How long a page is shown before it is pictured, so that what it asks for is there."""
 JOB_S = 3600.0
 IDLE_S = 90.0
 """A device that is not idle for this long is somebody else's: the brief is then written without waiting for it."""
@@ -90,8 +92,10 @@ def tour(args: Namespace) -> int:
 
     try:
         with Session() as session:
-            done = _Guide(session, out, quiet=args.json).run()
-        _write(out, done)
+            guide = _Guide(session, out, quiet=args.json)
+            done = guide.look() if args.pictures else guide.run()
+        if isinstance(done, Tour):
+            _write(out, done)
     except OSError as e:
         raise UserError(f"cannot write to {out}: {e.strerror}. Free some space, or choose another folder with --out.") from e
     finally:
@@ -99,11 +103,14 @@ def tour(args: Namespace) -> int:
             _leave_no_daemon()
     if args.json:
         say_json(done)
+    elif not isinstance(done, Tour):
+        say(f"pictures: {len(done)} in {out}")
+        return 0
     else:
         say(f"pictures: {len(done.pictures)} in {out}")
         say(f"report:   {out / 'report.md'}")
         say(f"results:  {out / 'results.json'}")
-    return 0 if isinstance(done.job.state, Done) else 1
+    return 0 if not isinstance(done, Tour) or isinstance(done.job.state, Done) else 1
 
 
 def _leave_no_daemon() -> None:
@@ -126,25 +133,45 @@ class _Guide:
         self._pictures: list[Path] = []
         self._step = 0
 
+    def look(self) -> list[str]:
+        """Only picture every page, as it is now."""
+        from app.views.window import PAGES
+
+        self._open()
+        for page in PAGES:
+            self._window.show_page(page)
+            self._session.spin(PAGE_S)
+        return self._picture_all()
+
     def run(self) -> Tour:
         started = time.time()
-        self._say("start the daemon and open the window offscreen")
-        self._until(lambda: self._state.link.connected, "the daemon", 30)
-        self._until(self._all_read, "the first reading of every device", 30)
-        before = self._state.snapshot
-        assert before is not None
+        before = self._open()
         if all(state.device.kind == "replay" for state in before.devices):
-            raise UserError("a REPLAY shows the past and runs no jobs. For a tour: gpudeck daemon start --source auto")
+            raise UserError(
+                "a REPLAY shows the past and runs no jobs. Pictures of it: gpudeck tour --pictures; "
+                "for a whole tour: gpudeck daemon start --source auto"
+            )
         for state in before.devices:
             self._say(f"watch {state.device.name}{f' ({state.device.note})' if state.device.note else ''}", count=False)
         self._session.spin(WATCH_S)
         job = self._run_attention()
         live = self._compare(job)
         brief = self._brief()
+        names = tuple(self._picture_all())
+        return Tour(__version__, started, time.time() - started, before.source, before.devices, job, live, brief, names)
+
+    def _open(self) -> Snapshot:
+        """Connect, and wait until every device has been read."""
+        self._say("start the daemon and open the window offscreen")
+        self._until(lambda: self._state.link.connected, "the daemon", 30)
+        self._until(self._all_read, "the first reading of every device", 30)
+        assert self._state.snapshot is not None
+        return self._state.snapshot
+
+    def _picture_all(self) -> list[str]:
         self._say("picture every page, light and dark, at two sizes")
         self._pictures += self._session.pictures(self._out)
-        names = tuple(p.name for p in self._pictures)
-        return Tour(__version__, started, time.time() - started, before.source, before.devices, job, live, brief, names)
+        return [p.name for p in self._pictures]
 
     def _run_attention(self) -> Job:
         """Fill in the form and press Run, as a person would; picture the dashboard while the job is being timed."""

@@ -116,7 +116,7 @@ def _seconds(what: str, default: str, cpu_default: str) -> Param:
 
 def _shape(batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]) -> tuple[Param, ...]:
     """The parameters that span a grid of attention problems (see `accel.workloads.grid`); `cpu`: the first four's defaults there."""
-    grouped = "key/value heads (grouped-query attention); 0: as many as query heads"
+    grouped = "key/value heads; 0: as many as query heads"
     many = "or several: 512,1024,2048"
     return (
         Param("batch", "Batch", "int", batch, f"sequences; 0: what makes {TOKENS} tokens", minimum=0, maximum=4096, cpu_default=cpu[0]),

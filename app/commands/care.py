@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +22,7 @@ from app.models.diagnostics import diagnostics
 from scheduler import paths, settings
 from scheduler.background import alone
 from scheduler.client import Client
+from scheduler.devices.open import open_source
 from scheduler.errors import DaemonGone, UserError
 
 FREE_BYTES = 500 * 2**20
@@ -41,7 +43,10 @@ def daemon(args: Namespace) -> int:
 def _start(args: Namespace) -> int:
     with Client() as deck:
         if args.source:
-            deck.configure(source=_absolute(args.source))
+            source = _absolute(args.source)
+            if source.startswith("replay:"):
+                open_source(source)[0].close()  # one that cannot be played is told before anything is changed
+            deck.configure(source=source)
             if notices := first_reading(deck, timeout=5.0).notices:
                 raise UserError(f"the source {args.source} is set, but: {'; '.join(notices)}")
     return _status(args)
@@ -240,7 +245,8 @@ def _devices() -> str:
         snapshot = first_reading(deck)
     if not snapshot.devices:
         raise UserError("no device can be read; see the log: " + str(paths.daemon_log()))
-    return f"{', '.join(s.device.name for s in snapshot.devices)}; readings from {snapshot.source}"
+    names = Counter(s.device.name for s in snapshot.devices)
+    return f"{', '.join(f'{count} x {name}' if count > 1 else name for name, count in names.items())}; readings from {snapshot.source}"
 
 
 def diagnose(args: Namespace) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from app.commands.output import say, say_json, table
 from app.commands.queue import UsageError
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import Running
-from scheduler.settings import ClusterSettings
+from scheduler.settings import CLUSTER, ClusterSettings
 
 
 def cluster(args: Namespace) -> int:
@@ -26,10 +29,25 @@ def cluster(args: Namespace) -> int:
             if args.name.startswith("ray:") and not args.address:
                 raise UsageError(f"where is it? Example: gpudeck cluster add {args.name} http://head:8265 --token-file ~/.ray/auth_token")
             file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
-            deck.configure(clusters={**known, args.name: ClusterSettings(args.address or "", file)})
+            deck.configure(clusters={**known, args.name: _checked(args.name, ClusterSettings(args.address or "", file))})
+            words = f"jobs can go there with: gpudeck submit --on {args.name} -- COMMAND"
         else:
             _remove(deck, args, known)
+            words = f"{args.name} is removed"
+        if not args.json:
+            say(words)
     return 0
+
+
+def _checked(name: str, made: ClusterSettings) -> ClusterSettings:
+    """Raises UsageError where the name or the address is none that a cluster can have."""
+    try:
+        msgspec.convert({name: msgspec.to_builtins(made)}, dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings])
+    except msgspec.ValidationError as e:
+        if "address" in str(e):
+            raise UsageError(f"an address begins with http:// or https://, such as http://head:8265; got {made.address!r}") from e
+        raise UsageError(f"a cluster is called ray:NAME or slurm:NAME, such as ray:lab; got {name!r}") from e
+    return made
 
 
 def _remove(deck: Client, args: Namespace, known: dict[str, ClusterSettings]) -> None:

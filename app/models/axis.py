@@ -9,12 +9,12 @@ _CALM = 0.9
 _NOTHING = 1e-9
 
 
-def ticks(top: float) -> list[float]:
-    """Round values from 0 to `top`: three to six of them."""
+def ticks(top: float, steps: int = 5) -> list[float]:
+    """Round values from 0 to `top`, at most so many steps apart: three to six values for five steps."""
     if not top > 0:
         return []
     power = 10.0 ** math.floor(math.log10(top))
-    step = next(s * power for s in (0.2, 0.25, 0.5, 1.0, 2.0, 5.0) if top / (s * power) < 5.01)
+    step = next(s * power for s in (0.2, 0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 10.0) if top / (s * power) < steps + 0.01)
     return [i * step for i in range(int(top / step + 1e-9) + 1)]
 
 

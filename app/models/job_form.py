@@ -58,12 +58,12 @@ ROWS = (
     (Field("cwd", "Folder", "where GPU Deck was started", _folder), Field("name", "Name", "the command's", str)),
     (
         Field("gpus", "GPUs", "0: it sees none", _whole),
-        Field("memory", "Memory on each", "e.g. 20GiB, shared; empty: whole GPUs", parse_bytes),
+        Field("memory", "Memory on each", "e.g. 20GiB; empty: all", parse_bytes),
         Field("gpu_type", "Type of GPU", "e.g. h100; empty: any", str),
     ),
     (
-        Field("priority", "Priority", "0; the higher, the earlier", _whole),
-        Field("group", "Group", "may be paused and limited", str),
+        Field("priority", "Priority", "0; higher is earlier", _whole),
+        Field("group", "Group", "can be limited", str),
         Field("timeout", "Time limit", "e.g. 2h; empty: none", parse_seconds),
     ),
     (
@@ -72,7 +72,7 @@ ROWS = (
         Field("after_any", "After any end of", "jobs, e.g. 12, 13", _jobs),
     ),
     (
-        Field("array", "Array", "e.g. 0-9: one job for each", lambda text: tuple(indices(text))),
+        Field("array", "Array", "e.g. 0-9: ten jobs", lambda text: tuple(indices(text))),
         Field("tags", "Tags", "e.g. paper, v2", _tags),
         Field("notes", "Notes", "", str),
     ),

@@ -63,7 +63,10 @@ def card(job: Job) -> Card | None:
         *((("Grid", _grid(result)),) if len(result.cells) > 1 else ()),
         ("Backend", f"{result.backend}: {result.reason}"),
         ("Device", result.device),
-        *(("Check", f"{c.name}: error {c.error:.2e}, {'within' if c.passed else 'over'} {c.bound:.2e}") for c in result.checks),
+        *(
+            ("Check", f"{c.name}: {'' if 'error' in c.name else 'error '}{c.error:.2e}, {'within' if c.passed else 'over'} {c.bound:.2e}")
+            for c in result.checks
+        ),
         ("Sustained", f"{significant(result.sustained_tflops)} TFLOP/s over {duration(result.sustained_to - result.sustained_from)}"),
         *((("Sensors", said),) if (said := sensors(result.sensors)) else ()),
         *(("Not measured", text) for text in _misses(result)),

@@ -16,7 +16,7 @@ from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
 from scheduler.telemetry.snapshot import Alert
 
-EMPTY = "Nothing is the matter, and nothing was. From where on something is an alert is set on the Settings page."
+EMPTY = "No alert so far. Their thresholds, quiet hours and a webhook are set on the Settings page."
 
 
 class Alerts(QWidget):

@@ -22,6 +22,8 @@ AXIS_WIDTH = 42
 """Pixels left of the plotted area."""
 EDGE_WIDTH = 1
 """Pixels right of it."""
+_LABEL, _STEPS = 13, 5
+"""Pixels of height that a figure beside the axis needs; the most steps between them."""
 _EDGE = 0.02  # of the range, so that a curve at 0 or at the top is not cut off
 
 
@@ -78,7 +80,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.setCentralItem(self.plot)
         self.curves = Curves()
         self.plot.addItem(self.curves, ignoreBounds=True)
-        self._top = 0.0
+        self._scale = (0.0, 0)
         self.show_empty(True)
 
     @property
@@ -90,15 +92,15 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box.setXRange(start, end, padding=0)
         margin = _EDGE * (top - floor)
         self.curves.show_range(start, end, floor - margin, top + margin)
-        if top != self._top:
-            self._top = top
+        if (scale := (top, min(max(int(self.box.height()) // _LABEL, 1), _STEPS))) != self._scale:
+            self._scale = scale
             self.box.setYRange(floor, top, padding=_EDGE)
-            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(top)]])
+            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(*scale)]])
         self.scene().prepareForPaint()  # otherwise the transform changes while painting, and everything is painted twice
 
     def show_empty(self, empty: bool) -> None:
         """Without values there are no figures and no grid: they would name a range that nothing was measured in."""
-        self.curves.grid = [] if empty else ticks(self._top)
+        self.curves.grid = [] if empty else ticks(*self._scale)
         if empty == self.axis.style["showValues"]:
             self.axis.setStyle(showValues=not empty)
 

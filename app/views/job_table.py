@@ -17,7 +17,7 @@ Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 
 HEADINGS = ("Job", "Name", "State", "Device", "Needs", "Progress", "Duration", "TFLOP/s")
-WIDTHS = (64, 170, 100, 80, 170, 0, 100, 84)
+WIDTHS = (58, 150, 88, 76, 140, 0, 84, 76)
 """Pixels; 0: what is left."""
 PROGRESS = HEADINGS.index("Progress")
 _RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))

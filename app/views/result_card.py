@@ -45,6 +45,7 @@ class ResultCard(QWidget):
         header.setStretch(1, 1)
         self._numbers = QWidget()
         self._numbers.setLayout(self._number_row())
+        self._numbers.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
@@ -120,7 +121,7 @@ class ResultCard(QWidget):
     def _number_row(self) -> QHBoxLayout:
         numbers = row(self.figure, self.unit)
         numbers.setContentsMargins(0, theme.S, 0, theme.S)
-        numbers.addSpacing(theme.XL)
+        numbers.addSpacing(theme.M)
         for caption, value in self.timing:
             box = QVBoxLayout()
             box.setSpacing(2)
@@ -129,6 +130,6 @@ class ResultCard(QWidget):
             box.addWidget(value)
             box.addStretch()
             numbers.addLayout(box)
-            numbers.addSpacing(theme.L)
+            numbers.addSpacing(theme.M)
         numbers.addStretch()
         return numbers

@@ -25,6 +25,14 @@ class Values(QWidget):
         """All of it as one line."""
         return " ".join((*(text for text, _ in self.values), self.unit))
 
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """What is painted: where not all of them have room, from the lowest to the highest."""
+        if self._needed() <= self.width():
+            return self.values
+        numbers = sorted((text for text, _ in self.values if text[:1].isdigit()), key=float)
+        return [(f"{numbers[0]}–{numbers[-1]}", "")] if numbers else []
+
     def show_values(self, values: list[tuple[str, str]], unit: str) -> None:
         """Text and colour (empty: the text's own) of each value, and the unit of all of them."""
         if (values, unit) == (self.values, self.unit):
@@ -49,12 +57,9 @@ class Values(QWidget):
             return
         painter, t, x = QPainter(self), theme.tokens(), 0.0
         metrics = painter.fontMetrics()
-        for text, color in self.values:
+        for text, color in self.shown:
             painter.setPen(QColor(color or t.text))
             advance = metrics.horizontalAdvance(text)
-            if x + advance > self.width():
-                painter.drawText(QRectF(x, 0, theme.L, self.height()), int(Qt.AlignmentFlag.AlignVCenter), "…")
-                return
             painter.drawText(QRectF(x, 0, advance + 1, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
             x += advance + theme.S
         painter.setPen(QColor(t.muted))

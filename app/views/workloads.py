@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from accel.workloads.catalog import WORKLOADS, find
@@ -27,9 +28,11 @@ CEILINGS = ("gemm", "copy")
 """The workloads that measure what a roofline lies below."""
 _MOST_WHOLE = 4
 _CHOICES_A_LINE = 3
-_ROOMY = 900
-"""Pixels of height from which on a chart and the earlier results have room enough."""
-_FORM_WIDTH, _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 500, 1100, 420, 96
+_ROOMY, _LOW = 900, 480
+"""Pixels of height from which on a chart and the earlier results have room enough, and the figures and they."""
+_FORM_WIDTHS, _FORM_SHARE = (400, 500), 0.45
+"""Pixels of the form, and its share of the page between them: a result has room for its figures beside it in the smallest window."""
+_WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 
 
 class Workloads(QWidget):
@@ -116,9 +119,9 @@ class Workloads(QWidget):
                 self.result.say(f"Saved to {file}")
 
     def _show_past(self) -> None:
-        """Where a chart leaves no room for the earlier results, they give way."""
+        """Where a chart or the figures leave no room for the earlier results, they give way."""
         charted = self.result.isVisibleTo(self) and self.result.charted
-        self._past.setVisible(len(self.bars.bars) > 1 and (not charted or self.height() > _ROOMY))
+        self._past.setVisible(len(self.bars.bars) > 1 and self.height() > (_ROOMY if charted else _LOW))
 
     def _show_result(self, job: Job, snapshot: Snapshot) -> None:
         """A large one is asked for; until it is here, its headline is shown."""
@@ -138,6 +141,11 @@ class Workloads(QWidget):
     def _submit(self) -> None:
         self.requested.emit(self.form.form.submission())
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        narrowest, widest = _FORM_WIDTHS
+        self._form_card.setFixedWidth(min(max(narrowest, int(_FORM_SHARE * self.width())), widest))
+        super().resizeEvent(event)
+
     def _lay_out(self) -> None:
         chooser = QGridLayout()
         chooser.setSpacing(theme.XS)
@@ -156,8 +164,7 @@ class Workloads(QWidget):
         left.addWidget(self.summary)
         left.addWidget(_Scroll(body), 1)
         left.addLayout(send)
-        form = framed(left)
-        form.setFixedWidth(_FORM_WIDTH)
+        form = self._form_card = framed(left)
         last, past = QVBoxLayout(), QVBoxLayout()
         self._rule = rule()
         last.setSpacing(theme.L)

@@ -42,6 +42,7 @@ from app.views.bubble import Bubble
 from app.views.cells import VIEWS
 from app.views.jobs import EMPTY, NOTHING_FOUND, SEARCHING
 from app.views.tile import Cell
+from app.views.values import Values
 from app.views.widgets import Elided
 from app.views.window import PAGES
 from scheduler.jobs import Done, listed
@@ -574,6 +575,37 @@ def test_cards_are_as_large_as_what_is_in_them(fed, width, height):
     assert left == pytest.approx(fed.window.settings.width() - left - row.width(), abs=12)
 
 
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_smallest_window_has_room_for_form_and_result(fed, count):
+    fed.window.resize(1024, 680)
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(count))
+    page = fed.window.workloads
+    result, form = page.result.parentWidget(), page.run.parentWidget()
+    assert form.geometry().right() < result.mapTo(page, QPoint(0, 0)).x()
+    assert page.result.figure.height() >= page.result.figure.sizeHint().height()
+    assert page.result.figure.width() >= page.result.figure.sizeHint().width()
+
+
+def test_figures_beside_a_low_chart_do_not_overlap(fed):
+    fed.window.resize(1024, 680)
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    fed.window.refresh()
+    for made in fed.window.dashboard.charts.values():
+        (figures,) = made.view.axis._tickLevels
+        high, figure = made.view.box.height(), QFontMetricsF(made.view.axis.style["tickFont"]).ascent()
+        assert len(figures) >= 2 and high / (len(figures) - 1) > figure, made.title.text()
+
+
+def test_values_that_do_not_fit_are_told_from_lowest_to_highest(fed):
+    values = Values()
+    values.show_values([(text, "#000000") for text in ("35.4", "N/A", "9.5", "120.1")], "GiB")
+    values.resize(values.sizeHint())
+    assert [text for text, _ in values.shown] == ["35.4", "N/A", "9.5", "120.1"]
+    values.resize(values.width() - 1, values.height())
+    assert [text for text, _ in values.shown] == ["9.5\u2013120.1"]
+
+
 def test_a_failed_verdict_is_marked(fed):
     fed.window.show_page("workloads")
     made = snapshots.cpu_snapshot()
@@ -1004,11 +1036,11 @@ def clipped(window: QWidget) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
 @pytest.mark.parametrize("kind", ["nothing", "cpu", "two", "eight"])
-def test_no_text_is_clipped(fed, scheme, kind):
+def test_no_text_is_clipped(fed, scheme, size, kind):
     theme.apply(fed.app, scheme)
-    fed.window.resize(1280, 800)
+    fed.window.resize(*size)
     if kind != "nothing":
         made = {
             "cpu": snapshots.cpu_snapshot(notices=("the probe is being replaced",)),

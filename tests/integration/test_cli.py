@@ -206,6 +206,8 @@ def test_tuning_is_kept_with_the_rest_of_the_state(sh: Shell, shared_home: Path)
         (["run", "attention", "causal=maybe"], "causal is one of no, yes, both"),
         (["run", "attention", "seconds=nan"], "seconds"),
         (["submit"], "no command was given"),
+        (["cluster", "add", "foo:lab", "http://head:8265"], "ray:NAME or slurm:NAME"),
+        (["cluster", "add", "ray:lab", "head:8265"], "begins with http://"),
     ],
 )
 def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[str], named: str) -> None:
@@ -218,6 +220,7 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
         (["nope"], "nope"),
         (["jobs", "--limit", "many"], "many"),
         (["jobs", "--limit", "-1"], "-1"),
+        (["jobs", "--limit", "0"], "1 or more"),
         (["wait", "first"], "first"),
         (["wait", "\u00b2"], "\u00b2"),
         (["cancel"], "JOB"),
@@ -228,7 +231,8 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
     ],
 )
 def test_usage_errors_are_status_2_and_name_the_word(sh: Shell, words: list[str], named: str) -> None:
-    assert named in sh(*words, status=2).splitlines()[-1]
+    said = sh.fails(*words, status=2)
+    assert named in said and said.rstrip().endswith("--help")
 
 
 @pytest.mark.parametrize("number", ["999999", "0", "99999999999999999999999"])
@@ -308,6 +312,8 @@ def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None
     assert state["home"] == str(cpu_home)
     assert "has stopped" in alone("daemon", "stop")
     assert alone("daemon", "start", "--source", "cpu")
+    assert "no trace at" in alone.fails("daemon", "start", "--source", "replay:nowhere.gz")
+    assert alone.json("status")["settings"]["source"] == "cpu", "a trace that cannot be played changes nothing"
     kill_daemon()
     assert "CPU" in alone("status"), "a verb starts the daemon where none runs"
 

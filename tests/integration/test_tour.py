@@ -69,6 +69,17 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Pat
     assert not daemon_status().running  # the tour ends the daemon that it started
 
 
+def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: Path) -> None:
+    settings.save(Settings(source="replay:h100.trace.gz*2"))
+    whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)
+    assert whole.returncode == 1 and "gpudeck tour --pictures" in whole.stderr and whole.stderr.count("\n") == 1
+    ran = gpudeck("tour", "--pictures", "--out", str(tmp_path / "out"), cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    made = {f"{page}-{scheme}-{size}.png" for page in PAGES for scheme in ("light", "dark") for size in ("1280x800", "2560x1440")}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == made
+    assert not daemon_status().running
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(quick_home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = gpudeck("tour", "--out", str(tmp_path / "file" / "x"), cwd=tmp_path)
