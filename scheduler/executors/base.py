@@ -130,10 +130,10 @@ def _used_folder(job: Job) -> Path:
     return folder
 
 
-def exit_record(job_id: int, attempt: str) -> Exit | None:
-    """How this attempt ended, None where its runner has not said so."""
+def exit_record(job_id: int, attempt: str, name: str = EXIT_FILE) -> Exit | None:
+    """How this attempt ended, None where its runner has not said so. `name`: the record's, where it was put aside."""
     try:
-        with paths.open_plain(paths.job_folder(job_id) / EXIT_FILE) as f:
+        with paths.open_plain(paths.job_folder(job_id) / name) as f:
             found = msgspec.json.decode(f.read(MAX_RESULT), type=Exit)
     except (OSError, *MALFORMED):
         return None

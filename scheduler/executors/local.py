@@ -14,7 +14,18 @@ from pathlib import Path
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
-from scheduler.executors.base import ARTEFACTS, RESULT_FILE, Exit, Lost, Unstarted, attempt_of, exit_record, identity, next_folder
+from scheduler.executors.base import (
+    ARTEFACTS,
+    EXIT_FILE,
+    RESULT_FILE,
+    Exit,
+    Lost,
+    Unstarted,
+    attempt_of,
+    exit_record,
+    identity,
+    next_folder,
+)
 from scheduler.jobs import Job, Running, Starting
 
 LOCK_FILE = "runner.lock"
@@ -195,14 +206,21 @@ def begun(job: Job) -> str:
     """The attempt of this job that ran something although the store does not know, as its newest changes were lost; empty where none did.
 
     A job that waits for its first attempt has none; what lies in its folder from before it was submitted is of another of its number.
+    One that waits for a further one has the record of its last, which was put aside where that further one was prepared.
     """
-    if job.spec.where or job.tries or isinstance(job.state, Running):
+    if job.spec.where or isinstance(job.state, Running):
         return ""
+    folder = paths.job_folder(job.id)
     try:
-        with paths.open_plain(paths.job_folder(job.id) / LOCK_FILE) as f:
-            return f.read(100).decode() if os.fstat(f.fileno()).st_mtime > job.submitted else ""
+        with paths.open_plain(folder / LOCK_FILE) as f:
+            attempt, written = f.read(100).decode(), os.fstat(f.fileno()).st_mtime
     except (OSError, UnicodeDecodeError):
         return ""
+    if not job.tries:
+        return attempt if written > job.submitted else ""
+    aside = f"{EXIT_FILE}.{job.tries}"
+    last = exit_record(job.id, attempt, aside if os.path.lexists(folder / aside) else EXIT_FILE)
+    return attempt if last is None else ""
 
 
 def end(running: Running) -> None:

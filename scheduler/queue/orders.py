@@ -19,6 +19,7 @@ from scheduler.queue.depend import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.forecast import forecast
 from scheduler.queue.placement import Sight
+from scheduler.wishes import MAX_BATCH
 
 MAX_LIMIT = 1_000_000
 UNSEEN = Sight()
@@ -32,6 +33,8 @@ class Orders(Book):
 
         Raises UserError where one can never run here or cannot be stored, NotFound where one is to run after a job that is not there.
         """
+        if len(specs) > MAX_BATCH:
+            raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
         for spec in specs:
             self._check(spec, devices, sight)
         jobs = self._store.insert_all([bound(spec, devices) for spec in specs], time.time(), Queued())

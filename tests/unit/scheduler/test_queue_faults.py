@@ -215,3 +215,36 @@ def test_a_forecast_looks_at_a_bounded_number_of_lanes(queue: Queue, monkeypatch
     assert 40 < sum(looks) <= 200
     queue.cancel(1)
     eventually(lambda: ended(queue, 1))
+
+
+@pytest.mark.parametrize("last", ["runs", "ended"])
+def test_a_further_attempt_that_the_store_lost_is_not_run_twice(store: Store, tmp_path: Path, last: str) -> None:
+    """As after a repair, which gives the job back as it was before its second attempt."""
+    code = f"echo $GPUDECK_TRY >> {tmp_path / 'tries'}; [ $GPUDECK_TRY = 2 ] && exec sleep {600 * (last == 'runs')}; exit 1"
+    queue = Queue(store, lambda job, runner: None)
+    job = submit(queue, "sh", "-c", code, retries=1, backoff=0.0, env={"PATH": os.environ["PATH"]})
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job) or queue.get(job).tries)
+    before = store.get(job)
+    Queue(store, lambda job, runner: None).recover()
+    assert store.get(job) == before, "an attempt that ended as the store knows is none that it lost"
+    queue.step([CPU])
+    eventually(lambda: (tmp_path / "tries").read_text() == "1\n2\n")
+    if last == "ended":
+        eventually(lambda: ended(queue, job))
+    else:
+        state = queue.get(job).state
+        assert isinstance(state, Running)
+        queue._local._children[state.attempt].returncode = 0  # the daemon that started it is gone
+    store.update(before)
+    queue = Queue(store, lambda job, runner: None)
+    queue.recover()
+    queue.step([CPU])
+    assert queue.get(job).status in (("lost", "failed") if last == "runs" else ("done",)), "its runner may have seen it killed"
+    assert (tmp_path / "tries").read_text() == "1\n2\n"
+
+
+def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queue: Queue) -> None:
+    with pytest.raises(UserError, match="up to 10000 jobs"):
+        queue.submit([Spec(("true",), "x", "/")] * 10_001, [CPU])
+    assert queue.jobs() == ()
