@@ -26,6 +26,7 @@ from scheduler.client import Client, decode, door, encode
 from scheduler.errors import DaemonGone
 from scheduler.handle import Seen
 from scheduler.jobs import Event, Job
+from scheduler.logfile import Output
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.wire import MAX_MESSAGE
 from scheduler.wishes import Wishes
@@ -88,6 +89,7 @@ class AsyncClient:
     find = _in_thread(Client.find)
     timeline = _in_thread(Client.timeline)
     log = _in_thread(Client.log)
+    log_part = _in_thread(Client.log_part)
     artefacts = _in_thread(Client.artefacts)
     snapshot = _in_thread(Client.snapshot)
     configure = _in_thread(Client.configure)
@@ -152,8 +154,12 @@ class AsyncJobHandle(Seen):
         return self
 
     async def log(self, offset: int = 0, limit: int = 2**20) -> bytes:
-        """Up to `limit` bytes of its output from `offset` on (negative: from the end)."""
+        """Up to `limit` bytes of its output from `offset` on (negative: from the end), and a line where some of it was dropped."""
         return await self._client.log(self.id, offset, limit)
+
+    async def log_part(self, offset: int = 0, limit: int = 2**20) -> Output:
+        """As `log`, with where to read on: for whoever follows it."""
+        return await self._client.log_part(self.id, offset, limit)
 
     async def timeline(self) -> tuple[Event, ...]:
         """What it went through, oldest first."""

@@ -11,7 +11,6 @@ Every call blocks until the daemon has answered; a verb that changes something i
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,13 +19,14 @@ from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
+from scheduler import logfile, paths
 from scheduler import messages as m
-from scheduler import paths
 from scheduler.devices.model import Detail, Process
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.handle import JobHandle
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
 from scheduler.launch import start_daemon
+from scheduler.logfile import Output
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings, Settings
 from scheduler.telemetry.annotation import Annotation
@@ -274,15 +274,20 @@ class Client:
         return found
 
     def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes:
-        """Up to `limit` bytes of the job's output from `offset` on (negative: from the end). Read from the file, not through the daemon."""
+        """Up to `limit` bytes of the job's output from `offset` on (negative: from the end), and a line where some of it was dropped.
+
+        Read from the file, not through the daemon. Whoever follows a log reads by `log_part`.
+        """
+        return self.log_part(job, offset, limit).data
+
+    def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output:
+        """As `log`, with where the part begins in all output, and where to read on."""
         self.job(job)
         try:
             with paths.open_plain(paths.job_folder(job) / "log") as f:
-                size = f.seek(0, os.SEEK_END)
-                f.seek(max(0, size + offset) if offset < 0 else offset)
-                return f.read(limit)
+                return logfile.read(f, offset, limit)
         except FileNotFoundError:
-            return b""
+            return Output(max(offset, 0), b"", max(offset, 0))
         except OSError as e:
             raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
 

@@ -74,7 +74,7 @@ class Daemon:
         self.recorder = Recorder(paths.history_file(), lambda words: self._notices.tell("damaged history", words))
         self._landlord = Landlord(self.monitor, self._supervisor.glance, self._step, self.touch)
         self._clusters = Clusters(self, self._settings.clusters)
-        self.queue = Queue(store, self._watch, self._job_ended, self._clusters, self._landlord.evict)
+        self.queue = Queue(store, self._watch, self._job_ended, self._clusters, self._landlord.evict, lambda: self._settings.log_bytes)
         self.watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
         self.alerting = Alerting(store, self._notices.tell, self.recorder.annotate)
         self._verbs = Verbs(self)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from scheduler.jobs import Event, Job, Spec, State
+from scheduler.logfile import Output
 
 
 class Verbs(Protocol):
@@ -17,6 +18,7 @@ class Verbs(Protocol):
     def wait(self, job: int, timeout: float | None = None) -> Job: ...
     def cancel(self, job: int) -> Job: ...
     def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes: ...
+    def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output: ...
     def timeline(self, job: int) -> tuple[Event, ...]: ...
     def artefacts(self, job: int) -> list[Path]: ...
 
@@ -87,8 +89,12 @@ class JobHandle(Seen):
         return self
 
     def log(self, offset: int = 0, limit: int = 2**20) -> bytes:
-        """Up to `limit` bytes of its output from `offset` on (negative: from the end)."""
+        """Up to `limit` bytes of its output from `offset` on (negative: from the end), and a line where some of it was dropped."""
         return self._client.log(self.id, offset, limit)
+
+    def log_part(self, offset: int = 0, limit: int = 2**20) -> Output:
+        """As `log`, with where to read on: for whoever follows it."""
+        return self._client.log_part(self.id, offset, limit)
 
     def timeline(self) -> tuple[Event, ...]:
         """What it went through, oldest first."""

@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler import paths
 from scheduler.errors import MALFORMED, UserError
+from scheduler.units import GIB
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -58,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """A command that the daemon runs at the end of every job, told which by GPUDECK_JOB, GPUDECK_STATUS and GPUDECK_NAME; no shell."""
     notify_minutes: Threshold = 5.0
     """The window notifies of the end of jobs that ran for so long; "off": of none."""
+    log_limit: Annotated[float, msgspec.Meta(ge=0, le=2**20)] | Literal["off"] = 1.0
+    """GiB of its output that a job's log keeps, the first and the newest of it; 0 or "off": all."""
     model_folder: str = ""
     """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
     model_device: Literal["cpu", "cuda"] = "cpu"
@@ -89,6 +92,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Where alerts are sent to as JSON, by POST. May hold a secret."""
     clusters: dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings] = {}
     """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
+
+    @property
+    def log_bytes(self) -> int:
+        """The limit of a job's log; 0: none."""
+        return 0 if self.log_limit == "off" else round(self.log_limit * GIB)
 
 
 def load() -> Settings:

@@ -243,9 +243,9 @@ def logs(args: Namespace) -> int:
     offset, out = 0, LogPrinter()
     while True:
         active = ask(lambda deck: deck.job(args.job)).active  # asked before reading: what was written before its end is then read below
-        while data := ask(lambda deck: deck.log(args.job, offset)):  # noqa: B023
-            offset += len(data)
-            out.feed(data)
+        while (part := ask(lambda deck: deck.log_part(args.job, offset))).data:  # noqa: B023
+            offset = part.end
+            out.feed(part.data)
         if not (args.follow and active):
             out.end()
             return 0

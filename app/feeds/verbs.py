@@ -56,7 +56,6 @@ from app.models.requests import (
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
-from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.jobs import Job, Spec
@@ -203,13 +202,7 @@ def _repeat(client: Client, spec: Spec) -> Job:
 
 
 def _tail(client: Client, request: Tail) -> Tailed:
-    start = request.offset
-    if start is None:
-        try:
-            start = max(0, (paths.job_folder(request.job) / "log").stat().st_size - FIRST_TAIL)
-        except FileNotFoundError:
-            start = 0  # it has not begun to write
-    return Tailed(request.job, start, client.log(request.job, start))
+    return Tailed(request.job, *client.log_part(request.job, -FIRST_TAIL if request.offset is None else request.offset))
 
 
 def answered(answer: Answer, request: int) -> Answered:

@@ -19,12 +19,12 @@ class LogTail:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
-    def feed(self, start: int, data: bytes) -> str:
-        """The text that `data`, found at `start`, adds. A piece that does not begin where the last one ended is ignored."""
+    def feed(self, start: int, data: bytes, end: int) -> str:
+        """The text that `data` adds, found from `start` to `end`. A piece that does not begin where the last one ended is ignored."""
         if self.offset is not None and start != self.offset:
             return ""
         first = self.offset is None
-        self.offset = start + len(data)
+        self.offset = end
         if first and start > 0:
             return "…\n" + self._lines(data[data.find(b"\n") + 1 :])  # begin with a whole line
         return self._lines(data)

@@ -209,6 +209,8 @@ class Tailed:
     start: int
     """Where in the log `data` begins, in bytes."""
     data: bytes
+    end: int
+    """Where to read on: farther than behind `data` where output was dropped."""
 
 
 @dataclass(frozen=True)

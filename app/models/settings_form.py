@@ -72,6 +72,15 @@ SETTINGS = (
         group="Jobs",
     ),
     Setting(
+        "log_limit",
+        "Largest log",
+        "Of a job that prints more, the first and the newest output is kept, and a line in the log tells how much was dropped between. "
+        "In force for jobs that start from then on. off: all is kept.",
+        "threshold",
+        unit="GiB",
+        group="Jobs",
+    ),
+    Setting(
         "on_job_end",
         "Command at the end",
         "Run by the daemon at the end of every job, also without a window: a program and its arguments, no shell. "

@@ -115,7 +115,7 @@ class JobDetails(QWidget):
         if self._tail is None or piece.job != self._tail.job:
             return
         self._asked = False
-        if text := self._tail.feed(piece.start, piece.data):
+        if text := self._tail.feed(piece.start, piece.data, piece.end):
             self.output.add(text)
 
     def log_failed(self) -> None:

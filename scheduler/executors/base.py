@@ -41,6 +41,8 @@ class Exit(msgspec.Struct, frozen=True):
     error: str
     over: float = 0.0
     """The limit of time that ended it, seconds; 0 where none did."""
+    uncapped: str = ""
+    """Why its log is larger than its limit; empty where it is not."""
 
 
 class Unstarted(NamedTuple):

@@ -36,11 +36,13 @@ KILL_LOOKS = 20
 class Local:
     """The executor of this machine: a runner process for each attempt, which outlives the daemon.
 
-    `watch(job_id, runner_pid)` is called for each runner whose end must be reported; it may raise UserError.
+    `watch(job_id, runner_pid)` is called for each runner whose end must be reported; it may raise UserError. `log_limit()` is how many
+    bytes of its log an attempt may keep that starts now; 0: all.
     """
 
-    def __init__(self, watch: Callable[[int, int], None]) -> None:
+    def __init__(self, watch: Callable[[int, int], None], log_limit: Callable[[], int] = lambda: 0) -> None:
         self._watch = watch
+        self._log_limit = log_limit
         self._spare: subprocess.Popen[bytes] | None = None
         """A runner that was started ahead of need: most of what a start takes is the start of an interpreter."""
         self._waiting: dict[str, subprocess.Popen[bytes]] = {}
@@ -85,6 +87,7 @@ class Local:
             "cwd": job.spec.cwd,
             "env": _environment(job, running, env, devices, folder),
             "timeout": job.spec.timeout,
+            "log_limit": self._log_limit(),
         }
         assert process.stdin is not None
         process.send_signal(signal.SIGCONT)  # one that was stopped would never read what is longer than its pipe, nor run the job

@@ -46,12 +46,13 @@ class Queue(Orders):
         on_end: Callable[[Job], None] = lambda job: None,
         clusters: Mapping[str, Cluster] = NONE,
         evict: Callable[[str, str], None] = lambda device, words: None,
+        log_limit: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(store, on_end, clusters)
         self._evict = evict
         self._gates: dict[int, dict[str, str]] = {}
         """Environments of the jobs that wait at their gate until the assistant has left their devices."""
-        self._local = local.Local(watch)
+        self._local = local.Local(watch, log_limit)
         self._meter = Meter()
         self._largest: float | None = None
         """Bytes of the largest device."""
@@ -87,7 +88,7 @@ class Queue(Orders):
                 if isinstance(verdict, Queued):
                     self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
                 else:
-                    self._conclude(job, verdict)
+                    self._conclude(job, verdict, *story.log(outcome))
 
     def _settle_unknown(self, job: Job, attempt: str) -> None:
         """An attempt ran that the store lost, as after a repair: its runner's word is taken, and nothing runs twice."""
@@ -97,7 +98,7 @@ class Queue(Orders):
         if isinstance(outcome, base.Exit):
             log = paths.job_folder(job.id) / base.LOG_FILE
             assert isinstance(job.state, Starting)
-            self._conclude(job, recovery.ended(job.state, outcome, base.result_record(job.id), last_line(log)))
+            self._conclude(job, recovery.ended(job.state, outcome, base.result_record(job.id), last_line(log)), *story.log(outcome))
         else:
             self._conclude(job, Lost(job.submitted, time.time(), "it was begun, and the store lost what became of it"))
 
@@ -201,7 +202,7 @@ class Queue(Orders):
             self._tails.pop(job_id, None)
         elif isinstance(outcome, base.Exit):
             log = paths.job_folder(job_id) / base.LOG_FILE
-            self._conclude(job, recovery.ended(state, outcome, base.result_record(job_id), last_line(log)))
+            self._conclude(job, recovery.ended(state, outcome, base.result_record(job_id), last_line(log)), *story.log(outcome))
         else:
             self._conclude(job, recovery.lost(state, time.time(), outcome.why))
 
@@ -236,17 +237,17 @@ class Queue(Orders):
         if isinstance(job.state, Running):
             self._know(msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, note=note)))
 
-    def _conclude(self, job: Job, new: State) -> None:
-        """An attempt has ended so: the job has ended with it, or waits for another."""
+    def _conclude(self, job: Job, new: State, *told: Event) -> None:
+        """An attempt has ended so: the job has ended with it, or waits for another. `told` is what else its timeline tells of it."""
         usage = self._meter.take(job)
         job = msgspec.structs.replace(job, usage=usage)
         log = last_text(paths.job_folder(job.id) / base.LOG_FILE, OOM_TAIL)
         more = again(job, new, log, self._largest, time.time()) if isinstance(new, Failed) else None
         try:
             if more is None:
-                self._put(msgspec.structs.replace(job, state=new), story.ended(new))
+                self._put(msgspec.structs.replace(job, state=new), *told, story.ended(new))
             else:
-                self._put(more.job, story.ended(new), more.event)
+                self._put(more.job, *told, story.ended(new), more.event)
         except UserError:
             self._know(job)  # it keeps what it used, until its end can be stored
             raise

@@ -1,7 +1,8 @@
 """The runner: one process a job, which outlives the daemon. Standard library only, so that it starts in a few milliseconds.
 
 It waits at a gate (its standard input) until the daemon has committed who runs, then runs the command in a process group of its own,
-its output going straight into the log. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
+its output going straight into the log. While it waits for the end it looks at the log: where that has grown over its limit, it drops the
+middle, by a hole in the file. Orphans of the job are its children (it is a subreaper), so it ends the whole tree. The way
 the job ended is written as a file, synced and renamed into place: that file, not the daemon's memory, is the truth.
 
 It may be started before there is a job for it: all it needs to know comes through the gate.
@@ -28,12 +29,19 @@ PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 5.0
 """Between the polite and the other signal."""
 RETRY_S = 0.5
+LOOK_S = 1.0
+"""Between two looks at the log; its size is over the limit by what is printed meanwhile."""
+HURRY_S = 0.1
+"""As long as every look finds too much."""
+PUNCH_HOLE = 0x02 | 0x01
+"""FALLOC_FL_PUNCH_HOLE, which goes with FALLOC_FL_KEEP_SIZE: fallocate(2)."""
+LIBC = ctypes.CDLL(None, use_errno=True)
 EXIT_FILE = "exit.json"
 
 
 def main() -> int:
     os.umask(0o077)
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
         return 3  # the daemon is gone before it committed: nobody will know this attempt, so nothing may run
@@ -45,14 +53,13 @@ def main() -> int:
     os.ftruncate(lock, 0)
     os.write(lock, launch["attempt"].encode())  # from here on the job may have run; where this is missing, it never did
     started = time.time()
-    code, error, over = _run(launch, folder)
-    said = {"attempt": launch["attempt"], "started": started, "ended": time.time(), "code": code, "error": error, "over": over}
-    _write(folder / EXIT_FILE, said)
+    how = _run(launch, folder)
+    _write(folder / EXIT_FILE, {"attempt": launch["attempt"], "started": started, "ended": time.time(), **how})
     return 0
 
 
-def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str, float]:
-    """Exit status, why it could not be started, and the limit of time that ended it (0 where none did)."""
+def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Exit status, why it could not be started, the limit of time that ended it (0 where none did), why its log is over the limit."""
     try:
         with (folder / "log").open("ab") as log:
             child = subprocess.Popen(
@@ -64,12 +71,73 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[int | None, str, float]:
                 stderr=log,
                 process_group=0,  # the session stays ours: by that the daemon finds them all, should we be killed
             )
-        over = _end_in_time(child, launch.get("timeout", 0.0))
-        return _wait(child), "", sum(over)
+            over = _end_in_time(child, launch.get("timeout", 0.0))
+            uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
+            return {"code": child.returncode, "error": "", "over": sum(over), "uncapped": uncapped}
     except OSError as e:
-        return None, f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}", 0.0
+        return {"code": None, "error": f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}"}
     finally:
         _reap_tree()
+
+
+def _wait(child: subprocess.Popen[bytes], log: int, limit: int) -> str:
+    """Until the command has ended, its log within `limit` bytes (0: any). Returns why the log is over it, empty where it is not."""
+    cap, pause = _Cap(log, limit), LOOK_S
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # an end between the two next lines ends the wait, too
+    while not _ended(child):
+        signal.sigtimedwait({signal.SIGCHLD}, pause)
+        pause = HURRY_S if cap.look() else LOOK_S
+    _reap_tree()  # from here on nobody writes
+    cap.look()
+    return cap.error
+
+
+def _ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the command has. Its orphans are our children: they are reaped as they end, or their numbers would be used up."""
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
+        if ended.si_pid == child.pid:
+            child.wait()
+            return True
+        os.waitpid(ended.si_pid, 0)
+    return False
+
+
+class _Cap:
+    """Keeps a log within `limit` bytes (0: any): an eighth for the first, half or more for the newest. Offsets stay true."""
+
+    def __init__(self, log: int, limit: int) -> None:
+        self._log, self._limit, self._block = log, limit, os.fstat(log).st_blksize
+        self._head = -(-limit // (8 * self._block)) * self._block  # holes are of whole blocks
+        self._end = self._head
+        """Where the hole ends: there the newest begins."""
+        self.error = ""
+        """Why there is too much: nothing could be dropped."""
+
+    def look(self) -> bool:
+        """Drop what is too much; whether that was anything."""
+        if not self._limit:
+            return False
+        size = os.fstat(self._log).st_size
+        if size < self._end:  # it is short, or somebody emptied it
+            self._end = self._head
+        end = (size - self._limit // 2) // self._block * self._block
+        if self._head + size - self._end <= self._limit or end <= self._end:
+            self.error = ""
+            return False
+        try:
+            _punch(self._log, self._end, end - self._end)
+        except OSError as e:
+            self.error = str(e.strerror)
+            return False
+        self._end, self.error = end, ""
+        return True
+
+
+def _punch(file: int, start: int, length: int) -> None:
+    """Give back the disk space of a part of the file, which reads as zeros then. Raises OSError."""
+    while LIBC.fallocate(file, PUNCH_HOLE, ctypes.c_int64(start), ctypes.c_int64(length)):
+        if (number := ctypes.get_errno()) != errno.EINTR:
+            raise OSError(number, os.strerror(number))
 
 
 def _end_in_time(child: subprocess.Popen[bytes], timeout: float) -> list[float]:
@@ -105,13 +173,6 @@ def _end_in_time(child: subprocess.Popen[bytes], timeout: float) -> list[float]:
     if timeout:
         signal.setitimer(signal.ITIMER_REAL, timeout)
     return over
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Until the command has ended. Its orphans are our children: they are reaped as they end, or their numbers would be used up."""
-    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) is not None and ended.si_pid != child.pid:
-        os.waitpid(ended.si_pid, 0)
-    return child.wait()
 
 
 def _reap_tree() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.devices.model import Device
+from scheduler.executors.base import Exit, Unstarted
+from scheduler.executors.base import Lost as Gone
 from scheduler.jobs import Cancelled, Done, Event, Failed, Job, Lost, State
 from scheduler.telemetry.snapshot import label
 from scheduler.units import amount
@@ -21,6 +23,13 @@ def ended(state: State) -> Event:
     """How the job ended."""
     assert isinstance(state, Done | Failed | Cancelled | Lost)
     return Event(state.at, _word(state), state.reason if isinstance(state, Failed | Lost) else "")
+
+
+def log(outcome: Exit | Unstarted | Gone) -> tuple[Event, ...]:
+    """What is to be said of the log of an attempt: that it was too large, and nothing could be dropped."""
+    if not isinstance(outcome, Exit) or not outcome.uncapped:
+        return ()
+    return (Event(outcome.ended, "log over its limit", f"all of it was kept, as nothing could be dropped: {outcome.uncapped}"),)
 
 
 def _word(state: State) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scheduler import paths
+from scheduler import logfile, paths
 from scheduler.jobs import Progress
 from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable
 
@@ -34,11 +34,9 @@ class Tail:
                     self._offset, self._rest = 0, b""
                 if size - self._offset > CHUNK:
                     self._offset, self._rest = size - CHUNK, b""
-                f.seek(self._offset)
-                data = f.read(CHUNK)
+                _, data, self._offset = logfile.read(f, self._offset, CHUNK)
         except OSError:
             return []  # no output yet
-        self._offset += len(data)
         *lines, self._rest = _ENDS.split(self._rest + data)
         self._rest = self._rest[-MAX_LINE - 1 :]
         said = [p for line in lines if (p := parse(line, now)) is not None]
@@ -50,8 +48,7 @@ def last_text(file: Path, size: int) -> str:
     """The last `size` bytes of a log; empty where there is none."""
     try:
         with paths.open_plain(file) as f:
-            f.seek(max(0, f.seek(0, 2) - size))
-            return f.read(size).decode(errors="replace")
+            return logfile.read(f, -size, size).data.decode(errors="replace")
     except OSError:
         return ""
 
@@ -60,9 +57,7 @@ def last_line(file: Path) -> str:
     """The last line of output that is not progress, cleaned for display; empty where there is none."""
     try:
         with paths.open_plain(file) as f:
-            size = f.seek(0, 2)
-            f.seek(max(0, size - 2 * MAX_LINE))
-            lines = _ENDS.split(f.read())
+            lines = _ENDS.split(logfile.read(f, -2 * MAX_LINE, 2 * MAX_LINE).data)
     except OSError:
         return ""
     for line in reversed(lines):

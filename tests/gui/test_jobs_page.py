@@ -82,7 +82,7 @@ def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
 
 def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, "loss 1\nfine 🙂\nLOSS 2\nloss 3\n".encode()))
+    fed.window.deliver(Tailed(6, 0, "loss 1\nfine 🙂\nLOSS 2\nloss 3\n".encode(), 31))
     output = page.details.output
     QTest.keyClick(page, Qt.Key.Key_F, CTRL | SHIFT)
     assert output.box.hasFocus()
@@ -95,7 +95,7 @@ def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):
     assert output.found.text() == "1 of 3"  # beyond the last is the first
     QTest.keyClick(output.box, Qt.Key.Key_Return, SHIFT)
     assert output.found.text() == "3 of 3"
-    fed.window.deliver(Tailed(6, output_end(page), b"loss 4\n"))
+    fed.window.deliver(Tailed(6, output_end(page), b"loss 4\n", output_end(page) + 7))
     assert output.found.text() == "3 of 4"
     QTest.keyClicks(output.box, "zzz")
     assert output.found.text() == "not found"
@@ -111,7 +111,7 @@ def output_end(page) -> int:
 
 def test_a_search_marks_a_bounded_number_of_matches(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, b"aaaaaaaaaa\n" * 4000))
+    fed.window.deliver(Tailed(6, 0, b"aaaaaaaaaa\n" * 4000, 44000))
     page.details.output.box.setText("a")
     assert len(page.details.output.text.extraSelections()) == 1000
     assert page.details.output.found.text().endswith("of 1000+")
@@ -119,7 +119,7 @@ def test_a_search_marks_a_bounded_number_of_matches(fed, page):
 
 def test_follow_leads_back_to_the_end(fed, page):
     page.choose(8)
-    fed.window.deliver(Tailed(8, 0, b"line\n" * 600))
+    fed.window.deliver(Tailed(8, 0, b"line\n" * 600, 3000))
     output = page.details.output
     bar = output.text.verticalScrollBar()
     assert output.follow.isChecked()
@@ -127,13 +127,13 @@ def test_follow_leads_back_to_the_end(fed, page):
     assert not output.follow.isChecked()
     output.follow.click()
     assert bar.value() == bar.maximum()
-    fed.window.deliver(Tailed(8, 3000, b"line\n" * 50))
+    fed.window.deliver(Tailed(8, 3000, b"line\n" * 50, 3250))
     assert bar.value() == bar.maximum()
 
 
 def test_what_is_searched_for_is_text_and_the_log_steers_nothing(fed, page):
     page.choose(6)
-    fed.window.deliver(Tailed(6, 0, b"\x1b[31mred\x1b[0m \x1b]0;title\x07.* <b>x</b>\n"))
+    fed.window.deliver(Tailed(6, 0, b"\x1b[31mred\x1b[0m \x1b]0;title\x07.* <b>x</b>\n", 35))
     assert page.details.log.toPlainText() == "red .* <b>x</b>\n"
     page.details.output.box.setText(".*")
     assert page.details.output.found.text() == "1 of 1"

@@ -432,18 +432,18 @@ def test_the_log_is_followed_one_question_at_a_time(fed):
     fed.asked.clear()
     details = fed.window.jobs.details
     assert not fed.asked  # the first question is still open
-    fed.window.deliver(Tailed(8, 0, b"epoch 1\n"))
-    fed.window.deliver(Tailed(5, 0, b"somebody else's\n"))
+    fed.window.deliver(Tailed(8, 0, b"epoch 1\n", 8))
+    fed.window.deliver(Tailed(5, 0, b"somebody else's\n", 16))
     assert details.log.toPlainText() == "epoch 1\n"
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     fed.feed(snapshots.cpu_snapshot(NOW + 2))
     assert fed.asked == [Tail(8, 8)]
-    fed.window.deliver(Tailed(8, 8, b"epoch 2\n"))
+    fed.window.deliver(Tailed(8, 8, b"epoch 2\n", 16))
     assert details.log.toPlainText() == "epoch 1\nepoch 2\n"
     fed.window.jobs.choose(6)
     assert details.log.toPlainText() == ""
     assert fed.asked[-1] == Tail(6, None)
-    fed.window.deliver(Tailed(6, 0, b"done\n"))
+    fed.window.deliver(Tailed(6, 0, b"done\n", 5))
     fed.asked.clear()
     fed.feed(snapshots.cpu_snapshot(NOW + 3))
     assert fed.asked == []  # it has ended: nothing more will come
@@ -454,12 +454,12 @@ def test_a_long_log_is_bounded_and_does_not_pull_a_reader_down(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.jobs.choose(8)
     log = fed.window.jobs.details.log
-    fed.window.deliver(Tailed(8, 0, b"line\n" * 6000))
+    fed.window.deliver(Tailed(8, 0, b"line\n" * 6000, 30000))
     assert log.blockCount() <= 5000
     bar = log.verticalScrollBar()
     assert bar.value() == bar.maximum()
     bar.setValue(100)
-    fed.window.deliver(Tailed(8, 30_000, b"more\n" * 3))
+    fed.window.deliver(Tailed(8, 30_000, b"more\n" * 3, 30_015))
     assert bar.value() == 100
 
 

@@ -5,6 +5,7 @@ from app.models.jobs import details, device_labels, row, time_left
 from app.models.log import LogTail
 from app.models.results import bars, card
 from scheduler.jobs import Done, Progress, Running
+from scheduler.logfile import dropped
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -79,23 +80,31 @@ def test_earlier_results_of_one_workload_oldest_first():
 def test_a_log_is_followed_piece_by_piece():
     tail = LogTail(1)
     text = "größe 1\nzwei\n".encode()
-    assert tail.feed(0, text[:3]) == "gr"
+    assert tail.feed(0, text[:3], 3) == "gr"
     assert tail.offset == 3
-    assert tail.feed(99, b"not mine") == ""
-    assert tail.feed(3, text[3:]) == "öße 1\nzwei\n"
+    assert tail.feed(99, b"not mine", 107) == ""
+    assert tail.feed(3, text[3:], len(text)) == "öße 1\nzwei\n"
+
+
+def test_a_log_is_followed_over_what_was_dropped():
+    tail = LogTail(1)
+    assert tail.feed(0, b"first\n{", 7) == "first\n"
+    line = dropped(2**30).decode()
+    assert tail.feed(7, line.encode() + b"last\n", 2**30 + 12) == "{" + line + "last\n"
+    assert tail.feed(2**30 + 12, b"more\n", 2**30 + 17) == "more\n"
 
 
 def test_a_long_log_begins_with_a_whole_line():
     tail = LogTail(1)
-    assert tail.feed(1000, b"lf a line\nwhole\n") == "…\nwhole\n"
+    assert tail.feed(1000, b"lf a line\nwhole\n", 1016) == "…\nwhole\n"
     assert tail.offset == 1016
 
 
 def test_progress_reports_are_left_out_even_in_pieces():
     tail = LogTail(1)
     report = b'{"gpudeck": "progress", "done": 1, "total": 2}\n'
-    assert tail.feed(0, b"a\n" + report[:20]) == "a\n"
-    assert tail.feed(22, report[20:] + b'{"loss": 1}\nb') == '{"loss": 1}\nb'
+    assert tail.feed(0, b"a\n" + report[:20], 22) == "a\n"
+    assert tail.feed(22, report[20:] + b'{"loss": 1}\nb', 60) == '{"loss": 1}\nb'
 
 
 @pytest.mark.parametrize(
@@ -110,4 +119,4 @@ def test_progress_reports_are_left_out_even_in_pieces():
     ],
 )
 def test_output_cannot_steer_the_window(data, text):
-    assert LogTail(1).feed(0, data) == text
+    assert LogTail(1).feed(0, data, len(data)) == text

@@ -1,0 +1,140 @@
+"""The limit of a log: a real runner and a real flood, on the file systems there are. Only the one that refuses is played."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler import logfile, paths
+from scheduler.devices.model import Device
+from scheduler.executors import local
+from scheduler.jobs import Spec
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
+from tests.support import eventually
+
+MIB = 2**20
+LINES = 20 * MIB // 1024
+FLOOD = f"import sys; sys.stdout.write(''.join('%1023d\\n' % i for i in range({LINES})))"
+REFUSES = """
+class Refuses:
+    prctl = runner.LIBC.prctl
+    def fallocate(self, *arguments):
+        runner.ctypes.set_errno(runner.errno.EOPNOTSUPP)
+        return -1
+runner.LIBC = Refuses()"""
+
+
+def flooded() -> bytes:
+    return b"".join(b"%1023d\n" % i for i in range(LINES))
+
+
+def code(prelude: str) -> list[str]:
+    return [sys.executable, "-c", f"import sys\nfrom scheduler.queue import runner\n{prelude}\nsys.exit(runner.main())"]
+
+
+def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object) -> dict[str, Any]:
+    """What a runner says of a job in Python, at its end."""
+    argv = [sys.executable, "-S", "-u", "-c", code_]
+    launch = {"attempt": "nonce", "folder": str(folder), "argv": argv, "cwd": "/", "env": {}, "log_limit": limit, **more}
+    done = subprocess.run(code(prelude), input=json.dumps(launch).encode() + b"\n", timeout=60, cwd=Path(__file__).parents[3], check=True)
+    assert done.returncode == 0
+    said: dict[str, Any] = json.loads((folder / "exit.json").read_text())
+    return said
+
+
+def allocated(log: Path) -> int:
+    return log.stat().st_blocks * 512
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    if request.param == "disk":
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
+            yield Path(made)
+
+
+def test_of_a_flood_the_first_and_the_newest_is_kept_to_the_byte(folder: Path) -> None:
+    said = run(folder, FLOOD, MIB)
+    assert (said["code"], said["error"], said["uncapped"]) == (0, "", "")
+    log, whole = folder / "log", flooded()
+    assert log.stat().st_size == len(whole)
+    assert MIB // 2 <= allocated(log) <= MIB
+    with log.open("rb") as f:
+        part = logfile.read(f, 0, len(whole))
+    head, line, tail = part.data.partition(logfile.dropped(len(whole) - MIB // 8 - MIB // 2))
+    assert line, part.data[MIB // 8 :][:60]
+    assert (len(head), len(tail)) == (MIB // 8, MIB // 2)
+    assert (head, tail) == (whole[: MIB // 8], whole[-MIB // 2 :])
+    assert part.end == len(whole)
+
+
+@pytest.mark.parametrize("limit", [0, 20 * MIB, 10**18])
+def test_within_its_limit_or_without_one_a_log_is_kept_whole(tmp_path: Path, limit: int) -> None:
+    assert run(tmp_path, FLOOD, limit)["uncapped"] == ""
+    assert (tmp_path / "log").read_bytes() == flooded()
+    assert allocated(tmp_path / "log") >= 20 * MIB
+
+
+def test_a_limit_smaller_than_a_block_keeps_a_few(tmp_path: Path) -> None:
+    assert run(tmp_path, FLOOD, 1)["uncapped"] == ""
+    assert 0 < allocated(tmp_path / "log") <= 4 * (tmp_path / "log").stat().st_blksize
+
+
+def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(tmp_path: Path) -> None:
+    grow = """if True:
+        import os, sys, time
+        def flood():
+            for i in range(10): os.write(1, b"x" * 2**20)
+        def small():
+            while os.fstat(1).st_blocks * 512 > 2**20: time.sleep(0.01)
+        flood(); small()
+        os.ftruncate(1, 0); time.sleep(0.3)
+        flood(); small()
+        print("small twice")"""
+    assert run(tmp_path, grow, MIB, "runner.LOOK_S = 0.05")["code"] == 0
+    with (tmp_path / "log").open("rb") as f:
+        assert logfile.read(f, -12, 12).data == b"small twice\n"
+
+
+def test_nothing_waits_for_the_next_look(tmp_path: Path) -> None:
+    """The ends of jobs, limits of time and signals are met though the next look is far away: else the runner is still there at 60 s."""
+    never = "runner.LOOK_S = 1e6"
+    assert run(tmp_path, "", MIB, never)["code"] == 0
+    late = run(tmp_path, "import time; time.sleep(600)", MIB, never, timeout=0.2)
+    assert (late["code"], late["over"]) == (-15, 0.2)
+    told = run(tmp_path, "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)", MIB, never)
+    assert (told["code"], told["over"]) == (-15, 0)
+    orphans = "import os\nfor _ in range(50):\n  if not os.fork():\n    if not os.fork(): print(end='x')\n    os._exit(0)\nos.wait()"
+    assert run(tmp_path, orphans, MIB, never)["code"] == 0
+
+
+def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing() -> subprocess.Popen[bytes]:
+        quiet = subprocess.DEVNULL
+        root = Path(__file__).parents[3]
+        return subprocess.Popen(code(REFUSES), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True, cwd=root)
+
+    monkeypatch.setattr(local, "_runner", refusing)
+    store = Store(paths.store_file())
+    queue = Queue(store, lambda job, runner: None, log_limit=lambda: MIB)
+    job = queue.submit([Spec((sys.executable, "-S", "-c", FLOOD), "a", "/")], [])[0]
+    queue.step([Device("cpu", 0, "EPYC", "cpu")])
+    eventually((paths.job_folder(job.id) / "exit.json").exists)
+    queue.runner_ended(job.id)
+    assert store.get(job.id).status == "done"
+    events = {event.what: event.text for event in store.timeline(job.id)}
+    assert events["log over its limit"] == "all of it was kept, as nothing could be dropped: Operation not supported"
+    assert list(itertools.islice(reversed(events), 2)) == ["done", "log over its limit"]
+    assert (paths.job_folder(job.id) / "log").read_bytes() == flooded()
+    store.close()
