@@ -79,7 +79,10 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=BACKLOG)
+    # asyncio takes its backlog for how often it accepts in a row, too, also where each fails for want of a descriptor: that floods the loop
+    server = await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=1)
+    sock.listen(BACKLOG)
+    return server
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:

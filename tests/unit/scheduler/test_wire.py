@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ class Server:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.heard: list[bytes] = []
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         ready = threading.Event()
         sock = wire.listen(path)
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(sock, ready),))
+        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._serve(sock, ready),))
         self._thread.start()
         assert ready.wait(10)
 
@@ -45,9 +46,9 @@ class Server:
         await peer.send(line.strip().upper())
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
-        self._loop.close()
+        self.loop.close()
 
 
 @pytest.fixture
@@ -171,15 +172,47 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_clients_that_come_while_the_server_is_busy_wait_for_it(tmp_path: Path) -> None:
-    listening, clients = wire.listen(tmp_path / "door"), []
+def test_clients_that_come_while_the_server_is_busy_wait_for_it(server: Server) -> None:
+    clients: list[wire.Connection] = []
+    busy = threading.Event()
+    server.loop.call_soon_threadsafe(busy.wait, 30.0)
     try:
-        for _ in range(300):  # nobody accepts them yet
-            clients.append(wire.Connection(tmp_path / "door", timeout=5.0))
+        for _ in range(300):
+            clients.append(wire.Connection(server.path, timeout=30.0))
+        busy.set()
+        clients[-1].send(b"late")
+        assert clients[-1].receive() == b"LATE\n"
     finally:
+        busy.set()
         for client in clients:
             client.close()
-        listening.close()
+
+
+def test_a_server_without_descriptors_answers_those_it_has_and_later_the_others(server: Server) -> None:
+    """Each failure to accept is told once a second, and does not flood the loop."""
+    told: list[object] = []
+    server.loop.set_exception_handler(lambda loop, context: told.append(context))
+    known = wire.Connection(server.path, timeout=10.0)
+    known.send(b"a")
+    assert known.receive() == b"A\n"
+    busy, limits = threading.Event(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    server.loop.call_soon_threadsafe(busy.wait, 30.0)
+    late = wire.Connection(server.path, timeout=10.0)
+    free = os.dup(0)
+    os.close(free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        busy.set()
+        late.send(b"b")
+        known.send(b"c")
+        assert known.receive() == b"C\n"
+    finally:
+        busy.set()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert late.receive() == b"B\n"
+    assert 0 < len(told) < 10
+    known.close()
+    late.close()
 
 
 def test_a_folder_in_its_place_is_told_in_one_line(tmp_path: Path) -> None:
