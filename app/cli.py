@@ -24,6 +24,8 @@ from scheduler.wishes import indices
 Command = Callable[[argparse.Namespace], int]
 T = TypeVar("T")
 DEFAULT_TOUR = "gpudeck-tour"
+_LINE = 120
+"""Characters of a usage error beyond which what there is to choose from is left to --help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,6 +91,8 @@ class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong, and where the rest is told."""
 
     def error(self, message: str) -> NoReturn:
+        if len(message) > _LINE:
+            message = message.partition(" (choose from")[0]
         self.exit(2, f"gpudeck: {message}. See: {self.prog} --help\n")
 
 

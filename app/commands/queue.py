@@ -17,7 +17,7 @@ from app.commands.output import say, say_json, status_line, table
 from app.models import format as fmt
 from app.models.export import save_result, whole
 from app.models.forecast import foretold
-from app.models.jobs import details, device_labels, row
+from app.models.jobs import details, device_labels, row, state_word
 from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
@@ -39,8 +39,13 @@ class UsageError(Exception):
 
 def describe(job: Job) -> str:
     """A job's state in a line: its name, and why it waits, how far it is, or how it ended."""
+    return ", ".join(words for words in (state_word(job), _doing(job)) if words)
+
+
+def _doing(job: Job) -> str:
+    """Why a job waits, how far it is, or how it ended."""
     shown = row(job, {}, time.time())
-    words = [shown.state, shown.doing, f"after {shown.duration}" if shown.duration and not job.active else ""]
+    words = (shown.doing, f"after {shown.duration}" if shown.duration and not job.active else "")
     return ", ".join(w for w in words if w)
 
 
@@ -205,7 +210,7 @@ def jobs(args: Namespace) -> int:
         say("no jobs yet. Start one with: gpudeck run attention   or: gpudeck submit -- COMMAND")
     else:
         rows = [("JOB", "NAME", "STATE", "SUBMITTED", "")]
-        rows += [(str(j.id), j.spec.name[:32], j.status, fmt.clock(j.submitted), describe(j)[:100]) for j in found]
+        rows += [(str(j.id), j.spec.name[:32], state_word(j), fmt.clock(j.submitted), _doing(j)[:100]) for j in found]
         table(rows, right=(0,))
     return 0
 

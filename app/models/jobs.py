@@ -172,7 +172,7 @@ def _reason(job: Job) -> str:
     if isinstance(state, Queued):
         return f"waits: {state.reason}"
     if isinstance(state, Failed):
-        return state.reason + (f" (exit status {state.code})" if state.code is not None else "")
+        return state.reason + (f" (exit status {state.code})" if state.code is not None and "exit code" not in state.reason else "")
     return state.reason if isinstance(state, Lost | Cancelled) else ""
 
 

@@ -4,7 +4,7 @@ import pytest
 from app.models.jobs import details, device_labels, row, time_left
 from app.models.log import LogTail
 from app.models.results import bars, card
-from scheduler.jobs import Done, Progress, Running
+from scheduler.jobs import Done, Failed, Progress, Running
 from scheduler.logfile import dropped
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
@@ -60,6 +60,8 @@ def test_details_have_the_result_or_the_reason():
     assert found[6]["Verdict"] == "pass"
     assert "P99 15.8 ms" in found[6]["Timing"]
     assert found[4]["Reason"] == "exited with status 1: CUDA out of memory (exit status 1)"
+    once = job(4, Failed(NOW, NOW, "exit code 3: ValueError", 3))
+    assert dict(details(once, SNAPSHOT).facts)["Reason"] == "exit code 3: ValueError", "what the reason says already"
     assert found[4]["Command"] == "python train.py --epochs=3"
     assert found[9]["Parameters"] == "seq 1024"
 
