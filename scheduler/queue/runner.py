@@ -32,7 +32,7 @@ RETRY_S = 0.5
 LOOK_S = 1.0
 """Between two looks at the log; its size is over the limit by what is printed meanwhile."""
 HURRY_S = 0.1
-"""As long as every look finds too much."""
+"""While it grows fast."""
 PUNCH_HOLE = 0x02 | 0x01
 """FALLOC_FL_PUNCH_HOLE, which goes with FALLOC_FL_KEEP_SIZE: fallocate(2)."""
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -86,7 +86,8 @@ def _wait(child: subprocess.Popen[bytes], log: int, limit: int) -> str:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # an end between the two next lines ends the wait, too
     while not _ended(child):
         signal.sigtimedwait({signal.SIGCHLD}, pause)
-        pause = HURRY_S if cap.look() else LOOK_S
+        cap.look()
+        pause = HURRY_S if cap.fast else LOOK_S
     _reap_tree()  # from here on nobody writes
     cap.look()
     return cap.error
@@ -110,27 +111,30 @@ class _Cap:
         self._head = -(-limit // (8 * self._block)) * self._block  # holes are of whole blocks
         self._end = self._head
         """Where the hole ends: there the newest begins."""
+        self._seen = 0
+        self.fast = False
+        """It grew so much since the last look that it could be far over its limit at the next."""
         self.error = ""
         """Why there is too much: nothing could be dropped."""
 
-    def look(self) -> bool:
-        """Drop what is too much; whether that was anything."""
+    def look(self) -> None:
+        """Drop what is too much."""
         if not self._limit:
-            return False
+            return
         size = os.fstat(self._log).st_size
+        self.fast, self._seen = size - self._seen > self._limit // 64, size
         if size < self._end:  # it is short, or somebody emptied it
             self._end = self._head
         end = (size - self._limit // 2) // self._block * self._block
         if self._head + size - self._end <= self._limit or end <= self._end:
             self.error = ""
-            return False
+            return
         try:
             _punch(self._log, self._end, end - self._end)
         except OSError as e:
             self.error = str(e.strerror)
-            return False
-        self._end, self.error = end, ""
-        return True
+        else:
+            self._end, self.error = end, ""
 
 
 def _punch(file: int, start: int, length: int) -> None:

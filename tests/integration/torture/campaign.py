@@ -22,6 +22,7 @@ from scheduler import paths
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import Job, Running, Spec
+from scheduler.settings import Settings
 from scheduler.wishes import Wishes, wish
 from tests.integration.torture.faults import inject, shoot_daemon
 from tests.integration.torture.plan import Round
@@ -108,6 +109,8 @@ class Campaign:
             self.injected["at random: daemon"] += shoot_daemon()
             self.submit("quick")
             found = self.settle()
+        if log.stat().st_blocks * 512 > Settings().log_bytes:
+            found.append(f"the log of job {job.id} is over its limit")
         log.unlink()
         return found
 
