@@ -1,6 +1,7 @@
 """The Hopper kernels, their own source, on an emulated GPU: every feature, in orders of events that hardware may choose.
 
-`make test` runs each feature once or twice; `make emulation` many shapes, numbers of multiprocessors and orders.
+`make test` runs each kernel, and each feature with one of them; `make emulation` every feature with each kernel, many shapes, numbers of
+multiprocessors and orders.
 """
 
 import math
@@ -27,38 +28,59 @@ from tests.emulation.hopper import Hopper
 
 BF16, FP16 = torch.bfloat16, torch.float16
 DIMS = pytest.mark.parametrize("dim", [64, 128, 256])
-WAYS = pytest.mark.parametrize(
-    ("dim", "deterministic"),
-    [(64, False), (64, True), (128, False), (128, True), (256, True)],
-    ids=["64, atomic", "64", "128, atomic", "128", "256"],
-)
-"""Heads of 256 never add to dq atomically."""
-RULE = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 
 
-@RULE
-@pytest.mark.parametrize("dim", [64, 72, 128, 256])
+def crossed(names, ways, features, main):
+    """Each of `ways` with each of `features`; in `make test` every feature with the way `main`, and causal with the others."""
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(*way, rule, id=f"{way_id}-{feature}", marks=() if main == way_id or feature == "causal" else pytest.mark.emulation)
+            for way_id, way in ways.items()
+            for feature, rule in features.items()
+        ],
+    )
+
+
+BACKWARD = {"64, atomic": (64, False), "64": (64, True), "128, atomic": (128, False), "128": (128, True), "256": (256, True)}
+"""Head size, and whether the sums are deterministic: heads of 256 never add to dq atomically."""
+
+PLACES = {"causal": CAUSAL, "full": FULL, "narrow": {**FULL, "left": 5, "right": 3}, "beside": {**FULL, "left": 300, "right": -20}}
+"""Rules under which few queries see few keys."""
+
+
+@crossed(("dim", "rule"), {str(dim): (dim,) for dim in (64, 72, 128, 256)}, RULES, "128")
 def test_forward(dim, rule):
     """Two batches, two query heads a key head, lengths off the tiles, more tiles than multiprocessors."""
     _, q, k, v = tensors(dim, (2, 1), (150, 290), batch=2, dtype=FP16 if dim == 72 else BF16)
     check_forward(Hopper(), q, k, v, scale=dim**-0.5, **rule)
 
 
-@RULE
-@WAYS
-def test_backward(dim, rule, deterministic):
+@crossed(("dim", "deterministic", "rule"), BACKWARD, RULES, "128")
+def test_backward(dim, deterministic, rule):
     inputs = tensors(dim, (2, 1), (150, 290))
     check_backward(with_atomics(Hopper()), *inputs, deterministic=deterministic, scale=dim**-0.5, **rule)
 
 
-@pytest.mark.parametrize("dim", [8, 40, 72, 200])
-@pytest.mark.parametrize("dtype", [FP16, BF16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("dim", "dtype"),
+    [
+        pytest.param(dim, dtype, marks=() if (dim, dtype) in ((40, FP16), (200, BF16)) else pytest.mark.emulation)
+        for dim in (8, 40, 72, 200)
+        for dtype in (FP16, BF16)
+    ],
+)
 def test_head_sizes_without_a_kernel_of_their_own(dim, dtype):
     inputs = tensors(dim, (2, 1), (70, 140), dtype=dtype)
     check_backward(with_atomics(Hopper()), *inputs, scale=dim**-0.5, **CAUSAL)
 
 
-@pytest.mark.parametrize("rule", [FULL, CAUSAL, {**FULL, "left": 5, "right": 3}, {**FULL, "left": 300, "right": -20}])
+@crossed(
+    ("rule",),
+    {"": ()},
+    {"causal": CAUSAL, "full": FULL, "narrow": {**FULL, "left": 5, "right": 3}, "beside": {**FULL, "left": 300, "right": -20}},
+    None,
+)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 300), (129, 7), (200, 64), (64, 128)])
 def test_lengths(lengths, rule):
     """One query, more queries than keys (some see none), whole tiles only; windows that lie beside the keys."""
@@ -75,15 +97,14 @@ def test_the_kernel_for_many_queries():
     check_forward(Hopper(), q, k, v, scale=0.1, **FULL)
 
 
-@pytest.mark.parametrize("alone", [1, 3, 1 << 20])
+@pytest.mark.parametrize("alone", [3, *(pytest.param(n, marks=pytest.mark.emulation) for n in (1, 1 << 20))])
 @pytest.mark.parametrize("dim", [64, 128])
 def test_dq_in_any_mixture_of_the_two_kernels(dim, alone):
     check_backward(with_atomics(Hopper(), alone), *tensors(dim, (1, 1), (130, 520)), scale=0.1, **CAUSAL)
 
 
-@WAYS
-@pytest.mark.parametrize("rule", [FULL, CAUSAL], ids=["full", "causal"])
-def test_ragged_is_each_sequence_alone(dim, rule, deterministic):
+@crossed(("dim", "deterministic", "rule"), BACKWARD, {"full": FULL, "causal": CAUSAL}, None)
+def test_ragged_is_each_sequence_alone(dim, deterministic, rule):
     """Empty ones among them, and one full of NaN, which stays where it is."""
     ragged, places = ragged_of([5, 0, 130, 64, 70, 1], [70, 10, 135, 0, 140, 9])
     dout, q, k, v = tensors(dim, (2, 1), (270, 364))

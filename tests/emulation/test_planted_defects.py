@@ -169,20 +169,25 @@ def examine_backward(changes, orders=ORDERS):
         check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **CAUSAL)
 
 
-@pytest.mark.parametrize("defect", FORWARD)
+def some(defects):
+    """Every sixth in `make test`, all in `make emulation`."""
+    return pytest.mark.parametrize("defect", [pytest.param(d, marks=pytest.mark.emulation if i % 6 else ()) for i, d in enumerate(defects)])
+
+
+@some(FORWARD)
 def test_a_defect_of_the_forward_kernel_is_found(defect):
     with pytest.raises(AssertionError):
         examine_forward({"forward.py": FORWARD[defect]})
 
 
-@pytest.mark.parametrize("defect", BACKWARD)
+@some(BACKWARD)
 def test_a_defect_of_the_backward_kernels_is_found(defect):
     name, *change = BACKWARD[defect]
     with pytest.raises(AssertionError):
         examine_backward({name: tuple(change)})
 
 
-@pytest.mark.parametrize("defect", SHARED)
+@some(SHARED)
 def test_a_defect_of_the_boxes_is_found(defect):
     with pytest.raises(AssertionError):
         examine_forward({"descriptors.py": SHARED[defect]})
