@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TypeVar
+
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
@@ -48,8 +51,8 @@ from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
-OFF_RAIL = ("device", "welcome")
-"""Pages that the rail does not lead to."""
+Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device
+P = TypeVar("P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device)
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -74,31 +77,8 @@ class MainWindow(QWidget):
         super().__init__()
         self.state = State()
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
-        self.dashboard = Dashboard(self.state)
-        self.jobs = Jobs(self.state)
-        self.workloads = Workloads(self.state)
-        self.assistant = Assistant(self.state)
-        self.alerts = Alerts(self.state)
-        self.processes = Processes(self.state)
-        self.settings = Settings(self.state)
-        self.device, self.welcome = Device(self.state), Welcome(self.state)
         self.pages = QStackedWidget()
-        self._all = (
-            self.dashboard,
-            self.jobs,
-            self.workloads,
-            self.assistant,
-            self.alerts,
-            self.processes,
-            self.settings,
-            self.device,
-            self.welcome,
-        )
-        for name, page in zip((*PAGES, *OFF_RAIL), self._all, strict=True):
-            page.setAccessibleName(name.capitalize())
-            self.pages.addWidget(page)
-        for asking in (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
-            asking.requested.connect(self._request)
+        self._made: list[Page] = []
         self._theme = ""
         self._dirty = False
         self._pace = QTimer(self)
@@ -107,20 +87,72 @@ class MainWindow(QWidget):
         self._pace.timeout.connect(self._catch_up)
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
-        self.dashboard.job_chosen.connect(self._show_job)
-        self.dashboard.said.connect(self.status.show_message)
-        self.alerts.job_chosen.connect(self._show_job)
-        self.alerts.device_chosen.connect(self.show_device)
         self.strip.opened.connect(self.show_device)
         self.strip.fleet.charted.connect(self.dashboard.show_only)
-        self.device.left.connect(lambda: self.show_page("dashboard"))
-        self.welcome.chosen.connect(self.show_page)
         self.status.compact.clicked.connect(self.compacted)
         QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
         for i, name in enumerate(PAGES, 1):
             QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
         self.show_page("dashboard")
         self.status.refresh(self.state)
+
+    # The pages: each is made when it is first gone to, so that the window is there soon
+
+    @cached_property
+    def dashboard(self) -> Dashboard:
+        page = self._added("dashboard", Dashboard(self.state))
+        page.job_chosen.connect(self._show_job)
+        page.said.connect(self.status.show_message)
+        return page
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return self._added("jobs", Jobs(self.state))
+
+    @cached_property
+    def workloads(self) -> Workloads:
+        return self._added("workloads", Workloads(self.state))
+
+    @cached_property
+    def assistant(self) -> Assistant:
+        return self._added("assistant", Assistant(self.state))
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        page = self._added("alerts", Alerts(self.state))
+        page.job_chosen.connect(self._show_job)
+        page.device_chosen.connect(self.show_device)
+        return page
+
+    @cached_property
+    def processes(self) -> Processes:
+        return self._added("processes", Processes(self.state))
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self._added("settings", Settings(self.state))
+
+    @cached_property
+    def device(self) -> Device:
+        page = self._added("device", Device(self.state))
+        page.left.connect(lambda: self.show_page("dashboard"))
+        return page
+
+    @cached_property
+    def welcome(self) -> Welcome:
+        """What is seen when the window is opened for the first time."""
+        page = Welcome(self.state)
+        page.setAccessibleName("Welcome")
+        page.chosen.connect(self.show_page)
+        self.pages.addWidget(page)
+        return page
+
+    def _added(self, name: str, page: P) -> P:
+        page.setAccessibleName(name.capitalize())
+        page.requested.connect(self._request)
+        self.pages.addWidget(page)
+        self._made.append(page)
+        return page
 
     def load_history(self, device: str, history: Columns) -> None:
         """What the daemon remembers of a device."""
@@ -143,7 +175,7 @@ class MainWindow(QWidget):
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
         if isinstance(reply, Inspected):
             self.state.details = reply.details
-        for page in (self.dashboard, self.jobs, self.workloads, self.assistant, self.alerts, self.processes, self.settings, self.device):
+        for page in self._made:
             page.deliver(reply)
         match reply:
             case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge() | Kill(), message=message):
@@ -157,7 +189,7 @@ class MainWindow(QWidget):
     def show_page(self, name: str) -> None:
         """Go to one of PAGES."""
         self.rail.show_chosen(name)
-        self.pages.setCurrentIndex(PAGES.index(name))
+        self.pages.setCurrentWidget(getattr(self, name))
         self._page.setFocus()
         self.refresh()
 
@@ -204,8 +236,10 @@ class MainWindow(QWidget):
         super().closeEvent(event)
 
     @property
-    def _page(self) -> Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Welcome:
-        return self._all[self.pages.currentIndex()]
+    def _page(self) -> Page | Welcome:
+        page = self.pages.currentWidget()
+        assert isinstance(page, Page | Welcome)
+        return page
 
     def _soon(self) -> None:
         if self._pace.isActive():
