@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scheduler import paths, wire
+from scheduler.descriptors import raise_limit
 from scheduler.errors import DaemonGone, UserError
 from scheduler.launch import READY
 
@@ -36,6 +37,7 @@ class Identity(NamedTuple):
 def serve_alone(identity: Identity, serve: Callable[[], Coroutine[Any, Any, object]]) -> int:
     """Run `serve` to its end unless another process answers already; `serve` calls `say_ready`. Returns the exit status."""
     os.umask(0o077)
+    raise_limit()
     try:
         if (lock := _become_the_only(identity)) is None:
             say_ready()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scheduler import paths
+from scheduler.descriptors import give_back
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors.base import (
@@ -152,7 +153,7 @@ def _stat(pid: int) -> list[bytes] | None:
 def _runner() -> subprocess.Popen[bytes]:
     """A runner at its gate. Raises UserError where no process can be started now."""
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -163,6 +164,8 @@ def _runner() -> subprocess.Popen[bytes]:
         )
     except OSError as e:
         raise UserError(f"no process can be started: {e.strerror}") from e
+    give_back(process.pid)  # a zombie still has its limits: who ended at once is found out by whoever needs it
+    return process
 
 
 def _send_away(process: subprocess.Popen[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -234,6 +235,20 @@ def test_clients_that_start_the_daemon_at_the_same_moment_get_one(cpu_home: Path
     eventually(lambda: len(users_daemon(cpu_home)) == 1)
     with Client() as deck:
         assert len(deck.jobs()) == 4
+
+
+def test_the_daemon_may_open_all_it_can_and_its_jobs_what_it_was_given(cpu_home: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
+        deck = Client()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with deck:
+        job = deck.submit(python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"))
+        job.wait(WAIT_S)
+        assert job.log() == f"{soft // 2} {hard}\n".encode()
+        assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
