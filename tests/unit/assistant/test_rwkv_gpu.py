@@ -49,7 +49,13 @@ def step_error(dtype: torch.dtype, batch: int) -> float:
     return max(float((a - b).float().norm() / b.float().norm()) for a, b in pairs)
 
 
-@pytest.mark.parametrize(("dtype", "batch"), [(torch.float32, 1), (torch.float16, 3), (torch.int8, 1), (torch.int8, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "batch"),
+    [
+        (torch.int8, 3),
+        *(pytest.param(dtype, n, marks=pytest.mark.matrix) for dtype, n in ((torch.float32, 1), (torch.float16, 3), (torch.int8, 1))),
+    ],
+)
 def test_the_step_of_a_token_is_the_cpus(interpreted, dtype, batch) -> None:
     assert interpreted(step_error, dtype, batch) < (5e-3 if dtype == torch.float16 else 1e-5)
 
