@@ -81,6 +81,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.curves = Curves()
         self.plot.addItem(self.curves, ignoreBounds=True)
         self._scale = (0.0, 0)
+        self.box.sigResized.connect(self._fit_figures)
         self.show_empty(True)
 
     @property
@@ -92,11 +93,18 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box.setXRange(start, end, padding=0)
         margin = _EDGE * (top - floor)
         self.curves.show_range(start, end, floor - margin, top + margin)
-        if (scale := (top, min(max(int(self.box.height()) // _LABEL, 1), _STEPS))) != self._scale:
-            self._scale = scale
+        if top != self._scale[0]:
+            self._scale = (top, 0)
             self.box.setYRange(floor, top, padding=_EDGE)
-            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(*scale)]])
+            self._fit_figures()
         self.scene().prepareForPaint()  # otherwise the transform changes while painting, and everything is painted twice
+
+    def _fit_figures(self) -> None:
+        """As many beside the axis as there is room for."""
+        scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
+        if scale != self._scale:
+            self._scale = scale
+            self.axis.setTicks([[(at, f"{at:g}") for at in ticks(*scale)]])
 
     def show_empty(self, empty: bool) -> None:
         """Without values there are no figures and no grid: they would name a range that nothing was measured in."""
@@ -127,7 +135,7 @@ class ChartCard:
         self.view = ChartView(title)
         self._top = Top()
         self._bands: tuple[object, ...] = ()
-        header = row(self.title, self.values, self.absent, spacing=theme.M)
+        header = row(self.title, self.values, self.absent)
         header.setStretch(2, 1)
         layout = QVBoxLayout()
         layout.setSpacing(theme.XS)

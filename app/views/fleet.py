@@ -31,7 +31,7 @@ class Fleet(QWidget):
         self.quantity = _box("Colour by", [q.name for q in QUANTITIES])
         self.order = _box("Order", list(ORDERS))
         self.kind = _box("Which devices", list(KINDS))
-        self.filter = filter_box("Search names, jobs, numbers")
+        self.filter = filter_box("Search names, jobs")
         self.filter.setMinimumWidth(200)
         self.count = label(size="small", meaning="muted")
         self._tiles: tuple[Tile, ...] = ()
