@@ -44,6 +44,8 @@ from scheduler.watching import Watching
 
 LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
+STAND_BY_S = 0.02
+"""So long after jobs were started a runner for the next one is: first these get the processor."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 
@@ -168,7 +170,6 @@ class Daemon:
         for job in tuple(self._unsettled):
             self.settle(job)
         self._landlord.review(self._latest, self._settings)
-        self.queue.stand_by()
         if "queue" in self._notices or self.queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
 
@@ -191,6 +192,7 @@ class Daemon:
     def _step(self) -> None:
         with self._notices.about("queue"):
             self.queue.step(self.monitor.devices, self.sight())
+        asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
         self.touch()
 
     def sight(self) -> Sight:

@@ -13,11 +13,12 @@ def measure(count: int = 40) -> dict[str, float]:
     return spread(samples(count))
 
 
-def samples(count: int = 40) -> list[float]:
-    """As of `measure`, one by one: the job prints the time as the first thing it does."""
+def samples(count: int = 40, pause: float = 0.0) -> list[float]:
+    """As of `measure`, one by one: the job prints the time as the first thing it does. `pause`: seconds before each submission."""
     found = []
     with Client() as deck:
         for i in range(count + 3):
+            time.sleep(pause)
             before = time.time()
             job = deck.submit(["date", "+%s.%N"], gpus=1)
             deck.wait(job.id, timeout=30)
