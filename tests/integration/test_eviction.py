@@ -208,7 +208,6 @@ def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
 
 
 def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: Path) -> None:
-    configure(deck, idle_dwell_s=0.5)
     with tenant(deck, gpu) as held:
         deck.configure(idle_hours_off="00:00-23:59")
         assert held.wait() == 0
