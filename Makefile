@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test torture ray slurm matrix emulation truth lint bench clean
+.PHONY: run test slow torture ray slurm matrix emulation truth lint bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
 
 test: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+slow: $(STAMP)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow --timeout 600
 
 # make torture SEED=4 asks for the same faults again, in the same order.
 torture: $(STAMP)

@@ -647,7 +647,7 @@ def test_a_result_that_cannot_be_fetched_says_so(compared):
     assert "there is no job 30" in texts(fed.window.workloads.result)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", render.SIZES)
 def test_no_chart_is_clipped(compared, scheme, size):
     fed, whole = compared
@@ -1037,7 +1037,7 @@ def clipped(window: QWidget) -> list[str]:
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
-@pytest.mark.parametrize("kind", ["nothing", "cpu", "two", "eight"])
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "two", "eight")), "cpu"])
 def test_no_text_is_clipped(fed, scheme, size, kind):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)

@@ -158,6 +158,7 @@ def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> 
 COMPARE = ("seq=16,32", "head_dim=8", "heads=2", "causal=both", "direction=both", "backends=auto,flash,math,cudnn", "seconds=0.1")
 
 
+@pytest.mark.slow
 def test_a_comparison_is_printed_and_written_as_csv_and_json(sh: Shell, tmp_path: Path) -> None:
     out = sh("run", "compare", *COMPARE, "--wait")
     assert "pass" in out and "all 32 cells: gpudeck results " in out
@@ -190,6 +191,7 @@ def test_validation_is_a_job_with_a_verdict(sh: Shell) -> None:
     assert "trials failed" in said and "backward, d 8, S 16, causal" in said
 
 
+@pytest.mark.slow
 def test_tuning_is_kept_with_the_rest_of_the_state(sh: Shell, shared_home: Path) -> None:
     sh("run", "tune", "seq=16", "head_dim=8", "seconds=0.1", "--wait")
     assert (shared_home / "attention.csv").read_text().count("\n") == 1 + 8

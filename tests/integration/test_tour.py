@@ -69,6 +69,7 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Pat
     assert not daemon_status().running  # the tour ends the daemon that it started
 
 
+@pytest.mark.slow
 def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: Path) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)

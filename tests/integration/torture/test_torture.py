@@ -71,6 +71,7 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_
     assert campaign.injected["daemon: before the gate opens"] == 1
 
 
+@pytest.mark.slow
 def test_damaged_stores_are_served_or_refused_in_one_line(tmp_path: Path) -> None:
     draw = random.Random(SEED)
     sound = sound_stores(tmp_path)

@@ -69,6 +69,7 @@ def test_it_fits_a_multiprocessor(name):
     assert asks.spilled <= 96
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_at_once_compiles():
     kernel = compiled(SHAPES[128], RIGHT=True, LEFT=True, RAGGED=True, SOFTCAP=True)
