@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,13 @@ from tests.support import state_folder
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported() -> None:
+    """What is there before the first test is not looked at again and again: by the collector, and by tests that search all objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -170,8 +170,10 @@ def examine_backward(changes, orders=ORDERS):
 
 
 def some(defects):
-    """Every sixth in `make test`, all in `make emulation`."""
-    return pytest.mark.parametrize("defect", [pytest.param(d, marks=pytest.mark.emulation if i % 6 else ()) for i, d in enumerate(defects)])
+    """Every twelfth in `make test`, all in `make emulation`."""
+    return pytest.mark.parametrize(
+        "defect", [pytest.param(d, marks=pytest.mark.emulation if i % 12 else ()) for i, d in enumerate(defects)]
+    )
 
 
 @some(FORWARD)
