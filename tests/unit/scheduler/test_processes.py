@@ -11,6 +11,7 @@ import pytest
 from scheduler.devices import processes
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.devices.processes import MOST_COMMAND, Known, container_of
+from tests.support import eventually
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,8 @@ def test_an_environment_that_could_not_be_read_is_tried_again(monkeypatch: pytes
 def test_command_lines_steer_no_terminal_and_are_bounded() -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J" + "x" * 1000
     with subprocess.Popen(["/bin/cat", "-", "--", hostile], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        (found,) = Known().describe({process.pid: None}, full=True)
+        # for a moment after it was started a process has its name and no command line yet
+        found = eventually(lambda: next((p for p in Known().describe({process.pid: None}, full=True) if p.command), None))
     assert found.command.startswith("/bin/cat - --  ]0;owned  [2Jxx")
     assert found.command.isprintable()
     assert len(found.command) == MOST_COMMAND + 1
