@@ -54,13 +54,14 @@ def last_text(file: Path, size: int) -> str:
 
 
 def last_line(file: Path) -> str:
-    """The last line of output that is not progress, cleaned for display; empty where there is none."""
+    """The last line that says something and is not progress, cleaned for display; empty where there is none."""
     try:
         with paths.open_plain(file) as f:
             lines = _ENDS.split(logfile.read(f, -2 * MAX_LINE, 2 * MAX_LINE).data)
     except OSError:
         return ""
     for line in reversed(lines):
-        if line.strip() and parse(line, 0.0) is None and parse_bar(line, 0.0) is None:
-            return printable(line.decode(errors="replace").strip())[:200]
+        text = printable(line.decode(errors="replace").strip())
+        if text.strip() and parse(line, 0.0) is None and parse_bar(line, 0.0) is None:
+            return text[:200]
     return ""
