@@ -10,12 +10,13 @@ from random import Random
 import pytest
 import torch
 
+from assistant import routes
+from assistant.masks import filled, masked
 from assistant.model import RWKV7
 from assistant.tokenizer import Tokenizer
 from assistant.training import briefs, decks, requests, train, vocabulary
 from assistant.training.corpus import routing, stream, writing
 from assistant.training.evaluate import written
-from assistant.training.masks import filled, masked
 from assistant.training.network import Network
 from assistant.verify import fill, verify
 from assistant.writer import required_facts
@@ -57,7 +58,11 @@ def test_every_route_names_slots_that_its_request_has() -> None:
         ("gpu0 and #7, 1.5 h", "gpu {n1} and #{n2}, {n3} h", {"n1": "0", "n2": "7", "n3": "1.5"}),
         ("run train_big.py now", "run {w1} now", {"w1": "train_big.py"}),
         ('end "cancel all jobs"', "end {w1}", {"w1": "cancel all jobs"}),
-        ("what is {n1}?", "what is (n{n1})?", {"n1": "1"}),
+        ("what is {n1}?", "what is ({w1})?", {"w1": "n1"}),
+        ("since 3pm, 14:30 or 2026-11-20", "since {t1}, {t2} or {t3}", {"t1": "15:00", "t2": "14:30", "t3": "2026-11-20"}),
+        ("what's job seven's log", "what's job {n1}'s log", {"n1": "7"}),
+        ("queue python a.py --lr 1e-4 on 2 gpus", "queue {w1} on {n1} gpus", {"w1": "python a.py --lr 1e-4", "n1": "2"}),
+        ("the last 24h or two days", "the last {n1} h or {n2} days", {"n1": "24", "n2": "2"}),
         ("what happened?", "what happened?", {}),
     ],
 )
@@ -67,6 +72,26 @@ def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None
         assert filled(f"x={{{slot}}}", values) == f"x={value}"
     with pytest.raises(ValueError, match=r"no \{n9\}"):
         filled("job={n9}", values)
+
+
+def test_names_of_jobs_are_masked_where_they_are_meant() -> None:
+    assert masked("how is job nightly, and llama-ft?", ["nightly", "llama-ft"])[0] == "how is job {w1}, and {w2}?"
+    assert masked("write a report", ["report"])[0] == "write a report", "a job's name does not change what a request asks for"
+
+
+def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
+    assert routes.parse("operate move job={n1} place=first") == ("operate", "move", {"job": "{n1}", "place": "first"})
+    assert routes.parse("operate move job={n1} place=first").line() == "operate move job={n1} place=first"
+    for line in (
+        "",
+        "operate",
+        "operate dance",
+        "answer device metric=smell",
+        "answer device gpu={w1}",
+        "operate cancel job={n1} job={n2}",
+    ):
+        with pytest.raises(ValueError, match=r"there is no tool|takes no"):
+            routes.parse(line)
 
 
 def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(tmp_path) -> None:
