@@ -86,7 +86,8 @@ def masked(request: str, names: Iterable[str] = ()) -> tuple[str, dict[str, str]
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
-    plain, other = [], []
+    plain: list[str] = []
+    other: list[str] = []
     for name in sorted({name.strip() for name in names}, key=len, reverse=True):
         if not name.isnumeric() and name:
             (plain if name.isalpha() else other).append(re.escape(name))

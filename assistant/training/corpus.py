@@ -32,8 +32,8 @@ def writing(random: Random, held_out: bool = False) -> tuple[Sample, tuple[Fact,
     return Sample(prompt(SYSTEM, request(facts, None)), " " + brief(random, facts, held_out)), facts
 
 
-def stream(seed: int, briefs: float) -> Iterator[Sample]:
-    """Training samples without end: briefs in this share, the others requests."""
+def stream(seed: int, briefs: float, held_out: bool = False) -> Iterator[Sample]:
+    """Samples without end: texts in this share, the others requests."""
     random = Random(seed)
     while True:
-        yield writing(random)[0] if random.random() < briefs else routing(random)
+        yield writing(random, held_out)[0] if random.random() < briefs else routing(random, held_out)

@@ -28,8 +28,8 @@ class Network(nn.Module):
         """Weights as `assistant.weights` has them."""
         return {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[B, T] -> logits [B, T, V] of the next tokens."""
+    def forward(self, tokens: Tensor, at: Tensor | None = None) -> Tensor:
+        """[B, T] -> logits [B, T, V] of the next tokens; with `at`, places in the flattened [B, T]: of these alone, [N, V]."""
         w = self.canonical()
         batch = tokens.shape[0]
         x = norm(functional.embedding(tokens, w["emb.weight"]), Norm(w["blocks.0.ln0.weight"], w["blocks.0.ln0.bias"]))
@@ -38,6 +38,8 @@ class Network(nn.Module):
         v_first: Tensor | None = None
         for i in range(self.layers):
             x, _, v_first = advance(_layer(w, f"blocks.{i}."), x, zero, v_first, wkv.chunked)
+        if at is not None:
+            x = x.flatten(0, 1)[at]
         return project(norm(x, Norm(w["ln_out.weight"], w["ln_out.bias"])), Matrix(w["head.weight"]))
 
     def groups(self, rate: float, decay: float) -> list[dict[str, object]]:

@@ -1,6 +1,7 @@
 """Train the assistant's own model from nothing, and save it as a folder that the assistant loads.
 
-python -m assistant.training.train FOLDER --device cuda --minutes 25
+python -m assistant.training.data FOLDER                                   # once, on a CPU: the samples
+python -m assistant.training.train FOLDER --device cuda --minutes 8        # --resume goes on from the last checkpoint
 """
 
 from __future__ import annotations
@@ -11,117 +12,172 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from assistant.tokenizer import END, VOCABULARY, Tokenizer
-from assistant.training import vocabulary
-from assistant.training.corpus import Sample, stream
+from assistant.tokenizer import Tokenizer
+from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network
+from scheduler.errors import NotFound
+
+CHECKPOINT = "checkpoint.pt"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, and for how long: until the minutes are over or the steps are done."""
+    """What is trained, and for how long: until the minutes are over (set-up included) or the steps are done."""
 
     layers: int = 8
     channels: int = 320
-    tokens: int = 4096
-    """Size of the vocabulary at most."""
-    texts: int = 4000
-    """Samples that the vocabulary is made of."""
-    briefs: float = 0.5
-    """Share of the samples that are briefs; the others are requests to route."""
-    batch: int = 64
-    length: int = 1024
-    """Tokens of a sample; longer ones are left out."""
-    steps: int = 20_000
-    minutes: float = 25.0
-    rate: float = 6e-4
-    last_rate: float = 6e-5
-    warm_up: int = 50
+    rows: int = 256
+    """Samples of a step at most."""
+    tokens: int = 32_768
+    """Tokens of a step at most, padding included."""
+    steps: int = 1_000_000
+    minutes: float = 8.0
+    rate: float = 1e-3
+    last_rate: float = 2e-5
+    warm_up: int = 200
     decay: float = 0.1
+    every: float = 60.0
+    """Seconds between two checkpoints, each with a look at what is held out."""
     device: str = "cpu"
     seed: int = 1
+    resume: bool = False
+    """Go on from the checkpoint in the folder, as if it had never been interrupted but for the order of the samples."""
+
+
+class Trainer:
+    """A network and its optimiser, as they are trained."""
+
+    def __init__(self, plan: Plan, folder: Path, began: float) -> None:
+        """Raises NotFound where the folder has no samples, or no checkpoint to go on from."""
+        self.plan, self.folder, self._began = plan, folder, began
+        if not (folder / DATA).is_file():
+            raise NotFound(f"no samples in {folder}: make them with `python -m assistant.training.data {folder}`")
+        torch.manual_seed(plan.seed)
+        torch.set_float32_matmul_precision("high")  # TF32 on a GPU: the recurrence's products have no need of more
+        self.data, self.held_out = Pool.load(folder / DATA), Pool.load(folder / HELD_OUT)
+        self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size).to(plan.device)
+        fused = self.network.canonical()["emb.weight"].is_cuda
+        self.optimiser = torch.optim.AdamW(self.network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18, fused=fused)
+        self.losses: list[Tensor] = []
+        """Of each step, left on the device: reading one waits for the GPU."""
+        self.seen = 0
+        """Tokens, padding left out."""
+        self.earlier = 0.0
+        """Seconds trained before this run."""
+        if plan.resume:
+            self._resume()
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier + time.monotonic() - self._began
+
+    def run(self) -> None:
+        """Until the plan is fulfilled."""
+        plan, shown, saved = self.plan, len(self.losses), self.seconds
+        data = self.data.batches(np.random.default_rng(plan.seed + len(self.losses)), plan.rows, plan.tokens)
+        while (gone := max(len(self.losses) / plan.steps, self.seconds / (60 * plan.minutes))) < 1:
+            self._step(next(data), gone)
+            if len(self.losses) in (1, 10) or len(self.losses) % 100 == 0:
+                self._show(shown)
+                shown = len(self.losses)
+            if self.seconds - saved > plan.every:
+                self.checkpoint()
+                saved = self.seconds
+
+    def _step(self, batch: Batch, gone: float) -> None:
+        plan = self.plan
+        rate = plan.last_rate + (plan.rate - plan.last_rate) * 0.5 * (1 + math.cos(math.pi * gone))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * min(1.0, (len(self.losses) + 1) / plan.warm_up) * group["times"]
+        loss = functional.cross_entropy(*self._told(batch))
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self.optimiser.step()
+        self.losses.append(loss.detach())
+        self.seen += int((batch.tokens != 0).sum())
+
+    def _told(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits [N, V] where an answer's tokens follow, and these tokens [N]."""
+        tokens, at, wanted = (torch.from_numpy(array).to(self.plan.device, non_blocking=True) for array in batch)
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
+            logits = self.network(tokens, at)
+        return logits.float(), wanted
+
+    def _show(self, since: int) -> None:
+        loss, seconds = torch.stack(self.losses[since:]).mean().item(), self.seconds
+        print(f"step {len(self.losses)}: loss {loss:.4f}, {seconds:.0f} s, {self.seen / seconds:.0f} tokens/s", flush=True)
+
+    @torch.no_grad()
+    def look(self) -> dict[str, float]:
+        """Over what is held out: the loss, and the share of samples whose answers greedy decoding gets right to the last token."""
+        loss, right, answers = 0.0, 0, 0
+        for rows in _in_order(self.held_out, self.plan.tokens):
+            batch = self.held_out.batch(rows)
+            logits, wanted = self._told(batch)
+            sample = batch.at // batch.tokens.shape[1]
+            wrong = np.unique(sample[(logits.argmax(dim=-1) != wanted).cpu().numpy()])
+            loss += functional.cross_entropy(logits, wanted, reduction="sum").item()
+            right, answers = right + len(rows) - len(wrong), answers + len(wanted)
+        return {"held-out loss": loss / answers, "held-out exact": right / len(self.held_out)}
+
+    def checkpoint(self) -> None:
+        """Keep what `--resume` goes on from, and the model as it is."""
+        state = {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict(), "seconds": self.seconds, "seen": self.seen}
+        torch.save({**state, "losses": torch.stack(self.losses)}, self.folder / f"{CHECKPOINT}.new")
+        (self.folder / f"{CHECKPOINT}.new").replace(self.folder / CHECKPOINT)  # a cut-off run never leaves half of one
+        print(self.save(), flush=True)
+
+    def _resume(self) -> None:
+        if not (self.folder / CHECKPOINT).is_file():
+            raise NotFound(f"no checkpoint in {self.folder} to go on from: train without --resume")
+        state = torch.load(self.folder / CHECKPOINT, map_location=self.plan.device, weights_only=True)
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.losses, self.seen, self.earlier = list(state["losses"].unbind()), state["seen"], state["seconds"]
+
+    def save(self) -> dict[str, float]:
+        """As `assistant.weights` reads it, with how it was made in training.json. Returns `look()`."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.canonical().items()}
+        save_file(tensors, self.folder / "model.safetensors")
+        (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7"}))
+        about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
+        sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
+        device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"
+        (self.folder / "training.json").write_text(json.dumps({**about, **sizes, "device": device, "plan": vars(self.plan)}, indent=1))
+        return about
 
 
 def train(plan: Plan, folder: Path) -> list[float]:
-    """The losses of all steps; the folder then holds model.safetensors, config.json, the vocabulary and training.json."""
-    torch.manual_seed(plan.seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = (sample.prompt + sample.answer for sample in islice(stream(plan.seed, plan.briefs), plan.texts))
-    vocabulary.write(vocabulary.train(texts, plan.tokens), folder / VOCABULARY)
-    tokenizer = Tokenizer.load(folder)
-    network = Network(plan.layers, plan.channels, tokenizer.size).to(plan.device)
-    optimiser = torch.optim.AdamW(network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18)
-    data = batches(tokenizer, plan)
-    began, losses = time.monotonic(), []
-    for step in range(plan.steps):
-        gone = max(step / plan.steps, (time.monotonic() - began) / (60 * plan.minutes))
-        if gone >= 1:
-            break
-        rate = plan.last_rate + (plan.rate - plan.last_rate) * 0.5 * (1 + math.cos(math.pi * gone))
-        for group in optimiser.param_groups:
-            group["lr"] = rate * min(1.0, (step + 1) / plan.warm_up) * group["times"]
-        loss = loss_of(network, *(t.to(plan.device) for t in next(data)))
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        losses.append(loss.item())
-        if step % 50 == 0:
-            print(f"step {step}: loss {losses[-1]:.4f}, {time.monotonic() - began:.0f} s", flush=True)
-    save(network, folder, {"steps": len(losses), "seconds": time.monotonic() - began, "loss": losses[-1], "plan": vars(plan)})
-    return losses
+    """The losses of all steps; the folder, which holds the samples, then has model.safetensors, config.json and training.json."""
+    trainer = Trainer(plan, folder, time.monotonic())
+    trainer.run()
+    trainer.checkpoint()
+    return [float(loss) for loss in torch.stack(trainer.losses)]
 
 
-def loss_of(network: Network, tokens: Tensor, wanted: Tensor) -> Tensor:
-    """Cross entropy of the answers: tokens [B, T], wanted [B, T] bool where the token is part of an answer."""
-    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
-        logits = network(tokens[:, :-1])
-    return functional.cross_entropy(logits[wanted[:, 1:]].float(), tokens[:, 1:][wanted[:, 1:]])
-
-
-def batches(tokenizer: Tokenizer, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
-    """Tokens [B, T] padded with the end, and which of them are answers, the end after each included."""
-    rows: list[tuple[list[int], int]] = []
-    for sample in stream(plan.seed + 1, plan.briefs):
-        row = encoded(tokenizer, sample)
-        if len(row[0]) <= plan.length:
-            rows.append(row)
-        if len(rows) == plan.batch:
-            longest = max(len(ids) for ids, _ in rows)
-            tokens = torch.tensor([ids + [END] * (longest - len(ids)) for ids, _ in rows])
-            place = torch.arange(longest)
-            begins, ends = (torch.tensor(x).unsqueeze(1) for x in ([begin for _, begin in rows], [len(ids) for ids, _ in rows]))
-            yield tokens, (place >= begins) & (place < ends)
-            rows = []
-
-
-def encoded(tokenizer: Tokenizer, sample: Sample) -> tuple[list[int], int]:
-    """Tokens of a sample with the end, and where its answer begins."""
-    prompt = tokenizer.encode(sample.prompt)
-    return [*prompt, *tokenizer.encode(sample.answer), END], len(prompt)
-
-
-def save(network: Network, folder: Path, about: dict[str, object]) -> None:
-    """As `assistant.weights` reads it, and how it was made."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.canonical().items()}
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"model_type": "rwkv7"}))
-    (folder / "training.json").write_text(json.dumps(about, indent=1))
+def _in_order(pool: Pool, tokens: int) -> Iterator[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    order = np.argsort(pool.lengths, kind="stable")
+    size = max(1, tokens // int(pool.lengths.max()))
+    yield from (order[start : start + size] for start in range(0, len(order), size))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the assistant's own model.")
     parser.add_argument("folder", type=Path)
     for name, default in vars(Plan()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"default {default}")
+        if isinstance(default, bool):
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"default {default}")
     given = vars(parser.parse_args())
     train(Plan(**{name: value for name, value in given.items() if name != "folder"}), given["folder"])
 

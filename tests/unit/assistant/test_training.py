@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 from assistant import routes
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
-from assistant.tokenizer import Tokenizer
-from assistant.training import briefs, decks, requests, train, vocabulary
+from assistant.tokenizer import END, Tokenizer
+from assistant.training import briefs, data, decks, requests, train, vocabulary
 from assistant.training.corpus import routing, stream, writing
 from assistant.training.evaluate import written
 from assistant.training.network import Network
@@ -119,13 +121,29 @@ def test_what_is_trained_is_what_the_engine_runs() -> None:
         assert float((logits - trained[length - 1]).norm() / logits.norm()) < 1e-4
 
 
-def test_a_tiny_model_learns_and_the_assistants_engine_runs_it(tmp_path) -> None:
+def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
+    pool = data.prepare(tmp_path, samples=60, held_out=4, tokens=500, briefs=0.5, longest=1000, workers=1)
+    tokenizer, seen = Tokenizer.load(tmp_path), 0
+    for batch in islice(pool.batches(np.random.default_rng(0), rows=8, tokens=3000), 60):
+        assert batch.tokens.size <= 3000 and len(batch.tokens) <= 8
+        seen += len(batch.tokens)
+        rows = batch.at // batch.tokens.shape[1]
+        for row, ids in enumerate(batch.tokens):
+            answer = batch.wanted[rows == row]
+            text = tokenizer.decode(ids).decode()
+            assert text.endswith(" " + tokenizer.decode(answer).decode().strip()) and "Assistant: " in text
+            assert answer[-1] == END and (answer[:-1] != END).all()
+    assert seen >= 60
+
+
+def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path) -> None:
     torch.set_num_threads(1)
-    plan = train.Plan(
-        layers=2, channels=64, tokens=400, texts=60, briefs=0.0, batch=4, length=150, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3
-    )
+    data.prepare(tmp_path, samples=60, held_out=4, tokens=400, briefs=0.0, longest=150, workers=1)
+    plan = train.Plan(layers=2, channels=64, rows=4, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3)
     losses = train.train(plan, tmp_path)
     assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    again = train.train(replace(plan, steps=27, resume=True), tmp_path)
+    assert again[:25] == losses and len(again) == 27
     model, tokenizer = RWKV7.load(tmp_path), Tokenizer.load(tmp_path)
     assert isinstance(written(model, tokenizer, routing(Random(1)).prompt), str)
-    assert json.loads((tmp_path / "training.json").read_text())["steps"] == 25
+    assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
