@@ -49,9 +49,20 @@ class Assistant:
         """
         return self._answer(m.Ask(text, when, self._new()), on_event)
 
-    def report(self, job: int | None = None, since: float | None = None, when: When = "idle", on_event: OnEvent | None = None) -> Answer:
-        """A brief of one job, or of all that happened since a time (None: ten minutes ago). Raises as `ask` does, and NotFound."""
-        return self._answer(m.Report(job, since, when, self._new()), on_event)
+    def report(
+        self,
+        job: int | None = None,
+        since: float | None = None,
+        when: When = "idle",
+        on_event: OnEvent | None = None,
+        *,
+        daily: bool = False,
+    ) -> Answer:
+        """A brief of one job, or of all that happened since a time (None: ten minutes ago), and `Answer.report`, all of it.
+
+        `daily`: it is called the report on a day. Raises as `ask` does, and NotFound.
+        """
+        return self._answer(m.Report(job, since, daily, when, self._new()), on_event)
 
     def cancel(self) -> bool:
         """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""

@@ -7,28 +7,25 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from assistant import roles
 from assistant.facts import FIELDS_SPAN, Fact, during, gather
 from assistant.idle import Cancelled, run_when_idle
 from assistant.lease import Lease, size_of
 from assistant.messages import Answer, Ask, Report
+from assistant.reports.compose import compose
+from assistant.reports.material import Material, of_job, of_span, read_snapshot
 from assistant.selection import asked_jobs
 from assistant.writer import Written, by_template, write
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Cancelled as CancelledJob
-from scheduler.jobs import Done, Failed, Job, Lost, Queued
+from scheduler.jobs import Job
 from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from assistant.engine import Engine, EngineAuthor
 
 SPAN_S = 600.0
 """What "what happened?" is about where no time is named: as long as the daemon keeps every reading."""
-FIRST_READING_S = 3.0
 
 
 class Desk:
@@ -67,13 +64,13 @@ class Desk:
                     daemon.job(request.job)  # a job that there is not is said at once, not after the wait
                 run_when_idle(lambda: None, daemon.subscribe(), cancelled, lambda reason: waiting(f"waits for idle devices ({reason})"))
         with Client(start=False) as daemon:
-            facts = (
-                _job_report(daemon, request.job) if isinstance(request, Report) and request.job is not None else _overview(daemon, request)
-            )
+            material = _material(daemon, request) if role == "report" else None
+            facts = _overview(daemon, text or "") if material is None else material.facts
             settings = daemon.snapshot().settings
         question = text if role == "answer" else None
         written, tokens = self._write(facts, question, settings, cancelled, waiting)
-        return Answer(written.text, written.writer, role, facts, time.monotonic() - began, tokens)
+        report = compose(material, written) if material is not None else None
+        return Answer(written.text, written.writer, role, facts, time.monotonic() - began, tokens, report)
 
     def _write(
         self,
@@ -120,20 +117,22 @@ class Desk:
         return EngineAuthor(self.engine, lambda: cancelled() or self.evicted.is_set())
 
 
-def _read_snapshot(daemon: Client) -> Snapshot:
-    """The state now; a daemon that has just started gets a moment to read its devices first."""
-    end = time.monotonic() + FIRST_READING_S
-    while not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return snapshot
+def _material(daemon: Client, request: Ask | Report) -> Material:
+    """What a report is made of: on one job, where the request names one, else on a span."""
+    if isinstance(request, Report):
+        if request.job is not None:
+            return of_job(daemon, request.job)
+        return of_span(daemon, time.time() - SPAN_S if request.since is None else request.since, "daily" if request.daily else "span")
+    asked = [job.id for name in asked_jobs(request.text) if (job := _find(daemon, int(name.removeprefix("job")))) is not None]
+    return of_job(daemon, asked[0]) if len(asked) == 1 else of_span(daemon, time.time() - SPAN_S)
 
 
-def _overview(daemon: Client, request: Ask | Report) -> tuple[Fact, ...]:
-    snapshot = _read_snapshot(daemon)
-    since = request.since if isinstance(request, Report) and request.since is not None else snapshot.time - SPAN_S
+def _overview(daemon: Client, question: str) -> tuple[Fact, ...]:
+    """What happened of late, and the jobs that the question names."""
+    snapshot = read_snapshot(daemon)
+    since = snapshot.time - SPAN_S
     jobs = list(during(daemon.jobs(), since, snapshot.time))
-    if isinstance(request, Ask):
-        jobs += [job for name in asked_jobs(request.text) if (job := _find(daemon, int(name.removeprefix("job")))) and job not in jobs]
+    jobs += [job for name in asked_jobs(question) if (job := _find(daemon, int(name.removeprefix("job")))) and job not in jobs]
     histories = {s.device.id: daemon.history(s.device.id, FIELDS_SPAN, since) for s in snapshot.devices}
     return gather(snapshot, jobs, histories, since, snapshot.time)
 
@@ -143,18 +142,3 @@ def _find(daemon: Client, job: int) -> Job | None:
         return daemon.job(job)
     except NotFound:
         return None  # the answer says that there is none
-
-
-def _job_report(daemon: Client, number: int) -> tuple[Fact, ...]:
-    """Facts of one job, and of the devices it ran on while it did."""
-    job, snapshot = daemon.job(number), _read_snapshot(daemon)
-    state = job.state
-    began = job.submitted if isinstance(state, Queued) else (state.started or job.submitted) if isinstance(state, _ENDED) else state.at
-    until = state.at if isinstance(state, _ENDED) else snapshot.time
-    ran_on = () if isinstance(state, Queued) else state.devices
-    devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)
-    histories = {s.device.id: daemon.history(s.device.id, FIELDS_SPAN, began, until) for s in devices}
-    return gather(msgspec.structs.replace(snapshot, devices=devices), (job,), histories, began, until)
-
-
-_ENDED = (Done, Failed, CancelledJob, Lost)

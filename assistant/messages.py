@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from assistant.facts import Fact
+from assistant.reports.report import Report as Written
 from assistant.roles import Role
 
 When = Literal["now", "idle"]
@@ -25,6 +26,8 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
 
     job: int | None = None
     since: float | None = None
+    daily: bool = False
+    """It is the report on a day, and called so."""
     when: When = "idle"
     id: str = ""
 
@@ -63,6 +66,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """From the request to the answer, waiting included."""
     tokens: int = 0
     """Tokens the model wrote, those of refused texts included; 0 for the template."""
+    report: Written | None = None
+    """Of the role report: all of it, with tables, charts and sources; its first words are `text`."""
 
 
 class State(msgspec.Struct, frozen=True, tag="state"):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from assistant.facts import Fact
 
-_UNITS = r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
+_UNITS = r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kWh|Wh|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
 _NUMBER = re.compile(
     r"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ #]*)?(?<![^\W_])(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)"
     rf"(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"

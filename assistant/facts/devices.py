@@ -28,7 +28,7 @@ def subject(device: Device) -> str:
 def device_facts(state: DeviceState, now: float) -> list[Fact]:
     """One device as it is now."""
     device, reading = state.device, state.reading
-    add = Adder(subject(device), label(device), _source(device), reading.time if reading else now)
+    add = Adder(subject(device), label(device), source(device), reading.time if reading else now)
     add.words("name", "name", device.name)
     add.words("label", "called", label(device))
     if device.note:
@@ -53,7 +53,7 @@ def device_facts(state: DeviceState, now: float) -> list[Fact]:
 
 def history_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
     """Mean and highest value of each field over the span. Gaps in the history count as gaps, not as zeros."""
-    add = Adder(subject(device), label(device), _source(device) + ", history", now)
+    add = Adder(subject(device), label(device), source(device) + ", history", now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
         add.said("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
@@ -76,5 +76,6 @@ def _title(field: str) -> str:
     return _TITLES.get(field) or FIELDS[field].label.lower()
 
 
-def _source(device: Device) -> str:
+def source(device: Device) -> str:
+    """Where its readings come from."""
     return f"{'NVML' if device.kind == 'nvidia' else device.kind.upper()} readings"

@@ -1,0 +1,91 @@
+"""Material and prose to a report. Pure: the daemon was asked before (see `material`), the prose written by the writer."""
+
+from __future__ import annotations
+
+from assistant import logs, phrases
+from assistant.facts.devices import subject
+from assistant.facts.jobs import during
+from assistant.reports import charts, layout
+from assistant.reports.cells import Cells
+from assistant.reports.material import Material, extra_facts
+from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
+from assistant.writer import Written
+from scheduler.telemetry.snapshot import DeviceState
+
+MOST_CHARTED = 8
+"""Devices with a chart of their own: the busiest."""
+MOST_LINES = 40
+"""Of a job's log."""
+_JOB_FIELDS = ("util", "mem_used", "tflops", "temp", "power")
+_SPAN_FIELDS = ("temp", "power")
+
+
+def compose(material: Material, written: Written) -> Report:
+    """The report that begins with these words, written from `material.facts`."""
+    facts = (*material.facts, *extra_facts(material))
+    cells = Cells(facts)
+    middle = _job_sections(material, cells) if material.kind == "job" else _span_sections(material, cells)
+    sections = (Section("", (Prose(written.text),)), *middle, Section("Sources", (layout.sources(facts),)))
+    number = material.jobs[0].id if material.kind == "job" else None
+    return Report(
+        material.kind,
+        _title(material),
+        material.since,
+        material.until,
+        material.snapshot.time,
+        written.writer,
+        sections,
+        facts,
+        number,
+    )
+
+
+def _title(material: Material) -> str:
+    """Plain text."""
+    if material.kind == "job":
+        job = material.jobs[0]
+        return f"Report on job {job.id}: {phrases.plain(job.spec.name, 80)}"
+    if material.kind == "daily":
+        return f"Daily report, {phrases.date(material.until)}"
+    return f"Report, {phrases.stretch(material.since, material.until)}"
+
+
+def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
+    job = material.jobs[0]
+    sections = [
+        Section("Figures", (layout.outcome(job, cells), layout.timeline(job.id, material.events, cells))),
+        Section("Its devices meanwhile", (*_by_field(material, _JOB_FIELDS, cells), layout.devices(material.snapshot.devices, cells))),
+        Section("The end of its log", (_log(material),)),
+    ]
+    if material.alerts:
+        sections.insert(2, Section("Alerts", (layout.alerts(material.alerts, cells),)))
+    return tuple(sections)
+
+
+def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
+    states, happened = material.snapshot.devices, during(material.jobs, material.since, material.until)
+    charted = tuple(sorted(_busiest(states, cells)[:MOST_CHARTED], key=lambda s: s.device.index))
+    blocks: list[Block] = list(charts.by_device("util", charted, material.histories, material.since, material.until, cells))
+    if len(states) > len(charted):
+        blocks.append(Prose("Only the busiest devices have a chart of their own; the table tells of all."))
+    return (
+        Section("Jobs", (layout.jobs(happened, cells),)),
+        Section("Energy", (layout.energy(happened, states, cells),)),
+        Section("Utilisation", tuple(blocks)),
+        Section("Devices", (*_by_field(material, _SPAN_FIELDS, cells, charted), layout.devices(states, cells))),
+        Section("Alerts", (layout.alerts(material.alerts, cells),)),
+    )
+
+
+def _busiest(states: tuple[DeviceState, ...], cells: Cells) -> list[DeviceState]:
+    return sorted(states, key=lambda s: -(cells.number(f"{subject(s.device)}.util.mean") or 0.0))
+
+
+def _by_field(material: Material, fields: tuple[str, ...], cells: Cells, states: tuple[DeviceState, ...] | None = None) -> list[Chart]:
+    shown = material.snapshot.devices if states is None else states
+    return [charts.by_field(field, shown, material.histories, material.since, material.until, cells) for field in fields]
+
+
+def _log(material: Material) -> Excerpt:
+    told = [line for line in logs.lines(material.log) if line][-MOST_LINES:]
+    return Excerpt("", "\n".join(told), f"log of job {material.jobs[0].id}")

@@ -1,0 +1,126 @@
+"""Facts that only reports tell: what jobs used and waited, what they went through, the energy of devices, alerts. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from assistant import phrases
+from assistant.facts.devices import label, source, subject
+from assistant.facts.fact import Adder, Fact
+from scheduler import jobs as j
+from scheduler.devices.model import Device
+from scheduler.telemetry.snapshot import Alert, Columns
+
+USED = {"energy": ("energy", "J"), "util": ("mean utilisation of its devices", "%"), "memory": ("most memory on one device", "B")}
+"""Of `jobs.Usage`: title and unit."""
+
+
+def used_facts(job: j.Job, now: float) -> list[Fact]:
+    """What a job used of its devices, over all its attempts."""
+    add = Adder(f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now)
+    usage = job.usage
+    for field, (title, unit) in USED.items():
+        if usage is None:
+            add.absent(f"used.{field}", title, _unwatched(job))
+        elif field in usage.absent:
+            add.absent(f"used.{field}", title, usage.absent[field])
+        elif field == "energy":
+            add.said("used.energy", title, usage.energy, unit, phrases.energy(usage.energy))
+        else:
+            add.number(f"used.{field}", title, getattr(usage, field), unit, "not a finite number")
+    if usage is not None:
+        add.said("used.seconds", "watched for", usage.seconds, "s", phrases.duration(usage.seconds))
+    return add.facts
+
+
+def _unwatched(job: j.Job) -> str:
+    if job.active:
+        return "it has not ended yet"
+    return "nobody watched it" if job.spec.gpus or job.spec.memory else "it held no device"
+
+
+def when_facts(job: j.Job, now: float) -> list[Fact]:
+    """When a job was submitted and started, and how long it waited for that."""
+    add = Adder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    add.said("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
+    began = started(job)
+    if began is None:
+        add.absent("started", "started", "it has not started" if job.active else "it never started")
+        add.absent("waited", "waited", "it has not started" if job.active else "it never started")
+        return add.facts
+    add.said("started", "started", began, "s", phrases.moment(began, now))
+    if job.tries:
+        add.said("tries", "attempts before the last", job.tries, "", str(job.tries))
+        add.absent("waited", "waited", "it had several attempts; its timeline tells when each began")
+    else:
+        add.said("waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted))
+    return add.facts
+
+
+def started(job: j.Job) -> float | None:
+    """When its last attempt began, seconds since the epoch; None where none did."""
+    state = job.state
+    return None if isinstance(state, j.Queued) else state.at if isinstance(state, j.Active) else state.started
+
+
+def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:
+    """What a job went through: for each event its time, its word, and the rest."""
+    add = Adder(f"job{job}", f"Job {job}", "the job's timeline", now)
+    for i, event in enumerate(events):
+        add.said(f"event{i}.at", "event", event.time, "s", phrases.moment(event.time, now))
+        add.words(f"event{i}.what", "event", event.what + (f": {event.text}" if event.text else ""))
+    return add.facts
+
+
+def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float) -> list[Fact]:
+    """One alert after the other. `devices`: device id to label."""
+    found = []
+    for alert in alerts:
+        add = Adder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
+        add.words("rule", "rule", alert.rule)
+        add.words("about", "about", devices.get(alert.device, alert.device) or (f"Job {alert.job}" if alert.job is not None else "machine"))
+        add.words("text", "text", alert.text)
+        add.said("raised", "raised", alert.raised, "s", phrases.moment(alert.raised, now))
+        if alert.cleared is None:
+            add.said("cleared", "cleared", "lasts", "", "lasts")
+        else:
+            add.said("cleared", "cleared", alert.cleared, "s", phrases.moment(alert.cleared, now))
+        found += add.facts
+    return found
+
+
+def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
+    """What a device used over the span: by its own counter, else by its power times the time it was read."""
+    add = Adder(subject(device), label(device), "", now)
+    counted = _counted(history)
+    add.source = f"{source(device)} of {'its energy counter' if counted is not None else 'its power, added up'}, history"
+    joules = counted if counted is not None else _integrated(history)
+    if joules is None:
+        add.absent("energy", "energy", "neither energy nor power was read in this time")
+    else:
+        add.said("energy", "energy", joules, "J", phrases.energy(joules))
+    return add.facts
+
+
+def _counted(history: Columns | None) -> float | None:
+    """Joules between the first and the last reading of the counter; None where it has none, or began anew meanwhile."""
+    if history is None:
+        return None
+    low = [v for v in history.low.get("energy", ()) if v is not None and math.isfinite(v)]
+    high = [v for v in history.high.get("energy", ()) if v is not None and math.isfinite(v)]
+    rose = all(a <= b for a, b in zip(high, low[1:], strict=False))
+    return high[-1] - low[0] if low and rose else None
+
+
+def _integrated(history: Columns | None) -> float | None:
+    """Joules of the mean power between each two readings; over a gap nothing is counted."""
+    power = history.columns.get("power", []) if history is not None else []
+    times = history.times if history is not None else []
+    steps = [
+        (times[i + 1] - times[i]) * (a + b) / 2
+        for i, (a, b) in enumerate(pairwise(power))
+        if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)
+    ]
+    return math.fsum(steps) if steps else None

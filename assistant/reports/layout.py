@@ -1,0 +1,144 @@
+"""Facts to sections: which tables a report has, and what stands in them. Pure; every number is what a fact says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assistant.facts import Fact
+from assistant.facts.devices import label, subject
+from assistant.reports.cells import Cells
+from assistant.reports.report import Table
+from scheduler import jobs as j
+from scheduler.telemetry.snapshot import Alert, DeviceState
+
+_OUTCOME = (
+    ("State", "state"),
+    ("Why", "reason"),
+    ("Exit status", "code"),
+    ("Verdict", "verdict"),
+    ("On", "devices"),
+    ("Submitted", "submitted"),
+    ("Waited", "waited"),
+    ("Started", "started"),
+    ("Ended", "ended"),
+    ("Took", "duration"),
+    ("Running for", "running"),
+    ("Progress", "progress"),
+    ("Energy", "used.energy"),
+    ("Mean utilisation of its devices", "used.util"),
+    ("Most memory on one device", "used.memory"),
+    ("Watched for", "used.seconds"),
+)
+"""Of one job: caption and the name of the fact."""
+_ALWAYS = {"state", "waited", "used.energy", "used.util", "used.memory"}
+"""What is told as "no data", too; the rest is left out where it does not apply."""
+_METRICS = (("Utilisation", "util"), ("Memory", "mem_used"), ("TFLOP/s", "tflops"), ("Temperature", "temp"), ("Power", "power"))
+MOST_JOBS = 100
+"""Rows of a table of jobs; more are counted."""
+
+
+def outcome(job: j.Job, cells: Cells) -> Table:
+    """All figures of one job."""
+    mine = f"job{job.id}"
+    told = [(caption, name) for caption, name in _OUTCOME if name in _ALWAYS or cells.given(f"{mine}.{name}")]
+    rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in told)
+    lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in told]
+    return Table("Outcome", ("", ""), rows, cells.why_not(lacking))
+
+
+def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
+    """What a job went through."""
+    rows = tuple((cells.said(f"job{job}.event{i}.at"), cells.said(f"job{job}.event{i}.what")) for i in range(len(events)))
+    return Table("Timeline", ("When", "What"), rows, "" if rows else "No data: the timeline is empty.")
+
+
+def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
+    """What ran, failed and waits: the newest first."""
+    rows = tuple(_job_row(job, cells) for job in found[:MOST_JOBS])
+    more = "There are more jobs than are listed here: `gpudeck jobs` lists all of them." if len(found) > MOST_JOBS else ""
+    note = more if rows else "No job waited, ran or ended in this time."
+    return Table("Jobs", ("Job", "Name", "State", "Waited", "Took", "On", "Why"), rows, note)
+
+
+def _job_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
+    mine = f"job{job.id}"
+    took = cells.given(f"{mine}.duration") or cells.given(f"{mine}.running", "–")
+    waited = cells.given(f"{mine}.waited") or cells.given(f"{mine}.waiting", "–")
+    verdict = cells.given(f"{mine}.verdict")
+    state = cells.said(f"{mine}.state") + (f", {verdict}" if verdict else "")
+    return (
+        cells.said(f"{mine}.called"),
+        cells.said(f"{mine}.name"),
+        state,
+        waited,
+        took,
+        cells.given(f"{mine}.devices", "–"),
+        cells.given(f"{mine}.reason", "–"),
+    )
+
+
+def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) -> Table:
+    """What used how much: jobs by their energy, then the devices."""
+    used = [job for job in found if cells.number(f"job{job.id}.used.energy") is not None]
+    used.sort(key=lambda job: -(cells.number(f"job{job.id}.used.energy") or 0.0))
+    rows = [_energy_row(job, cells) for job in used[:MOST_JOBS]]
+    rows += [
+        (f"all of {label(s.device)}", cells.said(f"{subject(s.device)}.energy"), cells.said(f"{subject(s.device)}.util.mean"), "")
+        for s in states
+    ]
+    lacking = [(f"Job {job.id}", f"job{job.id}.used.energy") for job in found if not isinstance(job.state, j.Queued)]
+    lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
+    told = "A job's energy is that of its devices over its whole run, also of the part before this time."
+    return Table(
+        "Energy", ("Of", "Energy", "Mean utilisation", "Most memory"), tuple(rows), " ".join(filter(None, (told, cells.why_not(lacking))))
+    )
+
+
+def _energy_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
+    mine = f"job{job.id}"
+    name = cells.given(f"{mine}.name")
+    return (
+        cells.said(f"{mine}.called") + (f" ({name})" if name else ""),
+        *(cells.said(f"{mine}.used.{field}") for field in ("energy", "util", "memory")),
+    )
+
+
+def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
+    """Mean and highest of each metric."""
+    rows = tuple(
+        (label(s.device), cells.said(f"{subject(s.device)}.name"), *(_span(cells, f"{subject(s.device)}.{m}") for _, m in _METRICS))
+        for s in states
+    )
+    lacking = [(f"{title} of {label(s.device)}", f"{subject(s.device)}.{m}.mean") for s in states for title, m in _METRICS]
+    return Table(
+        "Devices, mean and highest",
+        ("Device", "Name", *(title for title, _ in _METRICS)),
+        rows,
+        cells.why_not(lacking) if rows else "No data: no device has been read yet.",
+    )
+
+
+def _span(cells: Cells, name: str) -> str:
+    mean, highest = cells.said(f"{name}.mean"), cells.said(f"{name}.max")
+    return mean if mean == highest else f"{mean}, {highest}"
+
+
+def alerts(found: Sequence[Alert], cells: Cells) -> Table:
+    """What was the matter."""
+    parts = ("raised", "cleared", "rule", "about", "text")
+    rows = tuple(tuple(cells.said(f"alert{alert.id}.{part}") for part in parts) for alert in found)
+    return Table("Alerts", ("Raised", "Cleared", "Rule", "About", "What"), rows, "" if rows else "No alert was raised in this time.")
+
+
+def sources(facts: Sequence[Fact]) -> Table:
+    """Where all of it comes from: each source, and what it told of."""
+    told: dict[str, list[str]] = {}
+    for fact in facts:
+        told.setdefault(fact.source, []).append(fact.subject)
+    rows = tuple((source, ", ".join(_listed(dict.fromkeys(subjects)))) for source, subjects in told.items())
+    return Table("Sources", ("Source", "Told of"), rows)
+
+
+def _listed(subjects: dict[str, None], most: int = 12) -> list[str]:
+    names = list(subjects)
+    return names if len(names) <= most else [*names[:most], "and others"]

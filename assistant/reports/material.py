@@ -1,0 +1,104 @@
+"""What a report is made of: read from the daemon at one moment, so that prose, tables and charts tell of the same state."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from assistant.facts import FIELDS_SPAN, Fact, gather
+from assistant.facts.devices import label
+from assistant.reports import facts as more
+from assistant.reports.report import Kind
+from scheduler.client import Client
+from scheduler.jobs import Ended, Event, Job, Queued
+from scheduler.search import Search
+from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
+
+POINTS = 240
+"""Buckets of a chart: about as many as its width can show. Of one width each, so that a mean over them is one over time."""
+FIRST_READING_S = 3.0
+LOG_BYTES = 8 * 1024
+"""Of the end of a job's log."""
+MOST_JOBS = 500
+MOST_ALERTS = 200
+_FIELDS = (*FIELDS_SPAN, "energy")
+
+
+@dataclass(frozen=True)
+class Material:
+    """Values as the daemon told them."""
+
+    kind: Kind
+    since: float
+    until: float
+    snapshot: Snapshot
+    """With the devices that it is about."""
+    jobs: tuple[Job, ...]
+    """Newest first."""
+    histories: dict[str, Columns]
+    """By device id."""
+    alerts: tuple[Alert, ...] = ()
+    """Newest first."""
+    events: tuple[Event, ...] = ()
+    """Of one job: its timeline."""
+    log: bytes = b""
+    """Of one job: the end of its output."""
+    facts: tuple[Fact, ...] = ()
+    """What the prose is written from."""
+
+
+def of_job(daemon: Client, number: int) -> Material:
+    """One job, and the devices it ran on while it did. Raises NotFound."""
+    job, snapshot = daemon.job(number), read_snapshot(daemon)
+    state = job.state
+    since = job.submitted if isinstance(state, Queued) else more.started(job) or job.submitted
+    until = state.at if isinstance(state, Ended) else snapshot.time
+    ran_on = () if isinstance(state, Queued) else state.devices
+    devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)
+    snapshot = msgspec.structs.replace(snapshot, devices=devices)
+    alerts = tuple(alert for alert in _alerts(daemon, since, until) if alert.job == number or alert.device in ran_on)
+    found = Material("job", since, until, snapshot, (job,), {}, alerts, daemon.timeline(number), daemon.log(number, -LOG_BYTES, LOG_BYTES))
+    return _told(daemon, found)
+
+
+def of_span(daemon: Client, since: float, kind: Kind = "span") -> Material:
+    """All that happened from `since` (seconds since the epoch) until now."""
+    snapshot = read_snapshot(daemon)
+    jobs, _ = daemon.find(Search(since=since, until=snapshot.time), MOST_JOBS)
+    return _told(daemon, Material(kind, since, snapshot.time, snapshot, jobs, {}, _alerts(daemon, since, snapshot.time)))
+
+
+def read_snapshot(daemon: Client) -> Snapshot:
+    """The state now; a daemon that has just started gets a moment to read its devices first."""
+    end = time.monotonic() + FIRST_READING_S
+    while not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return snapshot
+
+
+def extra_facts(material: Material) -> tuple[Fact, ...]:
+    """What tables tell beyond the facts of the prose."""
+    now, names = material.snapshot.time, {s.device.id: label(s.device) for s in material.snapshot.devices}
+    found: list[Fact] = []
+    for job in material.jobs:
+        found += [*more.when_facts(job, now), *more.used_facts(job, now)]
+    if material.kind == "job":
+        found += more.timeline_facts(material.jobs[0].id, material.events, now)
+    for state in material.snapshot.devices:
+        found += more.energy_facts(state.device, material.histories.get(state.device.id), now)
+    return (*found, *more.alert_facts(material.alerts, names, now))
+
+
+def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:
+    """Those that were raised, or lasted, between the two times."""
+    return tuple(a for a in daemon.alerts(MOST_ALERTS) if a.raised <= until and (a.cleared is None or a.cleared >= since))
+
+
+def _told(daemon: Client, found: Material) -> Material:
+    """With the devices' history, and the facts."""
+    devices = found.snapshot.devices
+    histories = {s.device.id: daemon.history(s.device.id, _FIELDS, found.since, found.until, POINTS) for s in devices}
+    facts = gather(found.snapshot, found.jobs, histories, found.since, found.until)
+    return replace(found, histories=histories, facts=facts)

@@ -1,0 +1,86 @@
+"""A report as data: what it says, in which order, and where each of its numbers comes from. Values only; free of torch and Qt."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from assistant.facts import Fact
+
+Kind = Literal["job", "daily", "span"]
+"""On one job; on a day; on a stretch of time that somebody asked for."""
+
+Values = tuple[float | None, ...]
+"""In the chart's unit; None is a gap."""
+
+
+class Prose(msgspec.Struct, frozen=True, tag="prose"):
+    text: str
+    """Markdown."""
+
+
+class Table(msgspec.Struct, frozen=True, tag="table"):
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """Cells of Markdown: what facts say."""
+    note: str = ""
+    """Below it, Markdown: why there is no data for some of it."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One device: n buckets of time, each with the mean, the lowest and the highest reading."""
+
+    label: str
+    times: tuple[float, ...]
+    """Seconds since the epoch."""
+    mean: Values
+    low: Values
+    high: Values
+
+
+class Chart(msgspec.Struct, frozen=True, tag="chart"):
+    title: str
+    unit: str
+    since: float
+    until: float
+    """Both ends of the time axis, seconds since the epoch."""
+    lines: tuple[Line, ...]
+    source: str
+    top: float | None = None
+    """Where the value axis ends as long as nothing is higher."""
+    note: str = ""
+    """Below it, Markdown: what the facts say of the curves, or why there are none."""
+
+
+class Excerpt(msgspec.Struct, frozen=True, tag="excerpt"):
+    """Foreign words, shown as they are and never taken for anything else."""
+
+    title: str
+    text: str
+    """Plain text, free of control characters but line feeds."""
+    source: str
+
+
+Block = Prose | Table | Chart | Excerpt
+
+
+class Section(msgspec.Struct, frozen=True):
+    title: str
+    blocks: tuple[Block, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    kind: Kind
+    title: str
+    since: float
+    until: float
+    """What it is about, seconds since the epoch."""
+    written: float
+    writer: str
+    """`template` or `model NAME`: who wrote the prose. Tables and charts are made by code."""
+    sections: tuple[Section, ...]
+    facts: tuple[Fact, ...]
+    """Every number in it is of one of these, or a reading in a chart."""
+    job: int | None = None
