@@ -86,7 +86,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        self.queue.recover()
+        self._recover()
         await self.watching.start(self._settings)
         await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
@@ -169,6 +169,9 @@ class Daemon:
             self.touch()
         for job in tuple(self._unsettled):
             self.settle(job)
+        if "recover" in self._notices:
+            self._recover()
+            self._step()
         self._landlord.review(self._latest, self._settings)
         if "queue" in self._notices or self.queue.due(time.time()):  # something could not be started: perhaps it can now
             self._step()
@@ -181,6 +184,10 @@ class Daemon:
                 await self.recorder.flush()
 
     # The queue
+
+    def _recover(self) -> None:
+        with self._notices.about("recover"):
+            self.queue.recover()
 
     async def _obey(self) -> None:
         """Start what orders allow to start. They were acknowledged before, and what came meanwhile is looked at once."""

@@ -57,42 +57,62 @@ class Queue(Orders):
         self._largest: float | None = None
         """Bytes of the largest device."""
         self._tails: dict[int, Tail] = {}
+        self._inherited = set(self._active)
+        """Jobs of the last daemon of which it is not settled yet what became of them."""
 
     def recover(self) -> None:
-        """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran."""
-        now = time.time()
-        for job in list(self._active.values()):
-            if attempt := local.begun(job):
-                self._settle_unknown(job, attempt)
-                continue
-            state = job.state
-            if not isinstance(state, Starting | Running):
-                continue
-            executor = self._executor(job)
-            alive = isinstance(state, Running) and executor.alive(state)
-            outcome = executor.outcome(job)  # after `alive`: then a runner that is gone has said its last word
-            log = paths.job_folder(job.id) / base.LOG_FILE
-            verdict = recovery.recover(job, outcome, alive, base.result_record(job.id), last_line(log), now)
-            if verdict == "adopt":
-                assert isinstance(state, Running)
-                self._tails[job.id] = Tail(log)
-                executor.adopt(job)
-                try:
-                    self._put(job, Event(now, "adopted", "by a daemon that was started anew"))
-                except UserError:
-                    pass  # a full disk must not keep the daemon from looking after it
-                if state.stopping:
-                    executor.end(job)
-            else:
-                executor.kill(job)
-                if isinstance(verdict, Queued):
-                    self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
-                else:
-                    self._conclude(job, verdict, *story.log(outcome))
+        """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran.
+
+        Raises UserError, at the end, where some of that cannot be stored now: those jobs stay as they were, and keep their devices. To be
+        called again then.
+        """
+        trouble: UserError | None = None
+        for job_id in sorted(self._inherited):
+            try:
+                if (job := self._active.get(job_id)) is not None:
+                    self._recover(job)
+                self._inherited.discard(job_id)
+            except UserError as e:
+                trouble = e
+        if trouble is not None:
+            raise trouble
+
+    def _recover(self, job: Job) -> None:
+        if attempt := local.begun(job):
+            self._settle_unknown(job, attempt)
+            return
+        now, state = time.time(), job.state
+        if not isinstance(state, Starting | Running):
+            return
+        executor = self._executor(job)
+        alive = isinstance(state, Running) and executor.alive(state)
+        outcome = executor.outcome(job)  # after `alive`: then a runner that is gone has said its last word
+        log = paths.job_folder(job.id) / base.LOG_FILE
+        verdict = recovery.recover(job, outcome, alive, base.result_record(job.id), last_line(log), now)
+        if verdict == "adopt":
+            self._adopt(job, executor)
+            return
+        executor.kill(job)
+        if isinstance(verdict, Queued):
+            self._put(msgspec.structs.replace(job, state=verdict), Event(now, "queued again", "the daemon ended before it started"))
+        else:
+            self._conclude(job, verdict, *story.log(outcome))
+
+    def _adopt(self, job: Job, executor: Executor) -> None:
+        assert isinstance(job.state, Running)
+        self._tails[job.id] = Tail(paths.job_folder(job.id) / base.LOG_FILE)
+        executor.adopt(job)
+        try:
+            self._put(job, Event(time.time(), "adopted", "by a daemon that was started anew"))
+        except UserError:
+            pass  # a full disk must not keep the daemon from looking after it
+        if job.state.stopping:
+            executor.end(job)
 
     def _settle_unknown(self, job: Job, attempt: str) -> None:
         """An attempt ran that the store lost, as after a repair: its runner's word is taken, and nothing runs twice."""
         job = msgspec.structs.replace(job, state=Starting(attempt, (), job.submitted))
+        self._know(job)  # it waits no more, also where what became of it cannot be stored yet
         self._local.kill(job)
         outcome = self._local.outcome(job)
         if isinstance(outcome, base.Exit):

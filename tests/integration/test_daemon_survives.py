@@ -371,9 +371,8 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
         silent = RECORD.replace('print("ended")', "pass")  # a job that prints where nothing can be written fails by itself
         job = deck.submit(python(silent, tmp_path / "ran", go), gpus=1)
         waiting = deck.submit(python(RECORD, tmp_path / "ran"), gpus=1)
-        hog = deck.submit(["sleep", "600"])
-        running(deck, hog)
-        eventually((tmp_path / "ran").exists)
+        hog = deck.submit(python(silent, tmp_path / "hog", tmp_path / "never"))
+        eventually(lambda: (tmp_path / "ran").exists() and (tmp_path / "hog").exists())
         fill(ballast)
         with pytest.raises(UserError, match=r"disk is full.*Free some space") as caught:
             for _ in range(1000):  # the log of the database has room for a few
@@ -384,18 +383,27 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
             deck.configure(theme="dark")
         deck.cancel(hog.id)  # stopping what may be filling the disk must work
         go.touch()
-        eventually(lambda: any("disk is full" in n for n in deck.snapshot().notices))
         kept = deck.jobs(limit=1000)
+        runner = running(deck, hog).runner
+    kill_daemon()
+    send(runner, signal.SIGKILL)  # what became of this one cannot be stored when the next daemon finds it
+    with Client() as deck:
+        assert any("disk is full" in n for n in deck.snapshot().notices)
+        assert [deck.job(j.id).status for j in (job, hog)] == ["running", "running"]
         ballast.unlink()
         ballast.with_name("more").unlink()
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
-        assert isinstance(deck.wait(hog.id, WAIT_S).state, Cancelled)
+        assert isinstance(deck.wait(hog.id, WAIT_S).state, Lost), "that it was cancelled could not be stored before the crash"
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
         assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
         eventually(lambda: not deck.snapshot().notices)
         assert {j.id for j in kept} <= {j.id for j in deck.jobs(limit=1000)}
         assert type(deck.job(ended.id).state) is Done
+        deck.stop_daemon()
     assert (tmp_path / "ran").read_text() == f"{job.id}\n{waiting.id}\n"
+    fill(ballast)  # now there is no room even for what SQLite needs to open a file
+    with pytest.raises(UserError, match=r"disk is full.*Free some space"):
+        Client()
 
 
 @pytest.mark.parametrize("variable", ["GPUDECK_HOME", "XDG_STATE_HOME"])
