@@ -12,6 +12,7 @@ snapshots has a connection in the loop itself: a thousand may.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -22,7 +23,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from scheduler import messages as m
 from scheduler import paths
-from scheduler.client import Client, decode, door, encode
+from scheduler.client import AGAIN_S, GONE_S, Client, decode, door, encode
 from scheduler.errors import DaemonGone
 from scheduler.handle import Seen
 from scheduler.jobs import Event, Job
@@ -96,12 +97,31 @@ class AsyncClient:
     pause = _in_thread(Client.pause)
 
     async def wait(self, job: int, timeout: float | None = None) -> Job:
-        """The job once it has ended. Raises NotFound, or TimeoutError where it did not end in `timeout` seconds."""
-        async with asyncio.timeout(timeout), aclosing(_replies(m.Wait(job, m.WAIT_S))) as replies:
-            async for reply in replies:
-                if isinstance(reply, m.JobReply) and not reply.job.active:
-                    return reply.job
-        raise DaemonGone("the other side closed the connection")
+        """The job once it has ended, over restarts of the daemon.
+
+        Raises NotFound, TimeoutError where it did not end in `timeout` seconds, DaemonGone where nobody answered for GONE_S.
+        """
+        heard = time.monotonic()
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    async with aclosing(_replies(m.Wait(job, m.WAIT_S))) as replies:
+                        async for reply in replies:
+                            heard = time.monotonic()
+                            if isinstance(reply, m.JobReply) and not reply.job.active:
+                                return reply.job
+                except DaemonGone:
+                    if time.monotonic() > heard + GONE_S:
+                        raise
+                await asyncio.sleep(AGAIN_S)
+                await self._revive()
+
+    async def _revive(self) -> None:
+        """Start the daemon where none answers and this client may."""
+        try:
+            await self._ask(lambda: self._open().close())
+        except DaemonGone:
+            pass  # it may come back by itself
 
     async def subscribe(self) -> AsyncIterator[Snapshot]:
         """Snapshots as they come. Raises DaemonGone at their end."""

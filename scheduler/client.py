@@ -38,6 +38,11 @@ from scheduler.wishes import Wishes, checked, wish
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 
+GONE_S = 30.0
+"""Who waits for a job bears it for so long that no daemon answers; it is started again, where the client may."""
+AGAIN_S = 0.5
+"""Between two tries meanwhile."""
+
 R = TypeVar(
     "R",
     m.Ok,
@@ -71,14 +76,8 @@ class Client:
 
         Raises DaemonGone where none runs and none may be started, UserError where it could not start.
         """
-        self._timeout = timeout
-        try:
-            self._connection = Connection(door(), timeout)
-        except DaemonGone as e:
-            if not start:
-                raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
-            start_daemon()
-            self._connection = Connection(door(), timeout)
+        self._start, self._timeout = start, timeout
+        self._connection = self._connect()
 
     def __enter__(self) -> Self:
         return self
@@ -265,13 +264,26 @@ class Client:
         return reply.why
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
-        """The job once it has ended. Raises NotFound, or TimeoutError where it did not end in `timeout` seconds."""
+        """The job once it has ended, over restarts of the daemon.
+
+        Raises NotFound, TimeoutError where it did not end in `timeout` seconds, DaemonGone where nobody answered for GONE_S.
+        """
         end = math.inf if timeout is None else time.monotonic() + timeout
         patience = m.WAIT_S if self._timeout is None else min(m.WAIT_S, self._timeout / 2)
-        while (found := self._ask(m.Wait(job, min(patience, max(end - time.monotonic(), 0.0))), m.JobReply).job).active:
+        status, heard = "waited for", time.monotonic()
+        while True:
+            try:
+                found = self._ask(m.Wait(job, min(patience, max(end - time.monotonic(), 0.0))), m.JobReply).job
+            except DaemonGone:
+                if self._connection.closed or time.monotonic() > heard + GONE_S:
+                    raise
+                time.sleep(AGAIN_S)
+            else:
+                status, heard = found.status, time.monotonic()
+                if not found.active:
+                    return found
             if time.monotonic() >= end:
-                raise TimeoutError(f"job {job} is still {found.status} after {timeout:.0f} s")
-        return found
+                raise TimeoutError(f"job {job} is still {status} after {timeout:.0f} s")
 
     def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes:
         """Up to `limit` bytes of the job's output from `offset` on (negative: from the end), and a line where some of it was dropped.
@@ -297,7 +309,19 @@ class Client:
         folder = paths.job_folder(job) / "artefacts"
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
+    def _connect(self) -> Connection:
+        try:
+            return Connection(door(), self._timeout)
+        except DaemonGone as e:
+            if not self._start:
+                raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
+        start_daemon()
+        return Connection(door(), self._timeout)
+
     def _ask(self, request: m.Request, kind: type[R]) -> R:
+        if self._connection.lost:  # since the last answer, so that nothing is asked twice
+            old, self._connection = self._connection, self._connect()
+            old.close()
         self._connection.send(encode(request))
         reply = decode(self._connection.receive())
         if not isinstance(reply, kind):

@@ -299,16 +299,16 @@ class Daemon:
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         try:
-            request = _DECODE(line)
-            if isinstance(request, m.Subscribe):
-                with self.watching.looking(request.live):
-                    await self._publisher.serve(peer)
-            reply = self._lease(request.memory, peer) if isinstance(request, m.Lease) else await self._verbs.answer(request)
-        except MALFORMED as e:
-            reply = m.Error(f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop")
+            reply = await self._reply(_read(line), peer)
         except UserError as e:
             reply = m.Error(str(e), missing=isinstance(e, NotFound))
         await peer.send(_ENCODE(reply))
+
+    async def _reply(self, request: m.Request, peer: wire.Peer) -> m.Reply:
+        if isinstance(request, m.Subscribe):
+            with self.watching.looking(request.live):
+                await self._publisher.serve(peer)
+        return self._lease(request.memory, peer) if isinstance(request, m.Lease) else await self._verbs.answer(request)
 
     def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
         states = self._states(self.queue.jobs())
@@ -322,6 +322,15 @@ class Daemon:
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         self._step()
+
+
+def _read(line: bytes) -> m.Request:
+    try:
+        request: m.Request = _DECODE(line)
+    except MALFORMED as e:
+        words = f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop"
+        raise UserError(words) from e
+    return request
 
 
 async def _every(seconds: float, action: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -72,10 +73,10 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
             pid, uid = _credentials(writer.get_extra_info("socket"))
             if uid == os.getuid():
                 peer = Peer(writer, pid)
-                while line := await reader.readline():
+                while line := await _line(reader):
                     await handle(line, peer)
-        except (ConnectionError, ValueError, asyncio.CancelledError):
-            pass  # the client left, sent a line over the limit, or we are ending
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client left, or we are ending
         finally:
             writer.close()
 
@@ -83,6 +84,14 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
     server = await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=1)
     sock.listen(BACKLOG)
     return server
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next; empty at the end, which a line over the limit is, too."""
+    try:
+        return await reader.readline()
+    except ValueError:
+        return b""
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:
@@ -105,11 +114,21 @@ class Connection:
             self._sock.close()
             raise DaemonGone(f"nobody answers at {path}") from e
         self._file = self._sock.makefile("rb")
+        self._over, self.closed = False, False
+        self._end = select.poll()
+        self._end.register(self._sock, select.POLLRDHUP)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the other side ended, or did not answer: nothing more is to be said over it. One that was closed here is not lost."""
+        return not self.closed and (self._over or bool(self._end.poll(0)))
 
     def send(self, message: bytes) -> None:
+        """Raises DaemonGone."""
         try:
             self._sock.sendall(message + b"\n")
         except OSError as e:
+            self._over = True
             raise DaemonGone("the connection broke while a request was sent") from e
 
     def receive(self) -> bytes:
@@ -117,19 +136,22 @@ class Connection:
         try:
             line = self._file.readline()
         except TimeoutError as e:
+            self._over = True  # an answer that comes late would be taken for that to another request
             raise DaemonGone(f"no answer within {self._sock.gettimeout():.0f} s") from e
         except (OSError, ValueError) as e:
+            self._over = True
             raise DaemonGone("the connection broke") from e
         if not line.endswith(b"\n"):
+            self._over = True
             raise DaemonGone("the other side closed the connection")
         return line
 
     def close(self) -> None:
         """May be called from another thread to end a blocked `receive`."""
+        self.closed = True
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # already closed by the other side
         self._sock.close()
         self._file.close()  # only now is the socket really closed; a `receive` that was blocked has seen its end
-        self._file.close()  # it holds the descriptor, too

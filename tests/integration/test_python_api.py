@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from scheduler import aio, client
 from scheduler.aio import AsyncClient
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, NotFound, UserError
@@ -20,6 +22,8 @@ LEAVES = """if True:
     import os, sys
     print("said"); open(os.environ["GPUDECK_RESULT"], "w").write('{"loss": 0.25}')
     open(os.environ["GPUDECK_ARTEFACTS"] + "/model", "w").close()"""
+
+UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
 
 
 def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
@@ -39,9 +43,8 @@ def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
 
 def test_who_waits_hears_of_the_end_at_once_and_not_before(cpu_home: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
     with Client(timeout=1.0) as deck:
-        job = ready(deck).submit(python(code, go))
+        job = ready(deck).submit(python(UNTIL, go))
         with pytest.raises(TimeoutError, match=f"job {job.id} is still"):
             job.wait(0.05)
         threading.Timer(1.5, go.touch).start()  # longer than an answer may take
@@ -79,20 +82,45 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
     asyncio.run(use())
 
 
-def test_a_waiter_in_a_loop_is_told_that_the_daemon_is_gone(cpu_home: Path) -> None:
+def test_who_waits_goes_on_over_a_crash_of_the_daemon(cpu_home: Path, tmp_path: Path) -> None:
+    """One waits in a thread, one in a loop; the daemon is killed, and started again by who waits. Both clients are good for more then."""
+    go = tmp_path / "go"
+
     async def use() -> None:
         async with AsyncClient() as deck:
-            job = await deck.submit(["sleep", "60"])
-            waiting = asyncio.create_task(job.wait())
-            await asyncio.sleep(0.2)
-            kill_daemon()
-            with pytest.raises(DaemonGone):
-                await waiting
-        async with AsyncClient() as deck:
-            await deck.cancel(job.id)
-            assert (await deck.wait(job.id, WAIT_S)).status == "cancelled"
+            job = await deck.submit(python(UNTIL, go))
+            with Client() as other, ThreadPoolExecutor() as threads:
+                one, two = asyncio.create_task(job.wait(WAIT_S)), threads.submit(other.wait, job.id, WAIT_S)
+                await asyncio.sleep(0.2)
+                kill_daemon()
+                await asyncio.sleep(0.2)
+                go.touch()
+                assert (await one).status == (await asyncio.wrap_future(two)).status == "done"
+                assert [found.id for found in other.jobs()] == [found.id for found in await deck.jobs()] == [job.id]
 
     asyncio.run(use())
+
+
+def test_who_waits_is_told_when_no_daemon_comes_back(cpu_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "GONE_S", 0.2)
+    monkeypatch.setattr(aio, "GONE_S", 0.2)
+    with Client() as deck:
+        job = deck.submit(["sleep", "60"]).id
+
+    async def wait() -> None:
+        async with AsyncClient(start=False) as deck:
+            kill_daemon()
+            with pytest.raises(TimeoutError):
+                await deck.wait(job, 0.01)
+            await deck.wait(job)
+
+    with Client(start=False) as deck:
+        with pytest.raises(DaemonGone):
+            asyncio.run(wait())
+        with pytest.raises(TimeoutError):
+            deck.wait(job, 0.01)
+        with pytest.raises(DaemonGone):
+            deck.wait(job)
 
 
 def test_an_async_client_says_how_it_is_opened() -> None:

@@ -43,6 +43,8 @@ class Server:
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         self.heard.append(line)
+        if line == b"bug\n":
+            raise ValueError("a bug of ours")
         await peer.send(line.strip().upper())
 
     def stop(self) -> None:
@@ -102,6 +104,13 @@ def test_a_line_over_the_limit_ends_its_connection_and_no_other(monkeypatch: pyt
     other.close()
     server.stop()
     assert server.heard == [b"still here\n"]
+
+
+def test_a_bug_in_the_server_is_in_its_log_and_ends_one_connection(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(DaemonGone, match="closed the connection"):
+        ask(server.path, b"bug")
+    assert ask(server.path, b"hello") == b"HELLO\n"
+    assert "ValueError: a bug of ours" in caplog.text
 
 
 def test_a_client_that_leaves_in_the_middle_harms_nobody(server: Server) -> None:
