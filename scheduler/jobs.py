@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 NO_RESULT = msgspec.Raw(b"null")
@@ -10,6 +12,8 @@ NO_RESULT = msgspec.Raw(b"null")
 
 LISTED_RESULT = 16 * 2**10
 """Bytes of a result that snapshots and lists carry at most: they hold many jobs, and go to everybody several times a second."""
+LISTED_ARGV = 4 * 2**10
+"""Characters of a command, and of the parameters of a workload, that they carry at most."""
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -212,6 +216,8 @@ class Job(msgspec.Struct, frozen=True):
     """How many attempts have ended and were followed by another; the next is one more."""
     usage: Usage | None = None
     """None until an attempt has ended."""
+    cut: bool = False
+    """Its command or its parameters are long, and only their beginning is here, in a snapshot or a list. Ask for this job alone."""
 
     @property
     def active(self) -> bool:
@@ -251,11 +257,26 @@ def held_devices(job: Job) -> tuple[str, ...]:
 
 
 def listed(job: Job) -> Job:
-    """The job as snapshots and lists show it: of a large result only what is small."""
-    state = job.state
+    """The job as snapshots and lists show it: of a large result only what is small, of a long command the beginning."""
+    spec, state = job.spec, job.state
+    argv, params = _beginning(spec.argv), dict(zip(spec.params, _beginning(spec.params.values()), strict=False))
+    if argv != spec.argv or params != spec.params:
+        job = msgspec.structs.replace(job, spec=msgspec.structs.replace(spec, argv=argv, params=params), cut=True)
     if not isinstance(state, Done | Failed) or len(bytes(state.result)) <= LISTED_RESULT:
         return job
     return msgspec.structs.replace(job, state=msgspec.structs.replace(state, result=_headline(bytes(state.result)), large=True))
+
+
+def _beginning(texts: Iterable[str]) -> tuple[str, ...]:
+    """As much as LISTED_ARGV characters hold; the rest is not even looked at."""
+    kept: list[str] = []
+    spare = LISTED_ARGV
+    for text in texts:
+        if len(text) >= spare:
+            return (*kept, text[:spare] + "…")
+        kept.append(text)
+        spare -= len(text) + 1
+    return tuple(kept)
 
 
 def _headline(result: bytes) -> msgspec.Raw:

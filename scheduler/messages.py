@@ -88,14 +88,14 @@ class GetTimeline(msgspec.Struct, frozen=True, tag="timeline"):
 
 
 class ListJobs(msgspec.Struct, frozen=True, tag="jobs"):
-    """The newest jobs, without large results (see `jobs.listed`); MAX_LISTED at most."""
+    """The newest jobs, as they are listed (see `jobs.listed`); MAX_LISTED at most."""
 
     limit: int = 100
     active: bool = False
 
 
 class FindJobs(msgspec.Struct, frozen=True, tag="find"):
-    """The newest jobs with numbers below `before` that are looked for; MAX_LISTED at most, without large results.
+    """The newest jobs with numbers below `before` that are looked for; MAX_LISTED at most, as they are listed.
 
     The daemon stops after some milliseconds: a page may be short, or empty, and there may be more all the same.
     """

@@ -58,7 +58,7 @@ from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
 from scheduler.client import Client
 from scheduler.errors import UserError
-from scheduler.jobs import Job, Spec
+from scheduler.jobs import Job
 from scheduler.wishes import wish
 
 T = TypeVar("T")
@@ -118,8 +118,8 @@ class Verbs(QObject):
                 self._assistant.cancel()
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
-            case Repeat(spec=spec):
-                return Submitted(self._with_client(lambda c: _repeat(c, spec)))
+            case Repeat(job=job):
+                return Submitted(self._with_client(lambda c: _repeat(c, job)))
             case Hold(job=job, held=held):
                 self._with_client(lambda c: c.hold(job, held))
             case Move(job=job, beside=beside, after=after):
@@ -196,7 +196,8 @@ def _submit(client: Client, request: Submit) -> Job:
     return client.submit(request.argv, **request.wishes).job
 
 
-def _repeat(client: Client, spec: Spec) -> Job:
+def _repeat(client: Client, job: int) -> Job:
+    spec = client.job(job).spec  # a list may know the beginning of its command only
     env = wish(spec.argv, {"where": spec.where}).env  # ours is not sent to a cluster
     return client.submit_many([msgspec.structs.replace(spec, env=env, kind="", after=(), after_any=(), hold=False)])[0]
 

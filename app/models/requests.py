@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.models.past import Page, Remember
 from scheduler.devices.model import Detail, Device, Process
-from scheduler.jobs import Event, Forecast, Job, Spec
+from scheduler.jobs import Event, Forecast, Job
 from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert
@@ -34,7 +34,7 @@ class Foresee:
 class Repeat:
     """Queue the same command once more, with all that it needed, in the window's environment; not after other jobs, and not held."""
 
-    spec: Spec
+    job: int
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,7 @@ class Jobs(QWidget):
             self.requested.emit(Move(rows[at].id, rows[at + step].id, step > 0))
 
     def _again(self, number: int) -> None:
-        if (job := self._job(number)) is not None:
-            self.requested.emit(Repeat(job.spec))
+        self.requested.emit(Repeat(number))
 
     def _job(self, number: int | None) -> Job | None:
         return self._state.job(number) or (None if number is None else self._history.job(number))

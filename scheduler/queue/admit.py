@@ -52,8 +52,11 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
 
 def refuse_words(spec: Spec) -> None:
     """Raises UserError where what the job is called and noted with is too long to be listed."""
-    if any("\0" in text or len(text) > MAX_WORDS for text in (spec.name, spec.group, spec.notes, *spec.tags)) or len(spec.tags) > MAX_TAGS:
-        raise UserError(f"a name, group, note or tag holds up to {MAX_WORDS} characters and no NUL, and a job up to {MAX_TAGS} tags")
+    texts = (spec.name, spec.group, spec.notes, "".join(spec.tags))
+    if any("\0" in text or len(text) > MAX_WORDS for text in texts) or len(spec.tags) > MAX_TAGS:
+        raise UserError(
+            f"a name, a group, notes and all tags hold up to {MAX_WORDS} characters and no NUL, and a job up to {MAX_TAGS} tags"
+        )
 
 
 def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None:

@@ -59,9 +59,9 @@ class Book:
         self._ended = [job for job in store.recent(RECENT + len(self._active)) if not job.active][:RECENT]
 
     def jobs(self) -> tuple[Job, ...]:
-        """Those that run, those that are next and those that ended last, without large results; newest first."""
-        waiting = (self.shown(self._active[number]) for number in self._line.next(NEXT))
-        return tuple(sorted((*self._going.values(), *waiting, *self._ended), key=lambda j: -j.id))
+        """Those that run, those that are next and those that ended last, as they are listed; newest first."""
+        active = (*self._going.values(), *(self.shown(self._active[number]) for number in self._line.next(NEXT)))
+        return tuple(sorted((*map(listed, active), *self._ended), key=lambda j: -j.id))
 
     @property
     def going(self) -> list[Job]:
@@ -84,16 +84,20 @@ class Book:
         return self._store.get(job_id) if job is None else self.shown(job)
 
     def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
-        """The newest jobs first, MAX_LISTED at most, without large results."""
+        """The newest jobs first, MAX_LISTED at most, as they are listed."""
         limit = max(0, min(limit, MAX_LISTED))
         if active:
-            return tuple(self.shown(self._active[number]) for number in nlargest(limit, self._active))
-        return tuple(self.shown(self._active.get(job.id, job)) for job in self._store.recent(limit))
+            return tuple(listed(self.shown(self._active[number])) for number in nlargest(limit, self._active))
+        return self._now(self._store.recent(limit))
 
     def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
         """See `Store.find`; MAX_LISTED jobs at most."""
         found, on = self._store.find(search, before, max(1, min(limit, MAX_LISTED)))
-        return tuple(self.shown(self._active.get(job.id, job)) for job in found), on
+        return self._now(found), on
+
+    def _now(self, found: Iterable[Job]) -> tuple[Job, ...]:
+        """What the store found, as it is listed, told why it waits."""
+        return tuple(listed(self.shown(self._active[job.id])) if job.id in self._active else job for job in found)
 
     def timeline(self, job_id: int) -> tuple[Event, ...]:
         """What the job went through, oldest first. Raises NotFound."""

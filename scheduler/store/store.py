@@ -176,11 +176,11 @@ class Store:
         return list(self._rows("active_jobs"))
 
     def recent(self, limit: int) -> list[Job]:
-        """The newest jobs first, without large results."""
+        """The newest jobs first, as they are listed."""
         return [listed(job) for job in self._rows("recent_jobs", limit)]
 
     def find(self, search: Search, before: int, limit: int) -> tuple[list[Job], int | None]:
-        """The newest jobs with numbers below `before` that are looked for, without large results; and where to go on.
+        """The newest jobs with numbers below `before` that are looked for, as they are listed; and where to go on.
 
         That is None where there are no more. The page may be short of `limit`, or empty, where the search took too long.
         """

@@ -84,7 +84,7 @@ def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, pa
     assert (page.compared.isVisible(), page.compared.title.text()) == (True, "Jobs 949 and 950 side by side")
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
-    assert [request.spec.notes for request in fed.asked if isinstance(request, Repeat)] == ["long ago"]
+    assert [request.job for request in fed.asked if isinstance(request, Repeat)] == [948]
 
 
 def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(fed, page, qtbot):

@@ -102,7 +102,7 @@ def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
 
 def test_a_refused_order_says_why(fed):
     fed.feed(waiting(10))
-    for request in (Hold(10, True), Move(10, 11, True), Repeat(snapshots.cpu_snapshot().jobs[0].spec)):
+    for request in (Hold(10, True), Move(10, 11, True), Repeat(8)):
         fed.window.deliver(Refused(request, f"not {type(request).__name__}"))
         assert fed.window.status.message.text() == f"not {type(request).__name__}"
 
@@ -115,7 +115,7 @@ def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(cle
         second = deck.submit(["true"], priority=3)
         verbs, replies = Verbs(), []
         verbs.replied.connect(replies.append)
-        for request in (Hold(first.id, False), Move(second.id, first.id, False), Repeat(deck.job(first.id).spec), Hold(4711, True)):
+        for request in (Hold(first.id, False), Move(second.id, first.id, False), Repeat(first.id), Hold(4711, True)):
             before = len(replies)
             verbs.request(request)
             qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)

@@ -422,7 +422,7 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.jobs.details.again.click()
     verbs = [r for r in fed.asked if not isinstance(r, Tail | Timeline)]
     assert verbs[0] == Cancel(8)
-    assert verbs[1] == Repeat(fed.window.state.job(4).spec)
+    assert verbs[1] == Repeat(4)
 
 
 def test_the_log_is_followed_one_question_at_a_time(fed):

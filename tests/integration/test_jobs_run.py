@@ -17,6 +17,7 @@ from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.executors.base import MAX_RESULT
 from scheduler.jobs import Cancelled, Done, Failed, Queued, Running
+from scheduler.search import Search
 from tests.integration.deck import log_of, python, running
 from tests.support import eventually, lives
 
@@ -180,6 +181,18 @@ def test_a_result_is_taken_over(shared: Client) -> None:
     assert isinstance(job.state, Done)
     assert json.loads(bytes(job.state.result)) == {"tflops": 1.5}
     assert (paths.job_folder(job.id) / "artefacts" / "plot.svg").read_text() == "<svg/>"
+
+
+def test_a_long_command_comes_with_its_job_alone_and_is_run_whole(shared: Client) -> None:
+    argv = ("sh", "-c", "echo $#", *("x" * 9 for _ in range(100_000)))
+    job = shared.submit(argv, params={"shapes": "1," * 100_000}).job
+    assert shared.wait(job.id, WAIT_S).status == "done"
+    lists = (shared.snapshot().jobs, shared.jobs(), shared.find(Search("sh"))[0])
+    for found in (next(j for j in jobs if j.id == job.id) for jobs in lists):
+        assert (found.cut, found.spec.argv[:3]) == (True, argv[:3])
+        assert sum(map(len, (*found.spec.argv, *found.spec.params.values()))) < 10_000
+    assert (shared.job(job.id).cut, shared.job(job.id).spec.argv) == (False, argv)
+    assert log_of(job) == "99999\n"
 
 
 def test_a_large_result_comes_with_its_job_alone(shared: Client) -> None:
