@@ -250,10 +250,14 @@ def _edit_verb(made: argparse.ArgumentParser) -> None:
 def _word_verbs(verb: Verb) -> None:
     made = verb("ask", words.ask, 'ask the assistant, e.g. gpudeck ask "what happened?"')
     made.add_argument("question", nargs="+", metavar="WORD")
-    made = verb("report", words.report, "have the assistant write a brief once the device is idle")
-    made.add_argument("--job", type=_count, metavar="JOB", help="about this job (default: about everything recent)")
+    made = verb("report", words.report, "have the assistant write a report once the device is idle: what ran, failed, waited, used energy")
+    about = made.add_mutually_exclusive_group()
+    about.add_argument("--job", type=_count, metavar="JOB", help="on this job (default: on the last ten minutes)")
+    about.add_argument("--since", type=_moment, metavar="WHEN", help="on all since so long ago (24h), or a date (2026-11-20T14:30)")
+    about.add_argument("--daily", action="store_true", help="on the last 24 hours")
+    made.add_argument("--format", choices=("md", "html", "pdf"), help="default: as FILE ends, else md")
     made.add_argument("--now", action="store_true", help="do not wait for an idle device")
-    made.add_argument("--out", metavar="FILE", help="write it to a file")
+    made.add_argument("--out", metavar="FILE", help="write it to a file, charts and all")
 
 
 def _care_verbs(verb: Verb) -> None:

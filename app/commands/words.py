@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import time
 from argparse import Namespace
 from pathlib import Path
 
 from app.commands.output import say, say_json, status_line
 from app.commands.queue import UsageError
+from app.report_file import check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Event, Waiting
+from assistant.reports.files import FORMATS
 from scheduler.errors import UserError
+
+DAY_S = 86400.0
 
 
 def ask(args: Namespace) -> int:
@@ -20,17 +26,35 @@ def ask(args: Namespace) -> int:
 
 
 def report(args: Namespace) -> int:
-    answer = Assistant().report(job=args.job, when="now" if args.now else "idle", on_event=_on_event)
+    """On a job, on a day, or on a span: printed, or written to a file."""
+    ending = _ending(args)
+    since = time.time() - DAY_S if args.daily else args.since
+    answer = Assistant().report(args.job, since, "now" if args.now else "idle", _on_event, daily=args.daily)
+    assert answer.report is not None, "the assistant answers a report with one"
     if args.out:
-        try:
-            Path(args.out).write_text(answer.text + "\n")
-        except OSError as e:
-            raise UserError(f"cannot write {args.out}: {e.strerror}") from e
-        status_line("")
-        if not args.json:
-            say(f"report written to {args.out} (by: {answer.writer})")
-            return 0
-    return _show(answer, args)
+        save_report(answer.report, Path(args.out), ending)
+    status_line("")
+    if args.json:
+        say_json(answer)
+    elif args.out:
+        say(f"report written to {args.out} (by: {answer.writer})")
+    else:
+        for line in FORMATS[ending](answer.report).splitlines():
+            say(line)
+    return 0
+
+
+def _ending(args: Namespace) -> str:
+    """The format asked for. What is wrong with it, or with where it is to go, is said before a long wait."""
+    file = Path(args.out) if args.out else None
+    ending = f".{args.format}" if args.format else file.suffix.lower() if file else ".md"
+    if file is None and ending not in FORMATS:
+        raise UsageError(f"a report as {args.format} needs a file: --out FILE.{args.format}")
+    if file is not None:
+        check_ending(file, ending)
+        if file.is_dir() or not os.access(file.parent, os.W_OK):
+            raise UserError(f"cannot write {file}: choose a file in a folder that is there and that you can write to")
+    return ending
 
 
 def _on_event(event: Event) -> None:

@@ -109,13 +109,18 @@ def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
         (label(s.device), cells.said(f"{subject(s.device)}.name"), *(_span(cells, f"{subject(s.device)}.{m}") for _, m in _METRICS))
         for s in states
     )
-    lacking = [(f"{title} of {label(s.device)}", f"{subject(s.device)}.{m}.mean") for s in states for title, m in _METRICS]
+    lacking = [(f"{title} of {label(s.device)}", _named(cells, f"{subject(s.device)}.{m}")) for s in states for title, m in _METRICS]
     return Table(
         "Devices, mean and highest",
         ("Device", "Name", *(title for title, _ in _METRICS)),
         rows,
         cells.why_not(lacking) if rows else "No data: no device has been read yet.",
     )
+
+
+def _named(cells: Cells, metric: str) -> str:
+    """The fact that says best why there is no value: a device that has no sensor now had none before."""
+    return metric if cells.missing(metric) is not None else f"{metric}.mean"
 
 
 def _span(cells: Cells, name: str) -> str:

@@ -53,6 +53,11 @@ class Chart(msgspec.Struct, frozen=True, tag="chart"):
     note: str = ""
     """Below it, Markdown: what the facts say of the curves, or why there are none."""
 
+    @property
+    def heading(self) -> str:
+        """Title and unit."""
+        return f"{self.title}, {self.unit}" if self.unit and self.unit != self.title else self.title
+
 
 class Excerpt(msgspec.Struct, frozen=True, tag="excerpt"):
     """Foreign words, shown as they are and never taken for anything else."""

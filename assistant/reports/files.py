@@ -1,0 +1,55 @@
+"""Reports as files: what a name's ending stands for, and the folder of those that are written by themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from assistant.reports.html import html
+from assistant.reports.markdown import markdown
+from assistant.reports.report import Report
+from scheduler import paths
+from scheduler.errors import UserError
+
+FORMATS: dict[str, Callable[[Report], str]] = {".md": markdown, ".html": html}
+KEPT = 200
+"""Reports in the folder; of more the oldest go."""
+
+
+def folder() -> Path:
+    """Where reports are put that nobody asked for, readable by their owner only. Raises UserError."""
+    return paths.ensure(paths.home() / "reports")
+
+
+def keep(report: Report) -> Path:
+    """Put it into the folder, whole or not at all, and let go of the oldest. Raises UserError."""
+    file = folder() / f"{name(report)}.html"
+    write_private(file, html(report).encode())
+    old = sorted(folder().glob("*.html"), key=lambda f: f.stat().st_mtime)[:-KEPT]
+    for one in old:
+        one.unlink(missing_ok=True)
+    return file
+
+
+def name(report: Report) -> str:
+    """A file's name without its ending: job-7, daily-2026-11-21, report-2026-11-21-1403."""
+    if report.kind == "job":
+        return f"job-{report.job}"
+    pattern = "daily-%Y-%m-%d" if report.kind == "daily" else "report-%Y-%m-%d-%H%M"
+    return time.strftime(pattern, time.localtime(report.until))
+
+
+def write_private(file: Path, data: bytes) -> None:
+    """Readable by its owner only, and never half of it. Raises UserError."""
+    new = file.with_name(f".{file.name}.new")
+    try:
+        new.unlink(missing_ok=True)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, paths.PRIVATE_FILE)
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+        new.replace(file)
+    except OSError as e:
+        new.unlink(missing_ok=True)
+        raise UserError(f"cannot write {file}: {e.strerror}") from e

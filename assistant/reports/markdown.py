@@ -1,0 +1,76 @@
+"""A report as Markdown. Charts are lines of blocks, foreign text stands in a fence that nothing in it can close."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from assistant import phrases
+from assistant.reports.report import Block, Chart, Excerpt, Line, Prose, Report, Section, Table
+from assistant.reports.svg import Scale
+from assistant.template.words import table as made
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDE = 60
+"""Characters of a chart."""
+
+
+def markdown(report: Report) -> str:
+    """The whole text."""
+    when = phrases.stretch(report.since, report.until)
+    about = f"{when[:1].upper()}{when[1:]}. Written {phrases.moment(report.written, report.until)}; the words by: {report.writer}."
+    parts = [f"# {phrases.escaped(report.title)}", phrases.escaped(about), *(part for s in report.sections for part in _section(s))]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    return [f"## {section.title}" if section.title else "", *(_block(block, section.title) for block in section.blocks)]
+
+
+def _block(block: Block, above: str) -> str:
+    match block:
+        case Prose(text):
+            return text
+        case Table():
+            title = f"### {block.title}" if block.title != above else ""
+            return "\n\n".join(filter(None, (title, made(block.head, block.rows), block.note)))
+        case Chart():
+            return _chart(block)
+        case Excerpt(text=text):
+            return fenced(text) if text else "No data: it printed nothing."
+
+
+def fenced(text: str) -> str:
+    """Foreign lines in a fence longer than any in them."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _chart(chart: Chart) -> str:
+    widest = max((len(line.label) for line in chart.lines), default=0)
+    scale = Scale(chart)
+    curves = [f"{line.label:<{widest}}  {_blocks(line, chart, scale.top)}" for line in chart.lines]
+    parts = (
+        f"**{phrases.escaped(chart.heading)}**",
+        fenced("\n".join(curves)) if curves else "",
+        f"{chart.note}  \nSource: {chart.source}",
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def _blocks(line: Line, chart: Chart, top: float) -> str:
+    """The mean of each part of the time as the height of a block; a space is a gap."""
+    found: list[list[float]] = [[] for _ in range(_WIDE)]
+    length = max(chart.until - chart.since, 1e-3)
+    for at, value in zip(line.times, line.mean, strict=True):
+        if value is not None:
+            found[min(max(int((at - chart.since) / length * _WIDE), 0), _WIDE - 1)].append(value)
+    return "".join(_height(values, top) for values in found).rstrip()
+
+
+def _height(values: Sequence[float], top: float) -> str:
+    if not values:
+        return " "
+    share = sum(values) / len(values) / top
+    return _BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)]

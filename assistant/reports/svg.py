@@ -1,0 +1,94 @@
+"""A chart as SVG: a band from lowest to highest, the mean as a line, gaps as gaps. Text is escaped; colours come from the style sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from assistant.reports import axes
+from assistant.reports.report import Chart, Line
+from assistant.reports.style import LIGHT
+
+WIDTH, HEIGHT = 760, 170
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 8, 22
+_COLOURS = len(LIGHT.series)
+
+
+def svg(chart: Chart, style: str = "") -> str:
+    """The drawing of `chart`, WIDTH to HEIGHT in shape. `style`: rules of its own, for who has no style sheet around it."""
+    scale = Scale(chart)
+    parts = [*_grid(chart, scale)]
+    for i, line in enumerate(chart.lines):
+        parts += _curve(line, i % _COLOURS, scale)
+    own = f"<style>{style}</style>" if style else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.heading)}">'
+        f"{own}{''.join(parts)}</svg>"
+    )
+
+
+class Scale:
+    """Times and values to points of the drawing."""
+
+    def __init__(self, chart: Chart) -> None:
+        highest = max((v for line in chart.lines for v in (*line.high, *line.mean) if v is not None), default=0.0)
+        self.top = chart.top if chart.top is not None and highest <= chart.top else axes.end(highest)
+        self._since, self._length = chart.since, max(chart.until - chart.since, 1e-3)
+
+    def x(self, at: float) -> float:
+        share = min(max((at - self._since) / self._length, 0.0), 1.0)
+        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        return round(HEIGHT - _BOTTOM - min(max(value / self.top, 0.0), 1.0) * (HEIGHT - _TOP - _BOTTOM), 1)
+
+
+def _grid(chart: Chart, scale: Scale) -> Iterator[str]:
+    right, bottom = WIDTH - _RIGHT, HEIGHT - _BOTTOM
+    for value in axes.values(scale.top):
+        y = scale.y(value)
+        yield f'<path class="{"grid" if value else "axis"}" d="M{_LEFT} {y}H{right}"/>'
+        yield _text(_LEFT - 6, y + 4, "end", f"{value:g}")
+    for at, label in axes.moments(chart.since, chart.until):
+        x = scale.x(at)
+        yield f'<path class="axis" d="M{x} {bottom}v4"/>'
+        yield _text(x, HEIGHT - 5, "middle", label) if _LEFT + 12 < x < right - 20 else ""
+
+
+def _text(x: float, y: float, anchor: str, words: str) -> str:
+    return f'<text class="tick" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _curve(line: Line, colour: int, scale: Scale) -> Iterator[str]:
+    for part in _parts(line):
+        xs = [scale.x(line.times[i]) for i in part]
+        mean = [scale.y(v) for i in part if (v := line.mean[i]) is not None]
+        if len(part) == 1:
+            yield f'<circle class="d{colour}" cx="{xs[0]:g}" cy="{mean[0]:g}" r="1.6"/>'
+            continue
+        low, high = (_drawn(column, line.mean, part, scale) for column in (line.low, line.high))
+        if low != high:
+            outline = [*zip(xs, high, strict=True), *reversed([*zip(xs, low, strict=True)])]
+            yield f'<path class="b{colour}" d="M{_points(outline)}Z"/>'
+        yield f'<path class="l{colour}" d="M{_points([*zip(xs, mean, strict=True)])}"/>'
+
+
+def _parts(line: Line) -> Iterator[list[int]]:
+    """Runs of buckets that have a value."""
+    run: list[int] = []
+    for i, value in enumerate(line.mean):
+        if value is not None:
+            run.append(i)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _drawn(column: Sequence[float | None], mean: Sequence[float | None], part: Sequence[int], scale: Scale) -> list[float]:
+    return [scale.y(v if (v := column[i]) is not None else (mean[i] or 0.0)) for i in part]
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return "L".join(f"{x:g} {y:g}" for x, y in points)
