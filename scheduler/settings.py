@@ -90,6 +90,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Whether the window shows alerts as notifications of the desktop."""
     webhook: Annotated[str, msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$")] = ""
     """Where alerts are sent to as JSON, by POST. May hold a secret."""
+    clean_folders: str = ""
+    """Folders that are looked through for core dumps and duplicate models, separated by commas."""
+    clean_caches: Threshold = 30.0
+    """Days for which a compiled kernel was not used, after which it is debris; "off": never."""
+    clean_logs: Threshold = 30.0
+    """Days after which the log of a job that has ended is."""
+    clean_artefacts: Threshold = 90.0
+    """Days after which its artefacts are."""
+    clean_cores: Threshold = 3.0
+    """Days after which a core dump is."""
+    clean_duplicates: Threshold = 7.0
+    """Days after which a second copy of a model is."""
+    clean_memory: Threshold = 1.0
+    """Days after which shared memory that nobody has open is."""
     clusters: dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings] = {}
     """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
 

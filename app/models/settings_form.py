@@ -190,6 +190,36 @@ SETTINGS = (
         "text",
         group="Alerts",
     ),
+    Setting(
+        "clean_folders",
+        "Folders",
+        "Looked through for core dumps and for models that are there twice, separated by commas. The caches of Triton, PyTorch and CUDA, "
+        "the files of jobs and shared memory are looked at anyway. Nothing anywhere else is ever touched.",
+        "text",
+        group="Clean-up",
+    ),
+    Setting(
+        "clean_caches",
+        "Unused kernels",
+        "Proposed after so long without use. They are compiled again where they are needed. Each of these is a number, or off.",
+        "threshold",
+        unit="days",
+        group="Clean-up",
+    ),
+    Setting(
+        "clean_logs", "Logs of jobs", "Proposed so long after they were last read or written.", "threshold", unit="days", group="Clean-up"
+    ),
+    Setting("clean_artefacts", "Artefacts of jobs", "What jobs left: as logs.", "threshold", unit="days", group="Clean-up"),
+    Setting("clean_cores", "Core dumps", "Also in the folders where jobs ran.", "threshold", unit="days", group="Clean-up"),
+    Setting(
+        "clean_duplicates",
+        "Duplicate models",
+        "Second copies of large model files. The first, and what links point to, stay.",
+        "threshold",
+        unit="days",
+        group="Clean-up",
+    ),
+    Setting("clean_memory", "Shared memory", "Segments in /dev/shm that no process has open.", "threshold", unit="days", group="Clean-up"),
     Setting("theme", "Theme", "system follows the desktop's light or dark.", "choice", ("system", "light", "dark"), group="Appearance"),
     Setting(
         "scale",

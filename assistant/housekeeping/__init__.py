@@ -1,0 +1,67 @@
+"""Housekeeping: finds what may go, moves it to the trash once a person approved, and back. Free of torch and Qt; every call blocks.
+
+    from assistant.housekeeping import Watch, move_to_trash, scan, undo
+    from scheduler.client import Client
+
+    with Client() as deck:
+        finds = scan(deck, Watch(told=print))
+        receipt = move_to_trash(deck, finds)  # after a person approved these very finds
+    undo(receipt)
+
+Nothing is deleted but by `empty`, and that only what `move_to_trash` took. Processes are only told of: `deck.kill(find.process)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assistant.housekeeping.emptying import Emptied, empty
+from assistant.housekeeping.find import KINDS, TITLES, Find, Kept, Kind
+from assistant.housekeeping.grounds import Grounds, grounds
+from assistant.housekeeping.journal import Item, Left, Receipt, load, receipts
+from assistant.housekeeping.move import move
+from assistant.housekeeping.put_back import Undone, undo
+from assistant.housekeeping.survey import survey
+from assistant.housekeeping.watch import Watch
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.errors import UserError
+from scheduler.jobs import Job
+from scheduler.messages import NEWEST
+from scheduler.search import ACTIVE, Search
+
+__all__ = [
+    "KINDS", "TITLES", "Emptied", "Find", "Item", "Kept", "Kind", "Left", "Receipt", "Undone", "Watch",
+    "empty", "load", "move_to_trash", "receipts", "scan", "undo",
+]  # fmt: skip
+
+_RECENT = 1000
+"""Of so many of the newest jobs the working folders are looked into for core dumps."""
+
+
+def scan(deck: Client, watch: Watch | None = None) -> tuple[Find, ...]:
+    """What may go, the largest first; see `survey.survey`. Raises DaemonGone."""
+    watch = watch or Watch()
+    try:
+        details = deck.details()
+    except UserError as e:
+        details = ()
+        watch.unseen.append(f"processes on GPUs: {e}")
+    return survey(_grounds(deck), watch, deck.job, details)
+
+
+def move_to_trash(deck: Client, finds: Iterable[Find]) -> Receipt:
+    """Move what a person approved; what has changed since, is open, or is needed by a job stays, and the receipt says why.
+
+    Raises UserError where another clean-up is under way, and DaemonGone: without the queue nobody knows what jobs need.
+    """
+    return move(_grounds(deck), finds)
+
+
+def _grounds(deck: Client) -> Grounds:
+    recent, active, before = deck.jobs(_RECENT), list[Job](), NEWEST
+    while before:
+        found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
+        active, before = [*active, *found], on or 0
+    ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
+    return grounds(settings.load(), tuple(ran), tuple(active))

@@ -1,0 +1,132 @@
+"""Trash folders, as desktops share them: https://specifications.freedesktop.org/trash-spec/1.0/.
+
+What goes there is found in the file manager's trash, can be put back from there as well, and is taken there by renaming it, so each
+file system needs a trash of its own: that of the home folder, else that of the mount, else one in the allowed folder itself, which
+file managers do not look into.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote_from_bytes
+
+from assistant.housekeeping import mounts
+from assistant.housekeeping.find import shown
+from assistant.housekeeping.tree import folder_in, opened, parent
+
+FILES, INFO, ENDING = "files", "info", ".trashinfo"
+_PRIVATE = 0o700
+_LONGEST = 150
+"""Bytes of a name that are kept in the trash, so that what is added to it fits (255 in most file systems)."""
+
+
+class Bin(NamedTuple):
+    path: Path
+    top: Path | None
+    """The folder that the paths in its notes are told from; None: from the root."""
+
+    def note(self, path: Path) -> bytes:
+        """What the trash says of something that was at `path`."""
+        told = path.relative_to(self.top) if self.top else path
+        when = time.strftime("%Y-%m-%dT%H:%M:%S")
+        return f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(told))}\nDeletionDate={when}\n".encode("ascii")
+
+
+def name_for(path: Path, token: str) -> str:
+    """A name in the trash that nothing else has."""
+    return f"{os.fsdecode(os.fsencode(path.name)[:_LONGEST])}.{token}"
+
+
+def bin_for(path: Path, root: Path) -> Bin:
+    """The trash to which `path`, below the allowed folder `root`, can be renamed; made where it is not there yet.
+
+    Raises OSError where there is none.
+    """
+    trouble: OSError | None = None
+    for found in _candidates(path, root):
+        try:
+            _make(found.path)
+        except OSError as e:
+            trouble = e
+        else:
+            return found
+    raise trouble or OSError(f"there can be no trash on the file system of {shown(path)}")
+
+
+@contextmanager
+def inside(path: Path, part: str) -> Iterator[int]:
+    """A handle of a trash's FILES or INFO. Raises OSError, also where others may write there."""
+    with opened(path) as fd:
+        _check(os.fstat(fd), path)
+        with folder_in(fd, part) as inner:
+            _check(os.fstat(inner), path)
+            yield inner
+
+
+def _candidates(path: Path, root: Path) -> Iterator[Bin]:
+    with opened(path.parent) as fd:
+        number, device = mounts.number(fd), os.fstat(fd).st_dev
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    home = Path(os.path.realpath(Path(data).expanduser())) / "Trash"
+    if _same(home, number, device):
+        yield Bin(home, None)
+    top, user = mounts.points()[number], os.geteuid()
+    shared = top / ".Trash"
+    if _same(top, number, device):
+        if _is_shared(shared):
+            yield Bin(shared / str(user), top)
+        yield Bin(top / f".Trash-{user}", top)
+    yield Bin(root / f".Trash-{user}", root)
+
+
+def _same(path: Path, number: int, device: int) -> bool:
+    """Whether what would be made at `path` is on this mount and device."""
+    while not path.is_dir():
+        path = path.parent
+    with opened(Path(os.path.realpath(path))) as fd:
+        return mounts.number(fd) == number and os.fstat(fd).st_dev == device
+
+
+def _is_shared(path: Path) -> bool:
+    """Whether an administrator made a trash for everybody, in which nobody can take what is another's."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(_PRIVATE, parents=True, exist_ok=True)
+    with parent(path) as (above, name):
+        _make_one(above, name)
+    with opened(path) as fd:
+        _check(os.fstat(fd), path)
+        for part in (FILES, INFO):
+            _make_one(fd, part)
+    for part in (FILES, INFO):
+        with inside(path, part):
+            pass
+
+
+def _make_one(folder: int, name: str) -> None:
+    try:
+        os.mkdir(name, _PRIVATE, dir_fd=folder)
+    except FileExistsError:
+        pass  # whatever it is: it is looked at before it is used
+
+
+def _check(info: os.stat_result, path: Path) -> None:
+    if info.st_uid != os.geteuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"the trash {shown(path)} is open to others")
+
+
+def is_bin(path: Path) -> bool:
+    """Whether a path lies in a trash."""
+    return any(part == "Trash" or part.startswith(".Trash") for part in path.parts)

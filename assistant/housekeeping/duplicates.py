@@ -1,0 +1,107 @@
+"""Files of models that are there twice: of one size, then of one content. Names of one file (hard links) are one file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from assistant.housekeeping.candidates import Candidate
+from assistant.housekeeping.find import Find, Kept, encoded, shown, within
+from assistant.housekeeping.grounds import Grounds
+from assistant.housekeeping.tree import measured
+from assistant.housekeeping.watch import Watch
+from scheduler import paths
+
+LEAST = 32 * 2**20
+"""Bytes; smaller files are not looked at."""
+_ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".bin", ".gguf", ".onnx")
+_BLOCK = 2**20
+
+
+def find(grounds: Grounds, files: Iterable[Candidate], watch: Watch) -> Iterator[Find]:
+    """All copies of a file but one: that which a link points to, which is not ours to propose, else the oldest."""
+    oldest, now = grounds.age_of("duplicate"), time.time()
+    if oldest is None:
+        return
+    groups, linked = _by_size(grounds, files)
+    for group in groups:
+        staying = {c.path for c in group if _stays(grounds, c, linked)}
+        if len(staying) == len(group):
+            continue
+        for same in _alike(group, watch):
+            keeper = min(same, key=lambda c: (c.path not in staying, c.info.st_mtime, c.path))
+            for path, root, info in same:
+                if path == keeper.path or path in staying or now - info.st_mtime < oldest:
+                    continue
+                try:
+                    found, twin = measured(path), measured(keeper.path)
+                except (Kept, OSError) as e:
+                    watch.cannot(path, e)
+                    continue
+                reason = f"the same as {shown(keeper.path)}, which stays"
+                yield Find(
+                    "duplicate", encoded(path), encoded(root), found.bytes, reason, now - found.used, found.seal,
+                    encoded(keeper.path), twin.seal,
+                )  # fmt: skip
+
+
+def _by_size(grounds: Grounds, files: Iterable[Candidate]) -> tuple[list[list[Candidate]], frozenset[Path]]:
+    """Files of one size, each inode once; and where links point to."""
+    sizes: dict[int, dict[tuple[int, int], Candidate]] = defaultdict(dict)
+    linked = set[Path]()
+    for found in files:
+        if stat.S_ISLNK(found.info.st_mode):
+            linked.add(Path(os.path.realpath(found.path)))
+        elif found.info.st_size >= LEAST and (found.path.suffix in _ENDINGS or _in_library(grounds, found.path)):
+            sizes[found.info.st_size].setdefault((found.info.st_dev, found.info.st_ino), found)
+    return [list(group.values()) for group in sizes.values() if len(group) > 1], frozenset(linked)
+
+
+def _stays(grounds: Grounds, found: Candidate, linked: frozenset[Path]) -> bool:
+    """Whether it is not to be proposed, whatever else there is: another name of it would keep its bytes, or a link would lead nowhere."""
+    return (
+        found.info.st_nlink > 1
+        or found.path in linked
+        or found.info.st_uid != os.geteuid()
+        or _in_library(grounds, found.path)
+        or any(within(found.path, folder) or found.path == folder for folder in grounds.spared)
+    )
+
+
+def _in_library(grounds: Grounds, path: Path) -> bool:
+    return grounds.library is not None and within(path, grounds.library)
+
+
+def _alike(group: Sequence[Candidate], watch: Watch) -> list[list[Candidate]]:
+    """Those of one content, by the first block and then by all of it."""
+    for whole in (False, True):
+        found: dict[bytes, list[Candidate]] = defaultdict(list)
+        for candidate in group:
+            try:
+                digest = _digest(candidate.path, whole, watch)
+            except OSError as e:
+                watch.cannot(candidate.path, e)
+                continue
+            if digest is None:
+                return []
+            found[digest].append(candidate)
+        group = [c for same in found.values() if len(same) > 1 for c in same]
+    return [same for same in found.values() if len(same) > 1]
+
+
+def _digest(path: Path, whole: bool, watch: Watch) -> bytes | None:
+    """None where there is no time left."""
+    digest = hashlib.blake2b(digest_size=32)
+    with paths.open_plain(path) as f:
+        while block := f.read(_BLOCK):
+            digest.update(block)
+            if not whole:
+                break
+            if watch.over(path):
+                return None
+    return digest.digest()

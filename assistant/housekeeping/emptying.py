@@ -1,0 +1,85 @@
+"""Emptying: the only thing here that deletes, and only what its own journal names. All else in the desktop's trash is not ours."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+import msgspec
+
+from assistant.housekeeping import bins, mounts
+from assistant.housekeeping.find import Kept, decoded
+from assistant.housekeeping.journal import Item, Left, every, forget, locked, written
+from assistant.housekeeping.put_back import drop_note
+from assistant.housekeeping.tree import DEEPEST, folder_in
+
+_DOOMED = ".deleting"
+"""Added to the name of what is being deleted: half of a folder must not be put back."""
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """What emptying the trash did."""
+
+    items: int = 0
+    bytes: int = 0
+    """Bytes that are free now, as they were counted when they went to the trash."""
+    left: tuple[Left, ...] = ()
+
+
+def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
+    """Delete for good what went to the trash more than `older_than` seconds ago. Raises UserError where another clean-up is under way."""
+    until = (time.time() if now is None else now) - older_than
+    count, freed, left = 0, 0, list[Left]()
+    with locked():
+        for receipt in every():
+            items = written(receipt)
+            if any(item.time > until for item in items):
+                continue
+            failed = len(left)
+            for item in items:
+                try:
+                    deleted = _delete(item)
+                except (Kept, OSError) as e:
+                    left.append(Left(item.find, str(e)))
+                else:
+                    count, freed = count + deleted, freed + item.find.bytes * deleted
+            if len(left) == failed:
+                forget(receipt)
+    return Emptied(count, freed, tuple(left))
+
+
+def _delete(item: Item) -> bool:
+    """Whether it was still in the trash."""
+    trash, name = decoded(item.trash), str(decoded(item.name))
+    try:
+        with bins.inside(trash, bins.FILES) as files:
+            try:
+                os.rename(name, name + _DOOMED, src_dir_fd=files, dst_dir_fd=files)
+            except FileNotFoundError:
+                pass  # restored or deleted by somebody, or begun by an emptying that was killed
+            drop_note(item)
+            if mounts.hit(trash / bins.FILES / (name + _DOOMED)):
+                raise Kept("something is mounted there")
+            return _remove(files, name + _DOOMED, DEEPEST)
+    except FileNotFoundError:
+        return False  # the trash itself is gone
+
+
+def _remove(folder: int, name: str, depth: int) -> bool:
+    try:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(info.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return True
+    if not depth:
+        raise Kept(f"it holds more than {DEEPEST} folders one in another")
+    with folder_in(folder, name) as fd:
+        with os.scandir(fd) as entries:
+            names = [entry.name for entry in entries]
+        for inner in names:
+            _remove(fd, inner, depth - 1)
+    os.rmdir(name, dir_fd=folder)
+    return True

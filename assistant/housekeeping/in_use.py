@@ -1,0 +1,88 @@
+"""What is open. The processes of this user tell it in /proc; of a file of ours the kernel knows it of all processes, by a lease."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+from assistant.housekeeping.find import Kept
+from assistant.housekeeping.tree import walk
+
+_PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
+
+
+class Holders:
+    """Who had what open, mapped, or as its working folder, when this was made. Processes of others cannot be seen into."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, int], int] = {}
+        self._mapped: dict[int, int] = {}
+        """By inode number alone: the device that maps tell is not always the one that stat(2) tells (btrfs, overlay)."""
+        with os.scandir("/proc") as processes:
+            for process in processes:
+                if process.name.isdigit():
+                    self._look(int(process.name))
+
+    def of(self, inodes: frozenset[tuple[int, int]]) -> str:
+        """Which process has one of these; empty where none has."""
+        for inode in inodes:
+            pid = self._open.get(inode) or self._mapped.get(inode[1])
+            if pid is not None:
+                return _name(pid)
+        return ""
+
+    def _look(self, pid: int) -> None:
+        """A process that ends meanwhile has nothing open; one that is not ours tells nothing."""
+        try:
+            cwd = Path(f"/proc/{pid}/cwd").stat()
+            self._open[cwd.st_dev, cwd.st_ino] = pid
+            with os.scandir(f"/proc/{pid}/fd") as files:
+                for file in files:
+                    self._add(file, pid)
+            maps = Path(f"/proc/{pid}/maps").read_bytes()
+        except OSError:
+            return
+        for line in maps.splitlines():
+            if inode := int(line.split(maxsplit=5)[4]):
+                self._mapped[inode] = pid
+
+    def _add(self, file: os.DirEntry[str], pid: int) -> None:
+        try:
+            info = file.stat()
+        except OSError:
+            return  # closed meanwhile
+        self._open[info.st_dev, info.st_ino] = pid
+
+
+def _name(pid: int) -> str:
+    try:
+        return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (pid {pid})"
+    except OSError:
+        return f"process {pid}"
+
+
+def check_unused(folder: int, name: str) -> None:
+    """Raises Kept where any process, of whatever user or container, has a file of this tree open or mapped.
+
+    A lease for writing is granted only on a file that nobody else has open (fcntl(2), F_SETLEASE); it is given back at once. File systems
+    without leases leave it to /proc.
+    """
+    for entry in walk(folder, name):
+        if entry.plain and _held(entry.folder, entry.name):
+            raise Kept("a process has it open" if not entry.below else "a process has a file in it open")
+
+
+def _held(folder: int, name: str) -> bool:
+    fd = os.open(name, _PROBE, dir_fd=folder)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # one that is ignored, where somebody opens the file just now
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as e:
+        return e.errno == errno.EAGAIN
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,33 @@
+"""Which file systems are mounted where, as /proc/self/mountinfo tells (proc_pid_mountinfo(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from assistant.housekeeping.find import within
+
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+def points() -> dict[int, Path]:
+    """Where each mount is, by its number."""
+    found = {}
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        fields = line.split(b" ")
+        found[int(fields[0])] = Path(os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4])))
+    return found
+
+
+def number(fd: int) -> int:
+    """The mount that an open file was reached through: a bind mount has the device of another, and files cannot be moved between them."""
+    for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
+        if line.startswith("mnt_id:"):
+            return int(line.split()[1])
+    raise OSError(f"the kernel does not tell the mount of file {fd}")
+
+
+def hit(path: Path) -> bool:
+    """Whether something is mounted at this path, or below it."""
+    return any(point == path or within(point, path) for point in points().values())

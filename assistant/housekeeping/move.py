@@ -1,0 +1,138 @@
+"""To the trash: only what is as it was when a person saw it, that nobody has open, and no job needs. All by renaming.
+
+Each is checked, written down, renamed, and looked at once more from its place in the trash: what somebody opened or changed between the
+check and the renaming is put back. From then on nobody can open it by its old name.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from assistant.housekeeping import bins, mounts
+from assistant.housekeeping.find import Find, Kept, decoded, encoded, within
+from assistant.housekeeping.grounds import Grounds
+from assistant.housekeeping.in_use import Holders, check_unused
+from assistant.housekeeping.journal import Item, Journal, Left, Receipt, forget, locked
+from assistant.housekeeping.needed import needed
+from assistant.housekeeping.put_back import put_back
+from assistant.housekeeping.tree import measure, measured, parent
+
+_AT_ONCE = 256
+"""How many are checked with one look at what all processes have open."""
+CHANGED = "it has changed since it was looked at"
+
+
+def move(grounds: Grounds, finds: Iterable[Find]) -> Receipt:
+    """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt."""
+    finds, left, moved = tuple(finds), list[Left](), list[Item]()
+    began = time.time()
+    with locked(), Journal() as journal:
+        for start in range(0, len(finds), _AT_ONCE):
+            planned = list(_plan(grounds, finds[start : start + _AT_ONCE], began, left))
+            journal.append(planned)
+            taken = list(_take(planned, left))
+            moved += _keep_back(taken, left)
+        if not moved:
+            forget(journal.id)
+    return Receipt(journal.id, began, tuple(moved), tuple(left))
+
+
+def _plan(grounds: Grounds, finds: Sequence[Find], now: float, left: list[Left]) -> Iterator[Item]:
+    holders = Holders()
+    for find in finds:
+        try:
+            _check(grounds, find, holders)
+            found = bins.bin_for(find.path, decoded(find.root))
+        except (Kept, OSError) as e:
+            left.append(_left(find, e))
+        else:
+            name = bins.name_for(find.path, secrets.token_hex(6))
+            yield Item(find, encoded(found.path), encoded(name), now, encoded(found.top) if found.top else "")
+
+
+def _check(grounds: Grounds, find: Find, holders: Holders) -> None:
+    """Raises Kept or OSError where it is to stay."""
+    if find.kind == "process":
+        raise Kept("a process is ended, not moved: gpudeck kill PID")
+    if find.root not in grounds.roots or ".." in find.path.parts or not within(find.path, decoded(find.root)) or bins.is_bin(find.path):
+        raise Kept("it lies outside the folders that may be cleaned up (see: Settings)")
+    if why := needed(find, grounds.active):
+        raise Kept(why)
+    if mounts.hit(find.path):
+        raise Kept("something is mounted there")
+    if find.twin:
+        _check_twin(find)
+    with parent(find.path) as (folder, name):
+        _check_still(find, folder, name, holders)
+
+
+def _check_twin(find: Find) -> None:
+    """The copy that stays must be there, as it was."""
+    try:
+        seal = measured(decoded(find.twin)).seal
+    except (Kept, OSError) as e:
+        raise Kept("the file that is the same is not there any more") from e
+    if seal != find.twin_seal:
+        raise Kept("the file that was the same has changed")
+
+
+def _check_still(find: Find, folder: int, name: str, holders: Holders) -> None:
+    """Raises Kept where what is there is not what was found, or somebody has it open."""
+    found = measure(folder, name)
+    if found.seal != find.seal:
+        raise Kept(CHANGED)
+    if who := holders.of(found.inodes):
+        raise Kept(f"{who} has it open")
+    check_unused(folder, name)
+
+
+def _take(planned: Sequence[Item], left: list[Left]) -> Iterator[Item]:
+    for item in planned:
+        try:
+            take(item)
+        except (Kept, OSError) as e:
+            left.append(_left(item.find, e))
+        else:
+            yield item
+
+
+def take(item: Item) -> None:
+    """Write the trash's own note, and rename. Raises OSError, Kept."""
+    path, trash, name = item.find.path, bins.Bin(decoded(item.trash), decoded(item.top) if item.top else None), str(decoded(item.name))
+    with parent(path) as (folder, old), bins.inside(trash.path, bins.FILES) as files, bins.inside(trash.path, bins.INFO) as info:
+        fd = os.open(name + bins.ENDING, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=info)
+        try:
+            os.write(fd, trash.note(path))
+        finally:
+            os.close(fd)
+        try:
+            os.rename(old, name, src_dir_fd=folder, dst_dir_fd=files)
+        except OSError:
+            os.unlink(name + bins.ENDING, dir_fd=info)
+            raise
+
+
+def _keep_back(taken: Sequence[Item], left: list[Left]) -> Iterator[Item]:
+    """Look again, where nobody can come at it any more; put back what is not as it was. Gives what stays in the trash."""
+    holders = Holders()
+    for item in taken:
+        try:
+            with bins.inside(decoded(item.trash), bins.FILES) as files:
+                _check_still(item.find, files, str(decoded(item.name)), holders)
+        except (Kept, OSError) as e:
+            left.append(_left(item.find, e))
+            try:
+                put_back(item)
+            except (Kept, OSError) as trouble:
+                left[-1] = Left(item.find, f"{left[-1].why}; it is in the trash all the same: {_left(item.find, trouble).why}")
+                yield item
+        else:
+            yield item
+
+
+def _left(find: Find, error: Kept | OSError) -> Left:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return Left(find, "it is not there any more" if isinstance(error, FileNotFoundError) else why)

@@ -1,0 +1,270 @@
+"""To the trash and back on a real file system: nothing is lost, whatever it is called and whenever the process is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import pytest
+
+from assistant.housekeeping import empty, load, receipts, undo
+from assistant.housekeeping.find import Find
+from assistant.housekeeping.journal import locked
+from assistant.housekeeping.move import move
+from scheduler.errors import NotFound, UserError
+from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
+
+CORE = b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00" + b"!" * 9000
+NAMES = ["plain", "new\nline", "\x1b[31mred\x1b[0m", b"\xff\xfe not UTF-8", "ünïcode 名", "%2e%2e", "-rf", "a" * 255]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    return world(tmp_path / "world")
+
+
+@pytest.fixture
+def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on another file system."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    folder = Path("/dev/shm") / f"gpudeck-test-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    empty()
+    shutil.rmtree(folder)
+
+
+def trash(tmp_path: Path, part: str = "files") -> list[Path]:
+    folder = tmp_path / "data" / "Trash" / part
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path) -> None:
+    for name in NAMES:
+        kernel(place, name)
+    kernel(place, "used lately", days=3)
+    before = contents(place.root)
+    finds = found(place)
+    assert {find.path.name for find in finds} == {os.fsdecode(name) for name in NAMES}
+    assert all(find.kind == "cache" and find.bytes > 0 and 399 < find.age / 86400 < 401 and "Triton" in find.reason for find in finds)
+    assert all(find.shown.isprintable() for find in finds)
+    assert msgspec.json.decode(msgspec.json.encode(finds), type=tuple[Find, ...]) == finds, "names of any bytes go through JSON"
+
+    receipt = move(place.grounds, finds)
+    assert receipt.left == ()
+    assert [entry.name for entry in place.cache.iterdir()] == ["used lately"]
+    assert len(trash(tmp_path)) == len(NAMES)
+    assert receipt.bytes == sum(find.bytes for find in finds)
+    assert receipts() == (receipt,)
+
+    undone = undo(receipt)
+    assert undone.left == ()
+    assert {find.path for find in undone.restored} == {find.path for find in finds}
+    assert contents(place.root) == before, "inodes, modes and times, too"
+    assert trash(tmp_path) == trash(tmp_path, "info") == []
+    assert receipts() == ()
+    with pytest.raises(NotFound):
+        undo(receipt)
+
+
+def test_desktops_find_it_in_their_trash(place: World, tmp_path: Path) -> None:
+    """As the trash specification of freedesktop.org wants it."""
+    gone = kernel(place, b"\xff odd\n")
+    move(place.grounds, found(place))
+    [info], [file] = trash(tmp_path, "info"), trash(tmp_path)
+    assert os.fsencode(info.name) == os.fsencode(file.name) + b".trashinfo"
+    head, path, date = info.read_text().splitlines()
+    assert head == "[Trash Info]"
+    assert unquote_to_bytes(path.removeprefix("Path=")) == os.fsencode(gone)
+    assert abs(time.mktime(time.strptime(date, "DeletionDate=%Y-%m-%dT%H:%M:%S")) - time.time()) < 100
+    for folder in (tmp_path / "data" / "Trash", info.parent, file.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(place: World, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        kernel(place, name)
+    receipt = move(place.grounds, found(place))
+    [one, _] = trash(tmp_path)
+    one.rename(place.cache / "one")
+    assert [item.find.path.name for item in load(receipt.id).items] == ["two"]
+    assert [find.path.name for find in undo(receipt).restored] == ["two"]
+
+
+def test_another_file_system_has_a_trash_of_its_own(shm: Path) -> None:
+    """A move is a rename, never a copy; the inode tells."""
+    here = world(shm / "world")
+    gone = kernel(here, "far away")
+    inode = gone.stat().st_ino
+    receipt = move(here.grounds, found(here))
+    assert receipt.left == ()
+    [item] = receipt.items
+    inside = Path("/dev/shm") / f".Trash-{os.geteuid()}" / "files" / item.name.replace("%20", " ")
+    assert inside.stat().st_ino == inode
+    assert "Path=gpudeck-test" in (inside.parent.parent / "info" / f"{inside.name}.trashinfo").read_text(), "relative to the mount"
+    undo(receipt)
+    assert gone.stat().st_ino == inode
+
+
+def test_a_trash_that_others_prepared_is_not_used(shm: Path, tmp_path: Path) -> None:
+    here = world(shm / "world")
+    kernel(here, "mine")
+    theirs = Path("/dev/shm") / f".Trash-{os.geteuid()}"
+    shutil.rmtree(theirs, ignore_errors=True)
+    (tmp_path / "elsewhere").mkdir()
+    theirs.symlink_to(tmp_path / "elsewhere")
+    try:
+        receipt = move(here.grounds, found(here))
+    finally:
+        theirs.unlink()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    [item] = receipt.items
+    assert item.trash.startswith(str(here.cache)), "one in the allowed folder instead"
+    assert found(here) == (), "which is not debris itself"
+    assert undo(receipt).left == ()
+
+
+def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) -> None:
+    for name in ("full", "empty", "file"):
+        kernel(place, name)
+    dump = write(place.models / "core.1", CORE)
+    receipt = move(place.grounds, found(place))
+    assert len(receipt.items) == 4
+    (place.cache / "full").mkdir()
+    (place.cache / "full" / "new").write_text("new")
+    (place.cache / "empty").mkdir()
+    (place.cache / "file").write_text("new")
+    dump.write_text("new")
+    undone = undo(receipt)
+    assert [find.path.name for find in undone.restored] == ["empty"]
+    assert {left.find.path.name: left.why for left in undone.left}.keys() == {"full", "file", "core.1"}
+    assert all("something else is at its place" in left.why for left in undone.left)
+    assert dump.read_text() == (place.cache / "file").read_text() == (place.cache / "full" / "new").read_text() == "new"
+    dump.unlink()
+    assert [find.path.name for find in undo(receipt).restored] == ["core.1"], "again, once the way is free"
+    assert dump.stat().st_size > 9000
+
+
+def test_a_folder_that_is_gone_is_named(place: World) -> None:
+    kernel(place, "one")
+    receipt = move(place.grounds, found(place))
+    place.cache.rmdir()
+    [left] = undo(receipt).left
+    assert "folder it was in is gone" in left.why
+
+
+def test_emptying_deletes_what_is_ours_alone_and_old_enough(place: World, tmp_path: Path) -> None:
+    kernel(place, "one")
+    outside = write(tmp_path / "outside")
+    (place.cache / "one" / "link").symlink_to(outside)
+    os.link(outside, place.cache / "one" / "hard")
+    aged(place.cache / "one", 400)
+    receipt = move(place.grounds, found(place))
+    theirs = write(tmp_path / "data" / "Trash" / "files" / "by hand")
+    assert empty(3600).items == 0
+    assert empty(3600, now=time.time() + 7200).items == 1
+    assert trash(tmp_path) == [theirs], "what the person put there stays"
+    assert trash(tmp_path, "info") == []
+    assert outside.read_bytes() == b"x" * 5000, "no link was followed, and the other name is there"
+    assert receipts() == ()
+    with pytest.raises(NotFound):
+        undo(receipt)
+
+
+def test_one_at_a_time(place: World) -> None:
+    kernel(place, "one")
+    finds = found(place)
+    with locked():
+        for act in (lambda: move(place.grounds, finds), lambda: undo("20260101"), empty):
+            with pytest.raises(UserError, match="another clean-up is under way"):
+                act()
+    assert move(place.grounds, finds).left == ()
+
+
+MOVING = {
+    "move": ("move", "_take", "take", "Journal.append", "Journal.__init__", "_sync"),
+    "undo": ("undo", "put_back", "_link_back", "drop_note", "forget"),
+    "empty": ("empty", "_delete", "_remove", "drop_note", "forget"),
+}
+"""What is killed between any two of its lines."""
+
+
+def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
+    """Whether a process that does it got so far as to be killed: kill -9, after so many lines of what moves."""
+
+    def count(frame: FrameType, event: str, _: object) -> Callable[..., object]:
+        nonlocal lines
+        lines -= event == "line"
+        if not lines:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return count
+
+    def trace(frame: FrameType, *_: object) -> Callable[..., object] | None:
+        return count if frame.f_code.co_qualname in MOVING[act] and "housekeeping" in frame.f_code.co_filename else None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which the child has no use for
+        pid = os.fork()
+    if not pid:
+        sys.settrace(trace)
+        do()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+SOME = 23
+"""Every so many lines in `make test`; `make slow` takes each."""
+
+
+@pytest.mark.parametrize("act", ["move", "undo"])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
+def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(place: World, act: str, every: int, tmp_path: Path) -> None:
+    kernel(place, "one")
+    write(place.models / "core.1", CORE)
+    before, finds = contents(place.root), found(place)
+    assert len(finds) == 2
+    lines = every // 2
+    do: Callable[[], object] = (lambda: undo(receipts()[0])) if act == "undo" else (lambda: move(place.grounds, finds))
+    going_on = True
+    while going_on:
+        lines += every
+        if act == "undo":
+            assert move(place.grounds, finds).left == ()
+        going_on = killed(act, lines, do)
+        for receipt in receipts():
+            assert undo(receipt).left == ()
+        assert contents(place.root) == before, f"killed after {lines} lines"
+        assert trash(tmp_path) == []
+    assert lines > 30, "it was killed at many lines"
+
+
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
+def test_an_emptying_that_was_killed_goes_on_and_half_of_a_folder_is_not_put_back(place: World, every: int, tmp_path: Path) -> None:
+    lines, going_on = every // 2, True
+    while going_on:
+        lines += every
+        gone = kernel(place, "one")
+        whole = len(contents(place.cache))
+        receipt = move(place.grounds, found(place))
+        going_on = killed("empty", lines, empty)
+        if receipts():
+            assert undo(receipt).left == ()
+            assert len(contents(place.cache)) == whole, "all of it, or nothing"
+            shutil.rmtree(gone)
+        empty()
+        assert trash(tmp_path) == []
+    assert lines > 30
