@@ -207,6 +207,15 @@ QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none;
   font-size: {SMALL}px; text-align: left; }}
 QPlainTextEdit, QTextBrowser {{ background: transparent; border: none;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QPlainTextEdit[prompt="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px 8px; }}
+QPlainTextEdit[prompt="true"]:focus {{ border-color: {t.accent}; }}
+QAbstractScrollArea[clear="true"] {{ background: transparent; border: none; }}
+QListWidget {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; outline: none; }}
+QListWidget:focus {{ border-color: {t.accent}; }}
+QMenu {{ background: {t.surface}; border: 1px solid {t.line}; padding: 4px; }}
+QMenu::item {{ padding: 5px 16px; }}
+QMenu::item:selected {{ background: {t.accent_soft}; }}
+QPushButton::menu-indicator {{ width: 0; }}
 QPlainTextEdit[log="true"] {{ background: {t.sunken}; border-radius: 6px; padding: 6px; font-size: {SMALL + 1}px; }}
 QSplitter::handle {{ background: transparent; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}

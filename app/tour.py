@@ -221,7 +221,7 @@ class _Guide:
         """Press "Write a brief", which waits until the devices are idle."""
         self._say("ask the assistant for the brief, once the devices are idle")
         self._window.show_page("assistant")
-        page, conversation = self._window.assistant, self._state.conversation
+        page, conversation = self._window.assistant.talk, self._state.conversation
         page.write_brief()
 
         def answered() -> bool:
@@ -232,7 +232,7 @@ class _Guide:
         status_line("")
         if not waited:
             self._say(f"not idle within {IDLE_S:.0f} s: the brief is written now", count=False)
-            page.stop.click()
+            page.entry.stop.click()
             self._session.show_brief(Assistant().report(when="now"))
         said = conversation.messages[-1]
         if said.state != "done":

@@ -10,7 +10,11 @@ from typing import TypeVar
 import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
+from app.feeds.curves import curves
+from app.feeds.session_files import SessionFiles
+from app.models.conversation_export import write_text
 from app.models.export import save_result
+from app.models.message import Curve
 from app.models.past import Page, Remember, page
 from app.models.past_export import export_past
 from app.models.requests import (
@@ -53,6 +57,21 @@ from app.models.requests import (
     Waits,
     Wrote,
 )
+from app.models.session_requests import (
+    BringBack,
+    DropSession,
+    FindSessions,
+    KeepPresets,
+    KeepSession,
+    Opened,
+    OpenSession,
+    Presets,
+    ReadPresets,
+    RenameSession,
+    SessionRequest,
+    Sessions,
+    WriteText,
+)
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
@@ -85,11 +104,16 @@ class Verbs(QObject):
         self._open: set[Client] = set()
         self._stopped = False
         self._assistant = Assistant()
+        self._filing = QThreadPool()
+        """One thread: what is kept last is what was said last."""
+        self._filing.setMaxThreadCount(1)
+        self._sessions = SessionFiles()
 
     def request(self, request: Request) -> None:
         """Start it and return at once."""
         if not self._stopped:
-            self._pool.start(lambda: self._run(request))
+            pool = self._filing if isinstance(request, SessionRequest) else self._pool
+            pool.start(lambda: self._run(request))
 
     def stop(self) -> None:
         """Drop what has not begun, interrupt what has, and wait for it."""
@@ -101,16 +125,47 @@ class Verbs(QObject):
         if self._pool.activeThreadCount():
             self._assistant.cancel()
         self._pool.waitForDone(_PATIENCE_MS)
+        self._filing.waitForDone(_PATIENCE_MS)
+        self._sessions.close()
 
     def _run(self, request: Request) -> None:
         try:
-            reply = self._answer(request) if isinstance(request, Ask | Report) else self._carry_out(request)
+            if isinstance(request, SessionRequest):
+                reply = self._file(request)
+            else:
+                reply = self._answer(request) if isinstance(request, Ask | Report) else self._carry_out(request)
         except Cancelled:
             return  # the user knows: it was their Stop
         except UserError as e:
             reply = Refused(request, str(e))
         if not self._stopped:
             self.replied.emit(reply)
+
+    def _file(self, request: SessionRequest) -> Reply:
+        """What concerns the files of conversations."""
+        files = self._sessions
+        match request:
+            case FindSessions(words=words):
+                found = files.find(words)
+                return Sessions(request, found, files.notice)
+            case OpenSession(key=key):
+                return Opened(files.open(key))
+            case KeepSession(saved=saved):
+                files.keep(saved)
+            case RenameSession(key=key, title=title):
+                files.rename(key, title)
+            case DropSession(key=key):
+                files.drop(key)
+            case BringBack(key=key):
+                files.bring_back(key)
+            case ReadPresets():
+                return Presets(files.presets())
+            case KeepPresets(presets=presets):
+                files.keep_presets(presets)
+                return Presets(presets)
+            case WriteText(file=file, text=text):
+                write_text(Path(file), text)
+        return Accepted(request)
 
     def _carry_out(self, request: Request) -> Reply:
         match request:
@@ -170,8 +225,17 @@ class Verbs(QObject):
                 self.replied.emit(said)
 
         if isinstance(request, Ask):
-            return answered(self._assistant.ask(request.text, on_event=on_event), request.id)
-        return answered(self._assistant.report(on_event=on_event), request.id)
+            answer = self._assistant.ask(request.text, on_event=on_event)
+        else:
+            answer = self._assistant.report(on_event=on_event)
+        return answered(answer, request.id, self._curves(answer))
+
+    def _curves(self, answer: Answer) -> tuple[Curve, ...]:
+        """None where the daemon has gone meanwhile: the answer is there all the same."""
+        try:
+            return self._with_client(lambda c: curves(c, answer.facts, answer.text))
+        except UserError:
+            return ()
 
     def _with_client(self, verb: Callable[[Client], T]) -> T:
         with Client() as client:
@@ -206,6 +270,6 @@ def _tail(client: Client, request: Tail) -> Tailed:
     return Tailed(request.job, *client.log_part(request.job, -FIRST_TAIL if request.offset is None else request.offset))
 
 
-def answered(answer: Answer, request: int) -> Answered:
+def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
     facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
-    return Answered(answer.text, answer.writer, facts, request)
+    return Answered(answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds)

@@ -1,65 +1,129 @@
-"""The conversation with the assistant: what was said, by whom, and how far the answer is."""
+"""A conversation with the assistant: what was said, by whom, in which branches, and how far the answer is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+import itertools
+import time
+import uuid
 
+import msgspec
+
+from app.models.message import Message, Wanted
 from app.models.requests import Answered
+from app.models.tree import ROOT, Cut, Node, Saved, Tree
+from scheduler.errors import UserError
 
-MOST = 200
-"""Messages kept; older ones go."""
-
-
-@dataclass(frozen=True)
-class Message:
-    author: Literal["you", "assistant"]
-    text: str
-    state: Literal["waiting", "writing", "done", "stopped", "failed"] = "done"
-    note: str = ""
-    """Why it waits, or why it failed."""
-    writer: str = ""
-    facts: tuple[tuple[str, str, str], ...] = ()
-    """Name, value and source of each fact the text rests on."""
+MOST = 2000
+"""Messages of one conversation, all branches together."""
+LONGEST_TITLE = 80
+NEW = "New conversation"
+_NUMBERS = itertools.count(1)
 
 
 class Conversation:
-    """Messages in order; at most the last one is being written."""
+    """A tree of messages, of which one way down is shown; at most the last one of those is being written."""
 
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._number = 0
+    def __init__(self, saved: Saved | None = None) -> None:
+        """Raises ValueError where the messages of `saved` are no tree."""
+        self.key = saved.key if saved else uuid.uuid4().hex
+        self.title = saved.title if saved else NEW
+        self.changed = saved.changed if saved else time.time()
+        self.tree = Tree(map(_ended, saved.nodes), saved.chosen) if saved else Tree()
+        self.number, self._answer = 0, 0
+        """By which the answer is told that was awaited last."""
+
+    @property
+    def path(self) -> list[int]:
+        """The numbers of the messages that are shown, the first one first."""
+        return self.tree.path
+
+    @property
+    def messages(self) -> list[Message]:
+        """Those that are shown, the first one first."""
+        return [self.tree.message(number) for number in self.path]
 
     @property
     def busy(self) -> bool:
         """Whether an answer is awaited."""
-        return bool(self.messages) and self.messages[-1].state in ("waiting", "writing")
+        return self._answer in self.tree and self.tree.message(self._answer).pending
 
-    def ask(self, text: str) -> int:
-        """The user's words, and room for the answer, whose number is returned. Raises ValueError while another answer is awaited."""
+    @property
+    def writing(self) -> Message | None:
+        """The answer that is awaited."""
+        return self.tree.message(self._answer) if self.busy else None
+
+    def ask(self, text: str, wants: Wanted = "answer", instead: int | None = None) -> int:
+        """Your words, and room for the answer, by whose number it is told (not the message's).
+
+        `instead`: they branch off where this message of yours stands. Raises UserError while another answer is awaited, and where
+        there is no room for more.
+        """
+        self._check()
+        parent = self.tree.parent(instead) if instead is not None else self.path[-1] if self.path else ROOT
+        if not len(self.tree):
+            self.title = " ".join(text.split())[:LONGEST_TITLE] or NEW
+        return self._await(self.tree.add(parent, Message("you", text, wants=wants, at=time.time())))
+
+    def again(self, answer: int) -> int:
+        """Room for another answer beside one there is; as `ask`."""
+        self._check()
+        return self._await(self.tree.parent(answer))
+
+    def question(self, answer: int) -> Message:
+        """What an answer answers."""
+        return self.tree.message(self.tree.parent(answer))
+
+    def step(self, number: int, by: int) -> None:
+        """Show another one of a message's siblings."""
+        siblings = self.tree.siblings(number)
+        self.tree.choose(siblings[(siblings.index(number) + by) % len(siblings)])
+
+    def cut(self, number: int) -> Cut:
+        """Take a message out, with all that followed it. Raises UserError where that is being written."""
         if self.busy:
-            raise ValueError("one answer at a time: stop the one that is being written first")
-        self.messages += [Message("you", text), Message("assistant", "", "waiting", "asks the assistant")]
-        del self.messages[:-MOST]
-        self._number += 1
-        return self._number
+            raise UserError("stop the answer that is being written first")
+        return self.tree.cut(number)
 
     def waits(self, reason: str, number: int) -> None:
         self._change(number, state="waiting", note=reason)
 
     def wrote(self, text: str, number: int) -> None:
-        self._change(number, state="writing", note="", text=self.messages[-1].text + text)
+        if message := self.writing:
+            self._change(number, state="writing", note="", text=message.text + text)
 
     def answered(self, answer: Answered) -> None:
-        self._change(answer.id, state="done", note="", text=answer.text, writer=answer.writer, facts=answer.facts)
+        told = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
+        self._change(answer.id, state="done", note="", tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
 
     def stopped(self) -> None:
-        self._change(self._number, state="stopped", note="stopped")
+        self._change(self.number, state="stopped", note="stopped")
 
     def failed(self, reason: str, number: int) -> None:
         self._change(number, state="failed", note=reason)
 
+    def saved(self) -> Saved:
+        return Saved(self.key, self.title, self.changed, *self.tree.saved())
+
+    def _check(self) -> None:
+        if self.busy:
+            raise UserError("one answer at a time: stop the one that is being written first")
+        if len(self.tree) + 2 > MOST:
+            raise UserError(f"this conversation is full ({MOST} messages); begin a new one")
+
+    def _await(self, question: int) -> int:
+        self._answer = self.tree.add(question, Message("assistant", "", "waiting", "asks the assistant"))
+        self.number = next(_NUMBERS)
+        self.changed = time.time()
+        return self.number
+
     def _change(self, number: int, **changes: object) -> None:
         """What comes after Stop, for an answer nobody waits for any more, is dropped."""
-        if self.busy and number == self._number:
-            self.messages[-1] = replace(self.messages[-1], **changes)  # type: ignore[arg-type]
+        if self.busy and number == self.number:
+            self.tree.replace(self._answer, msgspec.structs.replace(self.tree.message(self._answer), **changes))
+
+
+def _ended(node: Node) -> Node:
+    """An answer that was being written when the window went is one that was stopped."""
+    if not node.message.pending:
+        return node
+    return Node(node.id, node.parent, msgspec.structs.replace(node.message, state="stopped", note="the window was closed meanwhile"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.models.message import Curve
 from app.models.past import Page, Remember
+from app.models.session_requests import SessionReply, SessionRequest
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
 from scheduler.search import Search
@@ -184,6 +186,7 @@ Request = (
     | Ask
     | Report
     | StopAnswer
+    | SessionRequest
 )
 
 
@@ -289,6 +292,11 @@ class Answered:
     writer: str
     facts: tuple[tuple[str, str, str], ...] = ()
     id: int = 0
+    curves: tuple[Curve, ...] = ()
+    tokens: int = 0
+    """Tokens the model wrote."""
+    seconds: float = 0.0
+    """From the request to the answer."""
 
 
 @dataclass(frozen=True)
@@ -312,6 +320,7 @@ Reply = (
     | Waits
     | Wrote
     | Answered
+    | SessionReply
 )
 
 

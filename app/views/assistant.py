@@ -1,171 +1,202 @@
-"""The assistant page: a conversation, and the two things most people want to know."""
+"""The assistant page: the conversations that are kept, and the one that is open."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal
-
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from app import theme
-from app.models.requests import Answered, Ask, Refused, Reply, Report, Request, StopAnswer, Waits, Wrote
-from app.models.state import State
-from app.views.bubble import Bubble
-from app.views.widgets import button, label, row
-
-EMPTY = (
-    "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
-    "Every number in an answer comes from what was measured; its sources can be opened below it.\n"
-    "Without a model folder (Settings) the answers are written from templates, and say so."
+from app.models.conversation import Conversation
+from app.models.conversation_export import exported
+from app.models.requests import Accepted, Answered, Refused, Reply
+from app.models.session_requests import (
+    PRESETS,
+    BringBack,
+    DropSession,
+    FindSessions,
+    KeepPresets,
+    KeepSession,
+    Opened,
+    OpenSession,
+    Preset,
+    Presets,
+    ReadPresets,
+    RenameSession,
+    SessionRequest,
+    Sessions,
+    Summary,
+    WriteText,
 )
-_WIDEST = 860
-_REDRAW_MS = 100
+from app.models.state import State
+from app.views.preset_editor import PresetEditor
+from app.views.session_list import SessionList
+from app.views.talk import Talk
+from scheduler.errors import UserError
+
+_WIDEST, _SIDE = 860, 210
 
 
 class Assistant(QWidget):
-    """Emits `requested` with the question, or with Stop."""
+    """Emits `requested` with what is asked of the assistant, and with what concerns the files of conversations."""
 
     requested = Signal(object)
 
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
-        self._keeps: Literal["question", "end", "place"] = "question"
-        """What stays in view while the conversation grows: the last question on top, its end, or what the user scrolled to."""
-        self.bubbles: list[Bubble] = []
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.input = QLineEdit()
-        self.input.setPlaceholderText("Ask something, e.g. how hot did the GPU get?")
-        self.input.setAccessibleName("Question")
-        self.input.returnPressed.connect(self._ask_typed)
-        self.send = button("Ask", kind="primary")
-        self.send.clicked.connect(self._ask_typed)
-        self.stop = button("Stop", tooltip="End the answer that is being written (Esc)")
-        self.stop.setShortcut("Esc")
-        self.stop.clicked.connect(self._stop)
-        self.happened = button("What happened?", tooltip="Ask what went on lately")
-        self.happened.clicked.connect(lambda: self.ask("What happened?"))
-        self.brief = button("Write a brief", tooltip="A report of the last ten minutes, written once the devices are idle")
-        self.brief.clicked.connect(self.write_brief)
-        self._redraw = QTimer(self)
-        self._redraw.setSingleShot(True)
-        self._redraw.setInterval(_REDRAW_MS)
-        self._redraw.timeout.connect(self.refresh)
+        self._found: tuple[Summary, ...] = ()
+        self._presets: tuple[Preset, ...] = PRESETS
+        self._listed = False
+        self.talk, self.sessions, self.presets = Talk(state), SessionList(), PresetEditor()
+        self.stack = QStackedWidget()
+        self._connect()
         self._lay_out()
         self.refresh()
 
     def refresh(self) -> None:
-        conversation = self._state.conversation
-        for old in self.bubbles[: max(len(self.bubbles) - len(conversation.messages), 0)]:
-            self._body.removeWidget(old)
-            old.deleteLater()
-            self.bubbles.remove(old)
-        for message, bubble in zip(conversation.messages, self.bubbles, strict=False):
-            bubble.show_message(message)
-        for message in conversation.messages[len(self.bubbles) :]:
-            self.bubbles.append(Bubble(message))
-            self._body.insertWidget(self._body.count() - 1, self.bubbles[-1])
-        self.empty.setVisible(not conversation.messages)
-        self.viewer.setVisible(bool(conversation.messages))
-        self.stop.setVisible(conversation.busy)
-        for made in (self.send, self.happened, self.brief):
-            made.setEnabled(not conversation.busy)
+        self.talk.refresh()
+        self.sessions.show_sessions(self._found, self._state.conversation.key)
 
     def deliver(self, reply: Reply) -> None:
-        """An event of the answer; pieces are drawn at most ten times a second."""
-        conversation = self._state.conversation
+        """An event of the answer, or what came of a request for the files."""
         match reply:
-            case Waits(reason=reason, id=number):
-                conversation.waits(reason, number)
-            case Wrote(text=text, id=number):
-                conversation.wrote(text, number)
-            case Answered():
-                conversation.answered(reply)
-            case Refused(request=Ask(id=number) | Report(id=number), message=message):
-                conversation.failed(message, number)
+            case Sessions(request=FindSessions(words=words), found=found, notice=notice):
+                if words == self.sessions.search.text():
+                    self._found = found
+                if notice:
+                    self.talk.entry.say(notice)
+            case Opened(saved=saved):
+                self.talk.open(Conversation(saved))
+            case Presets(presets=presets):
+                self._presets = presets
+                self.talk.entry.show_presets(presets)
+            case Accepted(request=WriteText(file=file)):
+                self.talk.entry.say(f"written to {file}")
+            case Refused(request=request, message=message) if isinstance(request, SessionRequest):
+                self.talk.entry.say(message)
             case _:
+                self.talk.deliver(reply)
                 return
-        if not self._redraw.isActive():
-            self._redraw.start()
+        self.refresh()
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
-            for bubble in self.bubbles:
-                bubble.recolor()
+            self.talk.messages.recolor()
         super().changeEvent(event)
 
-    def ask(self, text: str) -> None:
-        """Ask a question, as if it had been typed."""
-        self._request(Ask(text, self._state.conversation.ask(text)))
-
-    def write_brief(self) -> None:
-        self._request(Report(self._state.conversation.ask("Write a brief.")))
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._listed:
+            self._listed = True
+            self.requested.emit(FindSessions())
+            self.requested.emit(ReadPresets())
 
     def show_answer(self, question: str, answer: Answered) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
-        conversation = self._state.conversation
-        conversation.answered(replace(answer, id=conversation.ask(question)))
-        self._keeps = "question"
+        self.talk.show_answer(question, answer)
+
+    def save(self, file: str) -> None:
+        """Have the conversation written to a file, as its name's ending says."""
+        try:
+            self.requested.emit(WriteText(file, exported(self._state.conversation, file)))
+        except UserError as e:
+            self.talk.entry.say(str(e))
+
+    def _begin(self) -> None:
+        self.talk.open(Conversation())
+        self.refresh()
+        self.talk.entry.input.setFocus()
+
+    def _open(self, key: str) -> None:
+        if key == self.talk.asked.key:
+            self.talk.open(self.talk.asked)
+            self.refresh()
+        elif key != self._state.conversation.key:
+            self.requested.emit(OpenSession(key))
+
+    def _rename(self, key: str, title: str) -> None:
+        title = " ".join(title.split())
+        if not title:
+            self.requested.emit(FindSessions(self.sessions.search.text()))
+            return
+        for known in (self._state.conversation, self.talk.asked):
+            if known.key == key:
+                known.title = title
+        self._found = tuple(Summary(s.key, title, s.changed, s.excerpt) if s.key == key else s for s in self._found)
+        self.requested.emit(RenameSession(key, title))
+
+    def _drop(self, key: str) -> None:
+        if self.talk.asked.busy and self.talk.asked.key == key:
+            self.talk.entry.say("stop the answer that is being written first")
+            return
+        dropped = next(summary for summary in self._found if summary.key == key)
+        self._found = tuple(summary for summary in self._found if summary.key != key)
+        self.requested.emit(DropSession(key))
+        if self._state.conversation.key == key:
+            self.talk.asked = self._state.conversation = Conversation()
+        self.refresh()
+        self.talk.undo.offer(f"“{dropped.title}” was deleted.", lambda: self._bring_back(dropped))
+
+    def _bring_back(self, summary: Summary) -> None:
+        self._found = tuple(sorted((*self._found, summary), key=lambda s: -s.changed))
+        self.requested.emit(BringBack(summary.key))
+        self.requested.emit(OpenSession(summary.key))
         self.refresh()
 
-    def _ask_typed(self) -> None:
-        text = self.input.text().strip()
-        if text and not self._state.conversation.busy:
-            self.input.clear()
-            self.ask(text)
+    def _keep(self, conversation: Conversation) -> None:
+        """Have it written, and show it first in the list."""
+        if not self.sessions.search.text():
+            mine = Summary(conversation.key, conversation.title, conversation.changed)
+            self._found = (mine, *(s for s in self._found if s.key != mine.key))
+            self.sessions.show_sessions(self._found, self._state.conversation.key)
+        self.requested.emit(KeepSession(conversation.saved()))
 
-    def _request(self, request: Request) -> None:
-        self._keeps = "question"
-        self.refresh()
-        self.requested.emit(request)
+    def _edit_presets(self) -> None:
+        self.stack.setCurrentWidget(self.presets)
+        self.presets.show_presets(self._presets)
 
-    def _stop(self) -> None:
-        self._state.conversation.stopped()
-        self.refresh()
-        self.requested.emit(StopAnswer())
+    def _keep_presets(self, presets: tuple[Preset, ...]) -> None:
+        self._presets = presets
+        self.talk.entry.show_presets(presets)
+        self.requested.emit(KeepPresets(presets))
+        self.stack.setCurrentWidget(self.talk)
+        self.talk.entry.input.setFocus()
 
-    def _scrolled(self) -> None:
-        """The user moved the view: to the end, to follow it, or elsewhere, to read there."""
-        bar = self.viewer.verticalScrollBar()
-        self._keeps = "end" if bar.sliderPosition() >= bar.maximum() else "place"
+    def _export(self) -> None:
+        name = "".join(c if c.isalnum() or c in " -_" else "" for c in self._state.conversation.title).strip() or "conversation"
+        file, _ = QFileDialog.getSaveFileName(self, "Export the conversation", f"{name}.md", "Markdown (*.md);;JSON (*.json)")
+        if file:
+            self.save(file)
 
-    def _keep_place(self) -> None:
-        bar = self.viewer.verticalScrollBar()
-        if self._keeps == "end":
-            bar.setValue(bar.maximum())
-        elif self._keeps == "question":
-            self._body.activate()
-            bar.setValue(next((b.y() for b in reversed(self.bubbles) if b.message.author == "you"), 0))
+    def _connect(self) -> None:
+        self.talk.requested.connect(self.requested)
+        self.talk.kept.connect(self._keep)
+        self.talk.entry.edit_presets.triggered.connect(self._edit_presets)
+        self.talk.entry.export.clicked.connect(self._export)
+        self.sessions.created.connect(self._begin)
+        self.sessions.opened.connect(self._open)
+        self.sessions.renamed.connect(self._rename)
+        self.sessions.dropped.connect(self._drop)
+        self.sessions.searched.connect(lambda words: self.requested.emit(FindSessions(words)))
+        self.presets.kept.connect(self._keep_presets)
+        for keys, slot in (
+            ("Ctrl+N", self._begin),
+            ("Ctrl+R", self.talk.again_last),
+            ("Ctrl+F", self.sessions.search.setFocus),
+            ("Ctrl+L", self.talk.entry.input.setFocus),
+        ):
+            QShortcut(QKeySequence(keys), self, slot)
 
     def _lay_out(self) -> None:
-        inner = QWidget()
-        inner.setProperty("clear", "true")
-        self._body = QVBoxLayout(inner)
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(theme.S)
-        self._body.addStretch()
-        self.viewer = QScrollArea()
-        self.viewer.setAccessibleName("Conversation")
-        self.viewer.setWidgetResizable(True)
-        self.viewer.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.viewer.setWidget(inner)
-        bar = self.viewer.verticalScrollBar()
-        bar.actionTriggered.connect(self._scrolled)
-        bar.rangeChanged.connect(self._keep_place)
-        entry = row(self.input, self.stop, self.send, self.happened, self.brief)
-        entry.setStretch(0, 1)
-        column = QWidget()
-        column.setMaximumWidth(_WIDEST)
-        layout = QVBoxLayout(column)
+        self.stack.addWidget(self.talk)
+        self.stack.addWidget(self.presets)
+        self.stack.setMaximumWidth(_WIDEST)
+        self.sessions.setFixedWidth(_SIDE)
+        layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)
-        layout.addWidget(self.empty, 1)
-        layout.addWidget(self.viewer, 1)
-        layout.addLayout(entry)
-        middle = QHBoxLayout(self)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
-        middle.addWidget(column, 1000)
-        middle.addStretch(1)
+        layout.addWidget(self.sessions)
+        layout.addStretch(1)
+        layout.addWidget(self.stack, 1000)
+        layout.addStretch(1)

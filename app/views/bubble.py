@@ -1,85 +1,137 @@
-"""One message of the conversation, as high as its text."""
+"""One message of the conversation: its text, who wrote it, what it rests on, and what can be done with it."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app import theme
-from app.models.conversation import Message
+from app.models.conversation_export import code_blocks
 from app.models.format import plural
+from app.models.message import Message
+from app.models.writing import told
 from app.views.safe_text import SafeText
-from app.views.widgets import button, label, row, set_text
+from app.views.sparkline import Sparklines
+from app.views.widgets import button, elided, label, row, set_text
 
 
 class Bubble(QFrame):
-    """Text, who wrote it, and the facts it rests on, which open on demand."""
+    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later."""
 
-    def __init__(self, message: Message) -> None:
-        super().__init__()
-        self.setProperty("bubble", message.author)
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+    acted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.number = 0
+        self.message = Message("assistant", "")
+        self.stale = False
+        """Its height is another one than when it was last fitted."""
+        self._branch = (1, 1)
         self.text = SafeText()
         self.text.setAccessibleName("Message")
+        self.curves = Sparklines()
         self.note = label(size="small", meaning="muted", wrap=True)
-        self.writer = label(size="small", meaning="muted")
+        self.writer = elided(size="small", meaning="muted")
         self.sources = button("", kind="quiet", checkable=True, tooltip="The facts that this text rests on")
         self.facts = SafeText()
         self.facts.setAccessibleName("Facts it rests on")
         for part in (self.text, self.facts):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-            part.document().documentLayout().documentSizeChanged.connect(self._fit)
         self.facts.hide()
         self.sources.toggled.connect(self._open)
-        footer = row(self.writer, self.sources)
-        footer.addStretch()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        layout.setSpacing(theme.S)
-        layout.addWidget(self.text)
-        layout.addWidget(self.note)
-        layout.addLayout(footer)
-        layout.addWidget(self.facts)
-        self.message = message
-        self._show(message)
+        self.earlier = self._action("‹", "earlier", "The version before this one")
+        self.branch = label(size="small", meaning="muted")
+        self.later = self._action("›", "later", "The version after this one")
+        self.copy = self._action("Copy", "copy", "Copy this message")
+        self.code = self._action("Copy code", "code", "Copy the code in this message")
+        self.again = self._action("Again", "again", "Have another answer written; this one stays beside it (Ctrl+R for the last one)")
+        self.edit = self._action("Edit", "edit", "Ask something else here; what follows stays as another branch")
+        self.remove = self._action("Delete", "delete", "Delete this message and what follows it; can be undone")
+        self.controls: list[QWidget] = [self.text, self.earlier, self.later, self.sources, self.copy, self.code]
+        self.controls += [self.again, self.edit, self.remove, self.facts]
+        """What the Tab key goes through."""
+        self._lay_out()
+        self._show()
 
-    def show_message(self, message: Message) -> None:
-        if message != self.message:
-            self.message = message
-            self._show(message)
+    def show_message(self, message: Message, place: int = 1, of: int = 1) -> None:
+        """`place`: which one it is of so many siblings."""
+        if message is not self.message or self._branch != (place, of):
+            self.message, self._branch = message, (place, of)
+            self._show()
+
+    def fit(self, width: int) -> int:
+        """The height it needs where it is so wide."""
+        inside = width - 2 * theme.L
+        for part in (self.text, self.facts):
+            part.document().setTextWidth(inside)
+            part.setFixedHeight(int(part.document().size().height()) + 2)
+        self.stale = False
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        return layout.totalHeightForWidth(width) if layout.hasHeightForWidth() else layout.totalSizeHint().height()
+
+    def close_sources(self) -> None:
+        self.sources.setChecked(False)
 
     def recolor(self) -> None:
         """Colours inside rich text do not follow the palette by themselves."""
-        self._show(self.message)
+        self._show()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-    def _show(self, message: Message) -> None:
-        if message.author == "you":
+    def _show(self) -> None:
+        message = self.message
+        you = message.author == "you"
+        theme.mark(self, "bubble", message.author)
+        self.setAccessibleName("You" if you else "Assistant")
+        if you:
             self.text.setPlainText(message.text)
         else:
             self.text.show_markdown(message.text)
         self.text.setVisible(bool(message.text))
+        self.curves.show_curves(message.curves)
         set_text(self.note, message.note or ("writes …" if message.state == "writing" else ""))
         self.note.setVisible(bool(self.note.text()))
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "muted")
-        set_text(self.writer, f"written by {message.writer}" if message.writer else "")
-        self.writer.setVisible(bool(message.writer))
+        set_text(self.writer, told(message))
+        place, of = self._branch
+        set_text(self.branch, f"{place}/{of}")
+        for part in (self.earlier, self.branch, self.later):
+            part.setVisible(of > 1)
+        self.branch.setAccessibleName(f"Version {place} of {of}")
         self.sources.setVisible(bool(message.facts))
+        ended = not message.pending
+        self.copy.setVisible(bool(message.text))
+        self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
+        self.again.setVisible(ended and not you)
+        self.edit.setVisible(you and message.wants == "answer")
+        self.remove.setVisible(ended)
         self._open(self.sources.isChecked())
-        self._fit()
 
     def _open(self, opened: bool) -> None:
+        opened = opened and bool(self.message.facts)
         self.sources.setText(f"{'Hide' if opened else 'Show'} {plural(len(self.message.facts), 'source')}")
         if opened:
             self.facts.show_table(tuple((name, f"{value}  ({source})" if source else value) for name, value, source in self.message.facts))
-        self.facts.setVisible(opened and bool(self.message.facts))
-        self._fit()
+        self.facts.setVisible(opened)
+        self.stale = True
+        self.updateGeometry()
 
-    def _fit(self) -> None:
-        for part in (self.text, self.facts):
-            part.setFixedHeight(int(part.document().size().height()) + 2)
+    def _action(self, text: str, name: str, tooltip: str) -> QWidget:
+        made = button(text, kind="quiet", tooltip=tooltip)
+        made.setAccessibleName(tooltip.partition(";")[0] if len(text) == 1 else text)
+        made.clicked.connect(lambda: self.acted.emit(name))
+        return made
+
+    def _lay_out(self) -> None:
+        footer = row(self.earlier, self.branch, self.later, self.writer, self.sources, spacing=theme.XS)
+        for made in (self.copy, self.code, self.again, self.edit, self.remove):
+            footer.addWidget(made)
+        footer.setStretch(3, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
+        layout.setSpacing(theme.S)
+        for part in (self.text, self.curves, self.note):
+            layout.addWidget(part)
+        layout.addLayout(footer)
+        layout.addWidget(self.facts)

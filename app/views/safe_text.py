@@ -71,7 +71,10 @@ class SafeText(QTextBrowser):
                 look = QTextCharFormat()
                 look.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
                 cursor.mergeCharFormat(look)
-            if not cursor.currentTable():
+            if form.hasProperty(QTextFormat.Property.BlockCodeFence):
+                form.setBackground(QColor(theme.tokens().sunken))
+                cursor.setBlockFormat(form)
+            elif not cursor.currentTable():
                 form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)
                 form.setBottomMargin(theme.XS)
                 cursor.setBlockFormat(form)

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication
 from app import theme
 from app.models.past import Remember
 from app.models.requests import Find, Link, Request
+from app.models.session_requests import SessionRequest
 from app.views.window import MainWindow
 from tests.gui import snapshots
 
@@ -42,7 +43,8 @@ class Fed:
         self.app = qapp
         self.window = MainWindow()
         self.asked: list[Request] = []
-        """All but what pages ask for in their own time: the jobs page its history, the charts their past."""
+        """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
+        self.files: list[SessionRequest] = []
         self.finds: list[Find] = []
         self.remember: list[Remember] = []
         self.window.requested.connect(self._keep)
@@ -53,6 +55,8 @@ class Fed:
             self.finds.append(request)
         elif isinstance(request, Remember):
             self.remember.append(request)
+        elif isinstance(request, SessionRequest):
+            self.files.append(request)
         else:
             self.asked.append(request)
 

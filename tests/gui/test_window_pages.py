@@ -37,10 +37,9 @@ from app.models.requests import (
     Wrote,
 )
 from app.views import heat_map
-from app.views.assistant import Assistant
-from app.views.bubble import Bubble
 from app.views.cells import VIEWS
 from app.views.jobs import EMPTY, NOTHING_FOUND, SEARCHING
+from app.views.talk import Talk
 from app.views.tile import Cell
 from app.views.values import Values
 from app.views.widgets import Elided
@@ -802,47 +801,47 @@ def test_charts_are_painted_in_both_schemes(compared):
 def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant
+    page = fed.window.assistant.talk
     assert page.empty.isVisible()
-    QTest.keyClicks(page.input, "how hot was it?")
-    QTest.keyClick(page.input, Qt.Key.Key_Return)
+    QTest.keyClicks(page.entry.input, "how hot was it?")
+    QTest.keyClick(page.entry.input, Qt.Key.Key_Return)
     (ask,) = fed.asked
     assert isinstance(ask, Ask)
     assert ask.text == "how hot was it?"
     fed.window.deliver(Waits("waits for idle devices (GPU 0: utilisation 98 %)", ask.id))
-    qtbot.waitUntil(lambda: "utilisation 98 %" in page.bubbles[1].note.text())
+    qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
     fed.window.deliver(Wrote("It was **61", ask.id))
-    qtbot.waitUntil(lambda: "61" in page.bubbles[1].text.toPlainText())
-    assert page.stop.isVisible()
-    assert not page.send.isEnabled()
+    qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())
+    assert page.entry.stop.isVisible()
+    assert not page.entry.send.isEnabled()
     fed.window.deliver(Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id))
-    qtbot.waitUntil(lambda: page.bubbles[1].writer.text() == "written by template")
-    assert page.bubbles[1].text.toPlainText() == "It was 61 °C."
-    page.bubbles[1].sources.click()
-    assert "61 °C (reading)" in page.bubbles[1].facts.toPlainText()
-    assert page.send.isEnabled()
+    qtbot.waitUntil(lambda: page.messages.bubbles[1].writer.text().startswith("written by template"))
+    assert page.messages.bubbles[1].text.toPlainText() == "It was 61 °C."
+    page.messages.bubbles[1].sources.click()
+    assert "61 °C (reading)" in page.messages.bubbles[1].facts.toPlainText()
+    assert page.entry.send.isEnabled()
 
 
 def test_the_two_buttons_and_stop(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant
-    page.happened.click()
-    page.stop.click()
-    page.brief.click()
+    page = fed.window.assistant.talk
+    page.entry.happened.click()
+    page.entry.stop.click()
+    page.entry.brief.click()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not fed.window.state.conversation.busy)
     kinds = [type(r) for r in fed.asked]
     assert kinds == [Ask, StopAnswer, Report, StopAnswer]
-    assert [b.note.text() for b in page.bubbles[1::2]] == ["stopped", "stopped"]
+    assert [b.note.text() for b in page.messages.bubbles[1::2]] == ["stopped", "stopped"]
 
 
 def test_a_failure_is_said_in_the_conversation(fed, qtbot):
     fed.window.show_page("assistant")
-    fed.window.assistant.happened.click()
+    fed.window.assistant.talk.entry.happened.click()
     fed.window.deliver(Refused(fed.asked[0], "the model folder /m has no config.json"))
-    qtbot.waitUntil(lambda: "no config.json" in fed.window.assistant.bubbles[1].note.text())
-    assert fed.window.assistant.bubbles[1].note.property("meaning") == "failed"
+    qtbot.waitUntil(lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text())
+    assert fed.window.assistant.talk.messages.bubbles[1].note.property("meaning") == "failed"
 
 
 def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
@@ -852,13 +851,13 @@ def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
     fed.window.show_page("assistant")
     fed.window.assistant.show_answer("q", Answered(evil, "model tiny"))
     fed.settle()
-    text = fed.window.assistant.bubbles[1].text
+    text = fed.window.assistant.talk.messages.bubbles[1].text
     loaded = text.document().resource(QTextDocument.ResourceType.ImageResource, f"file://{secret}")
     assert loaded.width() == 1
     assert not text.openLinks()
     assert not text.openExternalLinks()
     assert "<script>" in text.toPlainText()
-    assert fed.window.assistant.bubbles[1].height() < 300
+    assert fed.window.assistant.talk.messages.bubbles[1].height() < 300
 
 
 LONG = "# Much\n\n" + "word " * 3000
@@ -867,21 +866,21 @@ LONG = "# Much\n\n" + "word " * 3000
 def test_a_long_answer_is_read_from_its_beginning(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant
+    page = fed.window.assistant.talk
     for _ in range(2):
         page.show_answer("What happened?", Answered(LONG, "template"))
         fed.settle()
-    assert on_top(page) == page.bubbles[2]
+    assert on_top(page) == 3
 
 
 def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.show_page("assistant")
-    page = fed.window.assistant
+    page = fed.window.assistant.talk
     page.show_answer("What happened?", Answered(LONG, "template"))
-    page.happened.click()
+    page.entry.happened.click()
     number = fed.asked[-1].id
-    bar = page.viewer.verticalScrollBar()
+    bar = page.messages.verticalScrollBar()
 
     def write() -> None:
         end = bar.maximum()
@@ -891,7 +890,7 @@ def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
 
     fed.settle()
     write()
-    qtbot.waitUntil(lambda: on_top(page) == page.bubbles[2])  # the question stays, and the answer grows below it
+    qtbot.waitUntil(lambda: on_top(page) == 3)  # the question stays, and the answer grows below it
     bar.triggerAction(bar.SliderAction.SliderToMaximum)
     write()
     assert bar.value() == bar.maximum()
@@ -901,9 +900,9 @@ def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
     assert bar.value() == place
 
 
-def on_top(page: Assistant) -> Bubble | None:
-    """The message at the top of the view."""
-    return next((b for b in page.bubbles if b.y() == page.viewer.verticalScrollBar().value()), None)
+def on_top(page: Talk) -> int | None:
+    """The number of the message at the top of the view."""
+    return next((b.number for b in page.messages.bubbles if b.y() == 0), None)
 
 
 # settings

@@ -3,9 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.workloads.catalog import WORKLOADS, find
-from app.models.conversation import MOST, Conversation
 from app.models.form import Form
-from app.models.requests import Answered, Configure
+from app.models.requests import Configure
 from app.models.settings_form import SETTINGS, change, text_of
 from scheduler.errors import UserError
 from scheduler.settings import Settings
@@ -85,43 +84,3 @@ def test_a_wrong_setting_says_why(name, text):
     setting = next(s for s in SETTINGS if s.name == name)
     with pytest.raises(UserError, match=r"number|setting"):
         change(Settings(), setting, text)
-
-
-def test_an_answer_comes_in_pieces():
-    talk = Conversation()
-    number = talk.ask("why?")
-    talk.waits("idle: GPU 0 at 98 %", number)
-    assert (talk.messages[-1].state, talk.messages[-1].note) == ("waiting", "idle: GPU 0 at 98 %")
-    talk.wrote("be", number)
-    talk.wrote("cause", number)
-    assert talk.messages[-1].text == "because"
-    talk.answered(Answered("because.", "template", (("a", "1", "here"),), number))
-    assert (talk.busy, talk.messages[-1].writer) == (False, "template")
-
-
-def test_one_answer_at_a_time():
-    talk = Conversation()
-    talk.ask("one")
-    with pytest.raises(ValueError, match="one answer at a time"):
-        talk.ask("two")
-
-
-def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
-    talk = Conversation()
-    first = talk.ask("one")
-    talk.wrote("half", first)
-    talk.stopped()
-    second = talk.ask("two")
-    talk.wrote(" late", first)
-    talk.answered(Answered("late", "template", (), first))
-    talk.failed("late", first)
-    assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
-    talk.failed("the model folder is gone", second)
-    assert (talk.messages[-1].state, talk.messages[-1].note) == ("failed", "the model folder is gone")
-
-
-def test_long_conversations_are_bounded():
-    talk = Conversation()
-    for i in range(MOST):
-        talk.answered(Answered("a", "template", (), talk.ask(str(i))))
-    assert len(talk.messages) == MOST

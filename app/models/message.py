@@ -1,0 +1,49 @@
+"""One message of a conversation, as it is shown and kept."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Author = Literal["you", "assistant"]
+Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
+Wanted = Literal["answer", "brief"]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """How a value that an answer tells went over the time that it tells of: the device's own readings, decimated."""
+
+    title: str
+    unit: str
+    times: tuple[float, ...]
+    """Seconds since the epoch."""
+    values: tuple[float | None, ...]
+    """None where nothing was read: a gap."""
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one of the two said."""
+
+    author: Author
+    text: str
+    state: Stage = "done"
+    note: str = ""
+    """Why it waits, or why it failed."""
+    writer: str = ""
+    facts: tuple[tuple[str, str, str], ...] = ()
+    """Name, value and source of each fact the text rests on."""
+    curves: tuple[Curve, ...] = ()
+    tokens: int = 0
+    """Tokens the model wrote; 0 for the template, and while they are not known."""
+    seconds: float = 0.0
+    """From the request to the answer."""
+    wants: Wanted = "answer"
+    """What a message of yours asks for."""
+    at: float = 0.0
+    """When it was said, seconds since the epoch."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is awaited or being written."""
+        return self.state in ("waiting", "writing")

@@ -1,0 +1,47 @@
+"""What is said beside an answer: who wrote it and how fast, where the model is, from where to where a curve went."""
+
+from __future__ import annotations
+
+import time
+
+from app.models.format import device_label, duration, plural, significant
+from app.models.message import Curve, Message
+from scheduler.telemetry.snapshot import Busy, Snapshot
+
+
+def told(message: Message) -> str:
+    """written by model tiny · 12:03:05 · 84 tokens in 2.1 s."""
+    parts = [f"written by {message.writer}"] if message.writer else []
+    if message.at:
+        parts.append(time.strftime("%H:%M" if time.time() - message.at < 43200 else "%Y-%m-%d %H:%M", time.localtime(message.at)))
+    if message.tokens and message.seconds > 0:
+        parts.append(f"{plural(message.tokens, 'token')} in {duration(message.seconds)}")
+    return " · ".join(parts)
+
+
+def whereabouts(snapshot: Snapshot | None) -> str:
+    """Who writes, on what, and what becomes of it when a job comes."""
+    if snapshot is None:
+        return "the daemon does not answer yet"
+    settings = snapshot.settings
+    leased = [device_label(state.device) for state in snapshot.devices if state.leased]
+    if leased:
+        return f"the assistant has {', '.join(leased)} by lease; a job that needs it takes it back at once"
+    if settings.model_device == "cuda" and settings.model_folder:
+        busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
+        return f"the GPU is busy ({busy[0]})" if busy and len(busy) == len(snapshot.devices) else "holds no GPU; leased when it is asked"
+    return "on the CPU; holds no GPU"
+
+
+def summary_of(curve: Curve) -> str:
+    """33 to 66 °C."""
+    known = [v for v in curve.values if v is not None]
+    low, high = min(known), max(known)
+    words = significant(low) if low == high else f"{significant(low)} to {significant(high)}"
+    return f"{words} {curve.unit}".strip()
+
+
+def stretch_of(curve: Curve) -> str:
+    """12:03:05 to 12:13:05."""
+    first, last = (time.strftime("%H:%M:%S", time.localtime(at)) for at in (curve.times[0], curve.times[-1]))
+    return f"{first} to {last}"

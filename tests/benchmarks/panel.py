@@ -1,0 +1,73 @@
+"""What a streamed piece of an answer costs the assistant panel: CPU time of the window's process, with few and with 1,000 messages.
+
+    python -m tests.benchmarks.panel
+
+The real window, offscreen. Every piece is delivered, laid out and painted before the next one comes; in use, pieces that come within
+50 ms of each other are drawn together. Writes results/panel.csv: a row a length of the conversation, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from app.models.conversation import Conversation
+from app.models.requests import Answered, Link, Wrote
+from app.views.window import MainWindow
+from scheduler.devices.cpu import cpu_name
+from tests.benchmarks.rows import context, spread, write
+
+LENGTHS = (10, 1000)
+PIECES, WARM_UP = 200, 20
+ANSWER = "GPU 0 was at most **66 °C**.\n\n| Job | State |\n|---|---|\n| 7 | done |\n\n- one\n- two\n"
+FACTS = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(40))
+
+
+def measure(length: int) -> dict[str, float]:
+    """CPU milliseconds a piece, and the widgets of messages there are."""
+    app = QApplication.instance() or QApplication([])
+    assert isinstance(app, QApplication)
+    theme.apply(app, "light")
+    window = MainWindow()
+    window.show_link(Link(connected=True, text="connected"))
+    window.show()
+    window.show_page("assistant")
+    talk = window.assistant.talk
+    talk.open(_conversation(length))
+    talk.ask("and now?")
+    number = talk.asked.number
+    app.processEvents()
+    spent = []
+    for i in range(PIECES + WARM_UP):
+        begin = time.process_time()
+        window.deliver(Wrote("word " if i % 12 else "word.\n\n", number))
+        talk.refresh()
+        app.processEvents()
+        spent.append((time.process_time() - begin) * 1e3)
+    bubbles = len(talk.messages.bubbles)
+    window.close()
+    return {**spread(spent[WARM_UP:]), "bubbles": bubbles}
+
+
+def _conversation(length: int) -> Conversation:
+    made = Conversation()
+    for i in range(length // 2):
+        made.answered(Answered(ANSWER * (1 + i % 3), "model tiny", FACTS, made.ask(f"question {i}?")))
+    return made
+
+
+def main() -> None:
+    where = context(cpu_name(), ["PySide6-Essentials"])
+    rows = [{"messages": length, "what": "CPU time of a streamed piece", "unit": "ms", **measure(length), **where} for length in LENGTHS]
+    for row in rows:
+        print(f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), {row['bubbles']} bubbles")
+    print(write("panel", rows))
+
+
+if __name__ == "__main__":
+    main()

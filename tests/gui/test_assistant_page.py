@@ -1,0 +1,240 @@
+"""The assistant panel: long conversations, branches, deletion with undo, and the conversations that are kept."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from app.feeds.verbs import Verbs
+from app.models.conversation import Conversation
+from app.models.message import Curve
+from app.models.requests import Answered, Ask, Report, Wrote
+from app.models.session_requests import (
+    BringBack,
+    DropSession,
+    FindSessions,
+    KeepPresets,
+    KeepSession,
+    Opened,
+    OpenSession,
+    Preset,
+    RenameSession,
+    Sessions,
+    Summary,
+    WriteText,
+)
+from app.views.talk import Talk
+from tests.gui import snapshots
+from tests.gui.conftest import Fed
+from tests.gui.test_accessible import nameless
+from tests.gui.test_window_pages import clipped
+
+CODE = "To see it:\n\n```sh\ngpudeck jobs 8\n```\n"
+CURVE = Curve("GPU 0 temperature", "°C", (1.0, 2.0, 3.0, 4.0), (33.0, 66.0, None, 60.0))
+
+
+def opened(fed: Fed) -> Talk:
+    fed.feed(snapshots.gpu_snapshot(1))
+    fed.window.show_page("assistant")
+    fed.settle()
+    return fed.window.assistant.talk
+
+
+def shown(talk: Talk) -> list[str]:
+    return [m.text for m in talk.conversation.messages]
+
+
+def test_a_thousand_messages_have_few_widgets_and_each_is_reached(fed):
+    talk = opened(fed)
+    long = Conversation()
+    for i in range(500):
+        long.answered(Answered(f"answer {i}\n\n" * (1 + i % 5), "template", (), long.ask(f"question {i}")))
+    talk.open(long)
+    fed.settle()
+    bar = talk.messages.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+    assert "answer 499" in talk.messages.bubbles[-1].text.toPlainText()
+    QTest.keyClick(talk.messages, Qt.Key.Key_Home)
+    assert talk.messages.bubbles[0].text.toPlainText() == "question 0"
+    seen, presses = set(), 0
+    while bar.value() < bar.maximum() and presses < 2000:
+        seen |= {b.number for b in talk.messages.bubbles}
+        QTest.keyClick(talk.messages, Qt.Key.Key_PageDown)
+        presses += 1
+    seen |= {b.number for b in talk.messages.bubbles}
+    assert seen == set(long.path)
+    assert len(talk.messages.findChildren(type(talk.messages.bubbles[0]))) < 30
+    ends = [(b.y(), b.y() + b.height()) for b in talk.messages.bubbles]
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(ends)), "no message lies over another"
+
+
+def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
+    talk = opened(fed)
+    fed.window.activateWindow()
+    for i in range(30):
+        talk.show_answer(f"question {i}", Answered("answer", "template"))
+    QTest.keyClick(talk.messages, Qt.Key.Key_Home)
+    talk.messages.setFocus()
+    reached = []
+    for _ in range(60):
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        fed.settle()
+        bubble = next((b for b in talk.messages.bubbles if b.isAncestorOf(QApplication.focusWidget())), None)
+        if bubble is not None and (not reached or reached[-1] != bubble.number):
+            reached.append(bubble.number)
+            assert talk.messages.viewport().rect().intersects(bubble.geometry())
+    assert reached == list(range(1, len(reached) + 1))
+    assert len(reached) > 10
+
+
+def test_edit_branch_and_go_through_the_versions(fed, qtbot):
+    talk = opened(fed)
+    talk.show_answer("one", Answered("1", "template"))
+    question = talk.messages.bubbles[0]
+    question.edit.click()
+    assert talk.entry.input.text() == "one"
+    assert talk.entry.editing.isVisible()
+    QTest.keyClick(fed.window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: (talk.entry.input.text(), talk.entry.editing.isVisible()) == ("", False))
+    QTest.keyClick(talk.entry.input, Qt.Key.Key_Up)
+    QTest.keyClicks(talk.entry.input, " more")
+    QTest.keyClick(talk.entry.input, Qt.Key.Key_Return)
+    (ask,) = fed.asked
+    assert isinstance(ask, Ask)
+    assert ask.text == "one more"
+    fed.window.deliver(Answered("1.1", "template", (), ask.id))
+    talk.refresh()
+    assert shown(talk) == ["one more", "1.1"]
+    assert talk.messages.bubbles[0].branch.text() == "2/2"
+    talk.messages.bubbles[0].earlier.click()
+    assert shown(talk) == ["one", "1"]
+
+
+def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_as_one(fed):
+    talk = opened(fed)
+    talk.entry.brief.click()
+    fed.window.deliver(Answered("brief", "template", (), fed.asked[0].id))
+    QTest.keyClick(fed.window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
+    assert [type(r) for r in fed.asked] == [Report, Report]
+    fed.window.deliver(Answered("brief again", "template", (), fed.asked[1].id))
+    talk.refresh()
+    assert (shown(talk)[-1], talk.messages.bubbles[1].branch.text()) == ("brief again", "2/2")
+
+
+def test_copy_delete_and_undo(fed):
+    talk = opened(fed)
+    talk.show_answer("one", Answered(CODE, "template"))
+    talk.show_answer("two", Answered("2", "template"))
+    fed.settle()
+    talk.messages.reveal(1)
+    answer = talk.messages.bubbles[1]
+    answer.copy.click()
+    assert QGuiApplication.clipboard().text() == CODE
+    answer.code.click()
+    assert QGuiApplication.clipboard().text() == "gpudeck jobs 8"
+    answer.remove.click()
+    assert shown(talk) == ["one"]
+    assert "3 messages" in talk.undo.said.text()
+    talk.undo.undo.click()
+    assert shown(talk) == ["one", CODE, "two", "2"]
+    assert not talk.undo.isVisible()
+
+
+def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
+    talk = opened(fed)
+    page = fed.window.assistant
+    assert FindSessions() in fed.files
+    first = talk.conversation
+    talk.entry.happened.click()
+    assert fed.files[-1] == KeepSession(first.saved()), "it is kept before there is an answer"
+    other = Conversation()
+    other.answered(Answered("old answer", "template", (), other.ask("old question")))
+    fed.window.deliver(Sessions(FindSessions(), (Summary(first.key, first.title, 2.0), Summary(other.key, other.title, 1.0))))
+    page.sessions.list.setCurrentRow(1)
+    QTest.keyClick(page.sessions.list, Qt.Key.Key_Return)
+    assert fed.files[-1] == OpenSession(other.key)
+    fed.window.deliver(Opened(other.saved()))
+    assert shown(talk)[-1] == "old answer"
+    fed.window.deliver(Wrote("the answer", fed.asked[0].id))  # to the one that is not open
+    assert "is being answered" in talk.entry.where.text()
+    page.sessions.opened.emit(first.key)
+    assert shown(talk)[-1] == "the answer"
+    talk.entry.stop.click()
+    page.sessions.list.item(1).setText("  Another \n name ")
+    assert fed.files[-1] == RenameSession(other.key, "Another name")
+    page.sessions.list.setCurrentRow(1)
+    QTest.keyClick(page.sessions.list, Qt.Key.Key_Delete)
+    assert fed.files[-1] == DropSession(other.key)
+    assert page.sessions.list.count() == 1
+    talk.undo.undo.click()
+    assert BringBack(other.key) in fed.files
+    assert page.sessions.list.count() == 2
+    page.sessions.search.setText("hall")
+    qtbot.waitUntil(lambda: fed.files[-1] == FindSessions("hall"))
+    fed.window.deliver(Sessions(FindSessions("ha"), ()))  # of what was typed before
+    assert page.sessions.list.count() == 2
+
+
+def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_path):
+    talk = opened(fed)
+    page = fed.window.assistant
+    talk.entry.menu.actions()[1].trigger()
+    assert talk.entry.input.text() == "Why is my job waiting?"
+    talk.entry.edit_presets.trigger()
+    page.presets.add.click()
+    line = page.presets.table.rowCount() - 1
+    page.presets.table.item(line, 1).setText("How much energy did I use today, in all?")
+    page.presets.done.click()
+    kept = next(r for r in fed.files if isinstance(r, KeepPresets))
+    assert kept.presets[-1] == Preset("How much energy did", "How much energy did I use today, in all?")
+    assert talk.isVisible()
+    talk.show_answer("one", Answered("1", "template"))
+    page.save(str(tmp_path / "x.md"))
+    assert isinstance(fed.files[-1], WriteText)
+    assert "> one" in fed.files[-1].text
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
+def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
+    theme.apply(fed.app, scheme)
+    fed.window.resize(*size)
+    talk = opened(fed)
+    facts = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(80))
+    talk.show_answer("how hot?", Answered(CODE * 2, "model rwkv7-g1-1.5B", facts, 0, (CURVE,) * 4, 84, 2.1))
+    talk.again(talk.conversation.path[1])
+    talk.conversation.answered(Answered(CODE, "model rwkv7-g1-1.5B", facts, talk.conversation.number, (CURVE,) * 3, 84, 2.1))
+    talk.entry.edit(1, "one\ntwo")
+    talk.entry.say("the message is in the clipboard")
+    talk.undo.offer("A message was deleted.", lambda: None)
+    talk.messages.bubbles[1].sources.click()
+    talk.refresh()
+    fed.settle()
+    assert clipped(fed.window) == []
+    assert nameless(fed.window) == []
+    assert talk.messages.bubbles[1].facts.isVisible()
+    fed.window.assistant.stack.setCurrentWidget(fed.window.assistant.presets)
+    fed.settle()
+    assert clipped(fed.window) == []
+    assert nameless(fed.window) == []
+
+
+def test_what_was_said_is_there_after_a_restart(qapp, qtbot, home):
+    talk = Conversation()
+    talk.answered(Answered("66 °C", "template", (), talk.ask("how hot?")))
+    verbs = Verbs()
+    verbs.request(KeepSession(talk.saved()))
+    verbs.stop()
+    again, replies = Verbs(), []
+    again.replied.connect(replies.append)
+    again.request(FindSessions("66"))
+    again.request(OpenSession(talk.key))
+    qtbot.waitUntil(lambda: len(replies) == 2)
+    again.stop()
+    assert replies[0].found[0].title == "how hot?"
+    assert replies[1].saved == talk.saved()

@@ -1,0 +1,245 @@
+"""A conversation: answers in pieces, branches, deletion with undo, and the files that keep it all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.feeds import session_files
+from app.feeds.curves import told
+from app.feeds.session_files import SessionFiles
+from app.models import conversation as conversations
+from app.models.conversation import Conversation
+from app.models.conversation_export import as_markdown, code_blocks, exported
+from app.models.message import Curve
+from app.models.requests import Answered
+from app.models.session_requests import PRESETS, Preset
+from app.models.tree import Saved
+from app.models.writing import summary_of
+from assistant.facts import Fact
+from scheduler.errors import NotFound, UserError
+
+
+def said(talk: Conversation) -> list[str]:
+    return [m.text for m in talk.messages]
+
+
+def asked(talk: Conversation, question: str, answer: str, instead: int | None = None) -> None:
+    talk.answered(Answered(answer, "template", (), talk.ask(question, instead=instead)))
+
+
+def test_an_answer_comes_in_pieces():
+    talk = Conversation()
+    number = talk.ask("why?")
+    talk.waits("idle: GPU 0 at 98 %", number)
+    assert (talk.messages[-1].state, talk.messages[-1].note) == ("waiting", "idle: GPU 0 at 98 %")
+    talk.wrote("be", number)
+    talk.wrote("cause", number)
+    assert talk.messages[-1].text == "because"
+    talk.answered(Answered("because.", "template", (("a", "1", "here"),), number))
+    assert (talk.busy, talk.messages[-1].writer) == (False, "template")
+
+
+def test_one_answer_at_a_time():
+    talk = Conversation()
+    talk.ask("one")
+    with pytest.raises(UserError, match="one answer at a time"):
+        talk.ask("two")
+
+
+def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
+    talk = Conversation()
+    first = talk.ask("one")
+    talk.wrote("half", first)
+    talk.stopped()
+    second = talk.ask("two")
+    talk.wrote(" late", first)
+    talk.answered(Answered("late", "template", (), first))
+    talk.failed("late", first)
+    assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
+    talk.failed("the model folder is gone", second)
+    assert (talk.messages[-1].state, talk.messages[-1].note) == ("failed", "the model folder is gone")
+
+
+def test_a_full_conversation_takes_no_more_and_loses_nothing(monkeypatch):
+    monkeypatch.setattr(conversations, "MOST", 4)
+    talk = Conversation()
+    asked(talk, "one", "1")
+    asked(talk, "two", "2")
+    with pytest.raises(UserError, match="begin a new one"):
+        talk.ask("three")
+    assert said(talk) == ["one", "1", "two", "2"]
+
+
+def test_edits_and_second_answers_are_branches_that_can_be_gone_through():
+    talk = Conversation()
+    asked(talk, "one", "1")
+    asked(talk, "two", "2")
+    talk.answered(Answered("1, again", "template", (), talk.again(talk.path[1])))
+    assert said(talk) == ["one", "1, again"]
+    talk.step(talk.path[1], -1)
+    assert said(talk) == ["one", "1", "two", "2"], "what followed the first answer is still there"
+    asked(talk, "TWO", "22", instead=talk.path[2])
+    assert said(talk) == ["one", "1", "TWO", "22"]
+    talk.step(talk.path[2], 1)
+    assert said(talk) == ["one", "1", "two", "2"], "after the last one comes the first"
+    assert Conversation(talk.saved()).saved() == talk.saved()
+
+
+def test_what_was_deleted_comes_back_as_it_was():
+    talk = Conversation()
+    asked(talk, "one", "1")
+    asked(talk, "two", "2")
+    asked(talk, "TWO", "22", instead=talk.path[2])
+    before = talk.saved()
+    cut = talk.cut(talk.path[1])
+    assert said(talk) == ["one"]
+    talk.tree.mend(cut)
+    assert talk.saved() == before
+    talk.ask("three")
+    with pytest.raises(UserError, match="stop"):
+        talk.cut(talk.path[0])
+
+
+def test_nothing_that_a_file_says_makes_a_tree_of_what_is_none():
+    node = {"id": 1, "parent": 0, "message": {"author": "you", "text": "x"}}
+    for nodes in ([node, node], [{**node, "parent": 1}], [{**node, "parent": 7}]):
+        saved = msgspec.convert({"key": "0" * 32, "title": "t", "changed": 0.0, "nodes": nodes}, Saved)
+        with pytest.raises(ValueError, match="message"):
+            Conversation(saved)
+
+
+def test_an_answer_that_was_being_written_is_stopped_when_it_is_read_again():
+    talk = Conversation()
+    talk.wrote("half", talk.ask("one"))
+    again = Conversation(talk.saved())
+    assert not again.busy
+    assert (again.messages[-1].state, again.messages[-1].text) == ("stopped", "half")
+
+
+def test_export():
+    talk = Conversation()
+    number = talk.ask("how hot?\nreally")
+    talk.answered(Answered("**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),), number))
+    text = as_markdown(talk)
+    assert "> how hot?\n> really\n\n**66 °C**\n\n*written by model tiny" in text
+    assert "- GPU 0 temp: 66 °C (NVML readings)" in text
+    assert json.loads(exported(talk, "x.json"))["nodes"][1]["message"]["writer"] == "model tiny"
+    with pytest.raises(UserError, match=r"\.md or \.json"):
+        exported(talk, "x.doc")
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("a\n```sh\nls\n\nps\n```\nb", ("ls\n\nps",)),
+        ("~~~~\n```\nx\n```\n~~~~\n```py\ny", ("```\nx\n```", "y")),
+        ("no `code` block", ()),
+    ],
+)
+def test_code_blocks(text, blocks):
+    assert code_blocks(text) == blocks
+
+
+def test_curves_are_of_what_the_text_tells():
+    facts = [
+        Fact("gpu0.temp.max", 66.0, "°C", "66 °C", "NVML readings", 1.0, "GPU 0 highest temperature: 66 °C"),
+        Fact("gpu0.power", 655.0, "W", "655 W", "NVML readings", 1.0, "GPU 0 power: 655 W"),
+        Fact("gpu0.util", None, "", "N/A (lost)", "NVML readings", 1.0, "GPU 0 utilisation: N/A (lost)"),
+        Fact("job7.ended", 1.0, "s", "12:00", "queue", 1.0, "Job 7 ended: 12:00"),
+    ]
+    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00") == (("gpu0", "power"), ("gpu0", "temp"))
+    assert summary_of(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    made = SessionFiles()
+    yield made
+    made.close()
+
+
+def test_conversations_are_kept_private_searched_and_renamed(files):
+    for i, (question, answer) in enumerate([("how hot?", "It was 66 °C in the HALL."), ("which jobs?", "Job 7.")]):
+        talk = Conversation()
+        talk.changed = float(i)
+        asked(talk, question, answer)
+        files.keep(talk.saved())
+    found = files.find("")
+    assert [s.title for s in found] == ["which jobs?", "how hot?"]
+    assert files.folder.stat().st_mode & 0o777 == 0o700
+    assert {f.stat().st_mode & 0o777 for f in files.folder.iterdir()} == {0o600}
+    (hit,) = files.find("hall HOW")
+    assert (hit.title, hit.excerpt) == ("how hot?", "It was 66 °C in the HALL.")
+    assert files.find("hall job") == ()
+    files.rename(hit.key, "Heat")
+    assert files.open(hit.key).title == "Heat"
+
+
+def test_deleted_conversations_come_back_and_only_the_newest_are_kept(files, monkeypatch):
+    monkeypatch.setattr(session_files, "MOST", 2)
+    monkeypatch.setattr(session_files, "ASIDE", 1)
+    keys = []
+    for i in range(4):
+        talk = Conversation()
+        asked(talk, str(i), "x")
+        files.keep(talk.saved())
+        os.utime(files.folder / f"{talk.key}.json", (i, i))
+        keys.append(talk.key)
+    assert {s.key for s in files.find("")} == set(keys[2:])
+    files.bring_back(keys[1])
+    with pytest.raises(NotFound):
+        files.bring_back(keys[0])
+    files.drop(keys[1])
+    with pytest.raises(NotFound):
+        files.open(keys[1])
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[" * 100_000, b'{"key": "x"}', b"\xff\xfe"])
+def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
+    talk = Conversation()
+    asked(talk, "one", "1")
+    files.keep(talk.saved())
+    (files.folder / f"{'a' * 32}.json").write_bytes(damage)
+    (files.folder / f"{'b' * 32}.json").write_bytes(msgspec.json.encode(talk.saved()))  # another one's
+    assert [s.title for s in files.find("")] == ["one"]
+    assert "set aside" in files.notice
+    assert len(list(files.folder.glob("*.damaged-*"))) == 2
+    assert files.find("")
+    assert files.notice == ""
+
+
+def test_a_link_is_not_followed(files, tmp_path):
+    talk = Conversation()
+    asked(talk, "one", "1")
+    (tmp_path / "elsewhere").write_bytes(msgspec.json.encode(talk.saved()))
+    files.folder.mkdir(parents=True)
+    (files.folder / f"{talk.key}.json").symlink_to(tmp_path / "elsewhere")
+    assert files.find("") == ()
+
+
+def test_a_second_window_reads_and_does_not_write(files):
+    talk = Conversation()
+    asked(talk, "one", "1")
+    files.keep(talk.saved())
+    second = SessionFiles()
+    assert second.open(talk.key) == talk.saved()
+    with pytest.raises(UserError, match="another window"):
+        second.keep(talk.saved())
+    files.close()
+    second.keep(talk.saved())
+    second.close()
+
+
+def test_presets(files):
+    assert files.presets() == PRESETS
+    files.keep_presets((Preset("a", "b"),))
+    assert files.presets() == (Preset("a", "b"),)
+    (files.folder / "presets.json").write_text("{")
+    assert files.presets() == PRESETS
+    assert "set aside" in files.notice
