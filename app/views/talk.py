@@ -84,14 +84,18 @@ class Talk(QWidget):
                 self.asked.wrote(text, number)
             case Answered():
                 self.asked.answered(reply)
-                self.kept.emit(self.asked)
+                self._ended()
             case Refused(request=Ask(id=number) | Report(id=number), message=message):
                 self.asked.failed(message, number)
-                self.kept.emit(self.asked)
+                self._ended()
             case _:
                 return
         if not self._redraw.isActive():
             self._redraw.start()
+
+    def _ended(self) -> None:
+        self.kept.emit(self.asked)
+        self.refresh()
 
     def open(self, conversation: Conversation) -> None:
         """Show another conversation, from its end."""
