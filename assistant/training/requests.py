@@ -1,257 +1,46 @@
-"""Requests and what they need: role, tool, arguments; with paraphrases, politeness and typos. Each tool's last phrasings are held out."""
+"""Requests and the routes they need, from the phrasings in `grammar/*.txt`: values drawn at random and masked by the assistant's own masks.
+
+A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In both `(a|b|)` is a choice, `<name>`
+an entry of a list, and `%n` a value: n a number, g a GPU's, h how many, t a time, w a word, c a command. What an entry of a list or
+the end of a line (`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener. Every sixth phrasing of
+a section is held out: no training example has it.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-SYSTEM = "You say which role and tool a request needs, with its arguments. Write slots such as {n1} as they are in the request."
-HELD_OUT = 3
-"""Phrasings of every tool, and words of every choice of words, that no training example has: the last ones."""
+from assistant.masks import NUMBER_WORDS, masked
+from assistant.routes import BY_NAME, SYSTEM, TOOLS, Route
+from assistant.training.noise import noised
+from assistant.training.values import VALUES
+
+__all__ = ["LANGUAGES", "SYSTEM", "TOOLS", "Example", "example", "lines"]
+
+LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
+"""Share of the examples in each."""
+HELD_OUT = 6
+_GRAMMARS = Path(__file__).parent / "grammar"
+_CHOICE = re.compile(r"\(([^()]*)\)")
+_PART = re.compile(r"<(\w+)>|%([nghtwc])")
+_MARK = re.compile(r"\x01(\d+)\x02")
 
 
-class Tool(NamedTuple):
-    """A tool of a role, the arguments it takes from a request, and ways to ask for it. `<x>` is a choice of `WORDS`."""
+class Line(NamedTuple):
+    """A phrasing, and the arguments it sets."""
 
-    role: str
-    name: str
-    arguments: str
-    phrasings: tuple[str, ...]
+    text: str
+    arguments: dict[str, str]
+    polite: bool
 
 
-TOOLS = (
-    Tool(
-        "answer",
-        "device",
-        "metric=<metric>",
-        (
-            "what is the <metric>?",
-            "how is the <metric>",
-            "show me the <metric> please",
-            "<metric>?",
-            "current <metric>",
-            "tell me the <metric>",
-            "i want to know the <metric>",
-            "how about the <metric> now",
-            "give me the <metric>",
-            "could i see the <metric>",
-        ),
-    ),
-    Tool(
-        "answer",
-        "device",
-        "metric=<metric> gpu={n1}",
-        (
-            "what is the <metric> of gpu {n1}?",
-            "gpu {n1} <metric>",
-            "how is the <metric> on card {n1}",
-            "show <metric> of device {n1}",
-            "<metric> for gpu {n1} please",
-            "tell me gpu {n1}'s <metric>",
-            "on gpu {n1}, what is the <metric>",
-            "check the <metric> of card {n1}",
-        ),
-    ),
-    Tool(
-        "answer",
-        "job",
-        "job={n1}",
-        (
-            "how is job {n1}?",
-            "what happened to job {n1}",
-            "is job {n1} done?",
-            "status of job {n1}",
-            "job {n1}",
-            "did #{n1} finish?",
-            "why did job {n1} fail?",
-            "how far is job {n1}",
-            "what about number {n1} in the queue",
-            "when will job {n1} be ready",
-        ),
-    ),
-    Tool(
-        "answer",
-        "waiting",
-        "job={n1}",
-        (
-            "why is job {n1} waiting?",
-            "why does job {n1} not start",
-            "what is job {n1} waiting for",
-            "what holds up job {n1}?",
-            "why is #{n1} still queued",
-            "job {n1} is stuck in the queue, why?",
-            "what keeps job {n1} from running",
-            "when does job {n1} get its turn",
-        ),
-    ),
-    Tool(
-        "answer",
-        "energy",
-        "hours={n1}",
-        (
-            "what used the most energy in the last {n1} hours?",
-            "energy of the last {n1} hours",
-            "which job drew the most energy in {n1} hours",
-            "how much energy went into jobs in {n1} hours",
-            "power bill of the past {n1} hours",
-            "joules spent in the last {n1} hours",
-        ),
-    ),
-    Tool(
-        "report",
-        "brief",
-        "",
-        (
-            "what happened?",
-            "write a report",
-            "give me a summary",
-            "brief me",
-            "what did i miss?",
-            "overview please",
-            "daily report",
-            "what has been going on",
-            "sum up the day",
-            "bring me up to date",
-            "any news from the machine",
-        ),
-    ),
-    Tool(
-        "report",
-        "job",
-        "job={n1}",
-        (
-            "write a report on job {n1}",
-            "report job {n1}",
-            "summary of job {n1} please",
-            "a brief of job {n1}",
-            "write up job {n1}",
-            "make me a report about job {n1}",
-            "document job {n1} for me",
-            "i need a write-up of #{n1}",
-        ),
-    ),
-    Tool(
-        "housekeep",
-        "scan",
-        "",
-        (
-            "clean up",
-            "free some disk space",
-            "what can be deleted?",
-            "find old files",
-            "tidy the caches",
-            "remove stale logs",
-            "get rid of the debris",
-            "is there anything to throw away",
-            "make room on the disk",
-            "look for leftovers",
-        ),
-    ),
-    Tool(
-        "operate",
-        "cancel",
-        "job={n1}",
-        (
-            "cancel job {n1}",
-            "stop job {n1}",
-            "kill {n1}",
-            "please end job {n1}",
-            "abort #{n1}",
-            "terminate job {n1} now",
-            "i don't need job {n1} any more, stop it",
-            "get job {n1} off the gpu",
-            "pull the plug on job {n1}",
-            "call off job {n1}",
-        ),
-    ),
-    Tool(
-        "operate",
-        "move",
-        "job={n1} place=first",
-        (
-            "move job {n1} to the front",
-            "run job {n1} next",
-            "put job {n1} first",
-            "job {n1} should go first",
-            "prioritise job {n1}",
-            "let job {n1} jump the queue",
-            "bring #{n1} to the top",
-            "job {n1} is urgent",
-        ),
-    ),
-    Tool(
-        "operate",
-        "submit",
-        "workload=<workload>",
-        (
-            "run <workload>",
-            "start the <workload> workload",
-            "launch a <workload> job",
-            "queue <workload>",
-            "benchmark <workload>",
-            "please measure <workload>",
-            "do a <workload> run",
-            "i want to time <workload>",
-        ),
-    ),
-    Tool(
-        "operate",
-        "submit",
-        "command={w1}",
-        (
-            "run {w1}",
-            "queue {w1}",
-            "submit {w1} please",
-            "start {w1} on the gpu",
-            "execute {w1}",
-            "launch {w1} when there is room",
-            "put {w1} into the queue",
-            "have {w1} run tonight",
-        ),
-    ),
-    Tool(
-        "operate",
-        "pause",
-        "",
-        (
-            "pause the queue",
-            "hold everything",
-            "stop starting new jobs",
-            "don't start anything",
-            "freeze the queue",
-            "no more jobs for now",
-            "let nothing new begin",
-            "keep the queue still",
-        ),
-    ),
-    Tool(
-        "operate",
-        "resume",
-        "",
-        (
-            "resume the queue",
-            "go on with the queue",
-            "start jobs again",
-            "unpause",
-            "let the queue run",
-            "continue",
-            "carry on with the jobs",
-            "the queue may go on",
-        ),
-    ),
-)
-WORDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "metric": {
-        "temp": ("temperature", "temp", "heat", "degrees", "how hot it is", "warmth"),
-        "power": ("power", "power draw", "watts", "wattage", "electricity use", "consumption"),
-        "memory": ("memory", "vram", "memory use", "gpu memory", "used memory", "video memory"),
-        "util": ("utilisation", "load", "usage", "utilization", "how busy it is", "occupancy"),
-        "tflops": ("tflops", "throughput", "flop rate", "tflop/s", "compute rate", "teraflops"),
-    },
-    "workload": {"attention": ("attention", "flash attention"), "gemm": ("gemm", "matrix product"), "copy": ("copy", "memory copy")},
-}
-_BEFORE = ("", "", "", "", "please ", "hey, ", "can you ", "ok now ", "quick: ")
-_AFTER = ("", "", "", "", " please", " thanks", "!", " for me")
+class Grammar(NamedTuple):
+    lists: dict[str, list[Line]]
+    sections: dict[tuple[str, str], list[Line]]
 
 
 class Example(NamedTuple):
@@ -261,35 +50,127 @@ class Example(NamedTuple):
     route: str
 
 
-def example(random: Random, held_out: bool) -> Example:
-    """A request by a phrasing of training, or by one that is held out."""
-    tool = random.choice(TOOLS)
-    text, arguments = random.choice(_part(tool.phrasings, held_out)), tool.arguments
-    for choice, meanings in WORDS.items():
-        if f"<{choice}>" in arguments:
-            meaning = random.choice(sorted(meanings))
-            words = meanings[meaning]
-            word = random.choice(words[:-1] if len(words) > HELD_OUT and not held_out else words)
-            text, arguments = text.replace(f"<{choice}>", word), arguments.replace(f"<{choice}>", meaning)
-    text = random.choice(_BEFORE) + text + random.choice(_AFTER)
-    if random.random() < 0.3:
-        text = _typo(random, text)
-    text = text.capitalize() if random.random() < 0.2 and text[0] != "{" else text
-    return Example(text, " ".join(filter(None, (tool.role, tool.name, arguments))))
+def example(random: Random, held_out: bool, language: str = "") -> Example:
+    """A request by a phrasing of training, or by one that is held out; in any language, or in one."""
+    while True:
+        chosen = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
+        sections = lines(chosen, held_out)
+        names = sorted(sections)
+        role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
+        if found := _Telling(random, _grammar(chosen)).told(role, tool, random.choice(sections[role, tool])):
+            return found
 
 
-def _part(phrasings: tuple[str, ...], held_out: bool) -> tuple[str, ...]:
-    return phrasings[-HELD_OUT:] if held_out else phrasings[:-HELD_OUT]
+@cache
+def lines(language: str, held_out: bool) -> dict[tuple[str, str], list[Line]]:
+    """The phrasings of every tool that are held out, or those that are not."""
+    found = {
+        name: [line for i, line in enumerate(phrasings) if (i % HELD_OUT == HELD_OUT - 1) == held_out]
+        for name, phrasings in _grammar(language).sections.items()
+    }
+    return {name: some for name, some in found.items() if some}
 
 
-def _typo(random: Random, text: str) -> str:
-    """One letter of one word dropped, doubled, or swapped with its neighbour; never of a slot."""
-    words = text.split(" ")
-    able = [i for i, word in enumerate(words) if len(word) > 3 and "{" not in word]
-    if not able:
+@cache
+def _grammar(language: str) -> Grammar:
+    grammar, at = Grammar({}, {}), list[Line]()
+    for raw in (_GRAMMARS / f"{language}.txt").read_text(encoding="utf-8").splitlines():
+        text = raw.strip()
+        if text.startswith("@"):
+            at = grammar.lists[text[1:]] = []
+        elif text.startswith("["):
+            role, tool = text[1:-1].split()
+            assert (role, tool) in BY_NAME, text
+            at = grammar.sections[role, tool] = []
+        elif text and not text.startswith("#"):
+            at += _read(text, at in grammar.lists.values())
+    return grammar
+
+
+def _read(text: str, listed: bool) -> list[Line]:
+    if listed:
+        arguments, _, forms = text.partition(":")
+        return [Line(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
+    phrasing, _, arguments = text.partition("::")
+    return [Line(phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"))]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in text.split())
+
+
+class _Telling:
+    """One request as it is put together: text with marks for values, which are drawn at once and written in last."""
+
+    def __init__(self, random: Random, grammar: Grammar) -> None:
+        self.random, self.lists = random, grammar.lists
+        self.written: list[str] = []
+        """Values as a person types them, by the numbers of their marks."""
+        self.arguments: dict[str, str] = {}
+        """Of the route: words, or marks."""
+
+    def told(self, role: str, tool: str, line: Line) -> Example | None:
+        """None where the masks take the values for something else, as `seven` alone or a number twice."""
+        text = self._expanded(self._turned(line))
+        text = noised(self.random, self._politely(text, line.polite))
+        request, values = masked(_MARK.sub(lambda mark: self.written[int(mark[1])], text))
+        known = [argument.name for argument in BY_NAME[role, tool].arguments]
+        assert set(self.arguments) <= set(known), f"{role} {tool} takes no {sorted(self.arguments)}: {line.text}"
+        slots = {name: self._slot(self.arguments[name], values) for name in known if name in self.arguments}
+        if any(slot is None for slot in slots.values()) or len(set(values.values())) < len(values) or "\n" in request:
+            return None
+        return Example(request, Route(role, tool, {name: slot for name, slot in slots.items() if slot}).line())
+
+    def _turned(self, line: Line) -> Line:
+        """Now and then the time comes first."""
+        if line.text.endswith(" <when>") and self.random.random() < 0.1:
+            return line._replace(text=f"<when>, {line.text.removesuffix(' <when>')}")
+        return line
+
+    def _expanded(self, line: Line) -> str:
+        text = line.text
+        while choice := _CHOICE.search(text):
+            text = text[: choice.start()] + self.random.choice(choice[1].split("|")) + text[choice.end() :]
+        marks: dict[str, str] = {}
+        inner: list[str] = []
+
+        def part(found: re.Match[str]) -> str:
+            if found[1]:
+                return f"<{found[1]}>"
+            self.written.append(VALUES[found[2]](self.random))
+            marks[f"%{found[2]}"] = f"\x01{len(self.written) - 1}\x02"
+            return marks[f"%{found[2]}"]
+
+        text = _PART.sub(part, text)
+        self.arguments |= {name: marks.get(value, value) for name, value in line.arguments.items()}
+        for piece in re.split(r"(<\w+>)", text):
+            inner.append(self._expanded(self._entry(piece[1:-1])) if piece.startswith("<") else piece)
+        return " ".join("".join(inner).split())
+
+    def _entry(self, name: str) -> Line:
+        """Of a list of several values the value first, so that each is as likely as the others."""
+        entries = self.lists[name]
+        value = self.random.choice(sorted({str(entry.arguments) for entry in entries}))
+        return self.random.choice([entry for entry in entries if str(entry.arguments) == value])
+
+    def _politely(self, text: str, polite: bool) -> str:
+        random = self.random
+        if polite and random.random() < 0.35:
+            text = f"{self._entry('asks').text} {text}"
+        if random.random() < 0.12:
+            text = f"{self._entry('openers').text} {text}"
+        if random.random() < 0.12:
+            text = f"{text}{random.choice((' ', ', '))}{self._entry('closers').text}"
         return text
-    i = random.choice(able)
-    word, at = words[i], random.randrange(1, len(words[i]) - 1)
-    changed = (word[:at] + word[at + 1 :], word[:at] + word[at] + word[at:], word[:at] + word[at + 1] + word[at] + word[at + 2 :])
-    words[i] = random.choice(changed)
-    return " ".join(words)
+
+    def _slot(self, value: str, values: dict[str, str]) -> str | None:
+        """The slot of a value; a word as it is. None where the masks did not find the value."""
+        if not (mark := _MARK.fullmatch(value)):
+            return value
+        wanted = _meant(self.written[int(mark[1])])
+        return next((f"{{{slot}}}" for slot, meaning in values.items() if meaning == wanted), None)
+
+
+def _meant(written: str) -> str:
+    """What a value stands for once it is masked."""
+    return NUMBER_WORDS.get(written) or next(iter(masked(written)[1].values()), written)
