@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -22,13 +22,11 @@ MAX_PRIORITY = 1_000_000
 
 
 def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> None:  # noqa: B008 - a constant
-    """Raises UserError where this job could never run on this machine."""
+    """Raises UserError where this job could never run on this machine, whatever its environment (see `refuse_environment`)."""
     if not spec.argv or not spec.argv[0]:
         raise UserError("no command was given. Example: gpudeck submit -- python train.py")
-    if any("\0" in text for text in (*spec.argv, spec.cwd, *spec.env, *spec.env.values())):
-        raise UserError("a command, folder or environment cannot hold a NUL character")
-    if any(not name or "=" in name for name in spec.env):
-        raise UserError("the name of an environment variable cannot be empty or hold a '='")
+    if any("\0" in text for text in (*spec.argv, spec.cwd)):
+        raise UserError("a command or a folder cannot hold a NUL character")
     refuse_words(spec)
     if abs(spec.priority) > MAX_PRIORITY:
         raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")
@@ -44,10 +42,18 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1")
     if spec.where and (spec.memory or spec.gpu_type):
         raise UserError("a cluster is asked for a number of GPUs; memory on them and their type can only be asked for on this machine")
-    if spec.where and sum(len(name) + len(value) for name, value in spec.env.items()) > MAX_SENT:
-        raise UserError(f"{spec.where} is given up to {MAX_SENT // 1024} KiB of environment: name the variables the job needs")
     if spec.gpus and devices and not spec.where:
         _refuse_devices(spec, devices, sight)
+
+
+def refuse_environment(env: Mapping[str, str], where: str) -> None:
+    """Raises UserError where no process can have this environment, or it is too large for a cluster (`where`; empty: none)."""
+    if any("\0" in text for text in (*env, *env.values())):
+        raise UserError("an environment cannot hold a NUL character")
+    if any(not name or "=" in name for name in env):
+        raise UserError("the name of an environment variable cannot be empty or hold a '='")
+    if where and sum(len(name) + len(value) for name, value in env.items()) > MAX_SENT:
+        raise UserError(f"{where} is given up to {MAX_SENT // 1024} KiB of environment: name the variables the job needs")
 
 
 def refuse_words(spec: Spec) -> None:

@@ -18,7 +18,7 @@ from scheduler.queue.depend import Dependents, broken, waits_for
 from scheduler.queue.expected import End, expected_end
 from scheduler.queue.line import Line, Need
 from scheduler.queue.placement import Sight
-from scheduler.queue.policy import Around, Plan
+from scheduler.queue.policy import NOTHING, Around
 from scheduler.queue.retry import resting, rests
 from scheduler.search import Search
 from scheduler.store import Store
@@ -47,7 +47,7 @@ class Book:
         """Jobs that failed and are to wait a while before they are tried again."""
         self._refused: dict[int, tuple[float, str]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
-        self._plan = Plan([], {})
+        self._plan = NOTHING
         """Of the last pass."""
         self._outcomes: dict[int, str] = {}
         """How jobs ended after which others were to run."""

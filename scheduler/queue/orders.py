@@ -13,7 +13,7 @@ from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
 from scheduler.messages import GroupState
-from scheduler.queue.admit import bound, refuse, refuse_words
+from scheduler.queue.admit import bound, refuse, refuse_environment, refuse_words
 from scheduler.queue.book import Book
 from scheduler.queue.depend import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
@@ -35,6 +35,8 @@ class Orders(Book):
         """
         if len(specs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
+        for env, where in {(id(spec.env), spec.where): (spec.env, spec.where) for spec in specs}.values():  # mostly one for all
+            refuse_environment(env, where)
         for spec in specs:
             self._check(spec, devices, sight)
         jobs = self._store.insert_all([bound(spec, devices) for spec in specs], time.time(), Queued())
@@ -54,6 +56,7 @@ class Orders(Book):
 
     def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
         """Where and when the job would start, were it submitted now. Raises what `submit` raises."""
+        refuse_environment(spec.env, spec.where)
         self._check(spec, devices, sight)
         number = 1 + max((*self._active, *(job.id for job in self._ended)), default=0)
         job = Job(number, bound(spec, devices), time.time(), Queued())
@@ -69,7 +72,7 @@ class Orders(Book):
         refuse_words(spec)
         if isinstance(job.state, Queued):
             same = (spec.gpus, spec.memory, spec.gpu_type) == (job.spec.gpus, job.spec.memory, job.spec.gpu_type)
-            refuse(msgspec.structs.replace(spec, env={}), () if same else devices, sight)
+            refuse(spec, () if same else devices, sight)
             spec = spec if same or not devices else bound(spec, devices)  # one for GPUs that are gone for a moment stays one for GPUs
         changed = msgspec.structs.replace(job, spec=spec)
         self._store.update(changed, Event(time.time(), "edited", said(job.spec, spec)))

@@ -6,7 +6,8 @@ the jobs after it get only what it leaves, so that a job for many GPUs or much m
 not start were the machine empty holds nothing. Jobs that need no device start when a processor is free.
 
 Jobs that need the same stand in a lane (see `line`). Room only shrinks during a pass, so that of a lane nobody starts after the first
-who cannot: a pass over ten thousand jobs looks at as many as start, and at one more in each lane.
+who cannot: a pass over ten thousand jobs looks at as many as start, and at one more in each lane. Of a lane that asks for more than any
+device has left no device is looked at, and what keeps a job from starting is put into words only for those who ask.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Start(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a lane waits."""
+    """Why a lane waits. Empty words: there is no room, which `_Floor.words` tells more of."""
 
     first: int
     """Id of the first of its jobs that cannot start."""
@@ -42,23 +43,6 @@ class Refusal(NamedTuple):
     """Why that one waits."""
     rest: str
     """Why those after it wait."""
-
-
-class Plan(NamedTuple):
-    starts: list[Start]
-    refusals: dict[Need, Refusal]
-    """For each lane whose jobs do not all start: why."""
-    claims: Mapping[str, int] = {}
-    """Devices that are kept for a job that cannot start yet, and its number."""
-
-    def why(self, job: Job) -> str:
-        """Why a job that was among those of the lanes waits on."""
-        if job.spec.hold:
-            return f"is held; to let it go: gpudeck resume {job.id}"
-        refusal = self.refusals.get(need(job.spec))
-        if refusal is None:
-            return STARTS
-        return refusal.own if refusal.first == job.id else refusal.rest
 
 
 class Around(NamedTuple):
@@ -104,7 +88,7 @@ def plan(
             heapreplace(heads, head)
         else:
             heappop(heads)
-    return Plan(starts, refusals, judge.claims())
+    return Plan(starts, refusals, judge.floor)
 
 
 def _head(key: Need, lane: Iterator[Job]) -> tuple[Turn, Need, Job, Iterator[Job]] | None:
@@ -120,7 +104,7 @@ class _Judge:
         self._paused, self._around = paused, around
         self._slots = _Slots(sum(not job.spec.gpus and not job.spec.where for job in going), slots)
         self._clusters = _Clusters(going, around.clusters)
-        self._floor = _Floor(going, devices, around)
+        self.floor = _Floor(going, devices, around)
         self._groups = Counter(job.spec.group for job in going)
 
     def place(self, job: Job) -> tuple[str, ...] | str:
@@ -138,15 +122,11 @@ class _Judge:
     def _found(self, job: Job) -> tuple[str, ...] | str:
         if job.spec.where:
             return self._clusters.take(job.spec.where)
-        return self._floor.place(job) if job.spec.gpus else self._slots.take()
-
-    def claims(self) -> dict[str, int]:
-        """Devices that a job waits for, and its number."""
-        return self._floor.claims()
+        return self.floor.place(job) if job.spec.gpus else self._slots.take()
 
     def again(self, job: Job, reason: str) -> str:
         """Why a job of the same need waits that comes after one which was refused for `reason`."""
-        return self._floor.refused(job.spec) or reason
+        return reason or self.floor.refused(job.spec) or ""
 
 
 class _Slots:
@@ -190,46 +170,58 @@ class _Floor:
         self._refused: dict[tuple[object, ...], str] = {}
         self._first: dict[str, Job] = {}
         """For each type of GPU: the first job that could not start."""
+        self._measure()
+
+    def _measure(self) -> None:
+        """How much the devices have left at most, for a job that shares, and how many one may have for itself."""
+        left = [spot for spot in self._spots if not (spot.alone or spot.blind)]
+        self._most = max((spot.free - spot.claimed for spot in left if spot.free is not None), default=-1.0)
+        self._empty = sum(not (spot.holders or spot.others or spot.claim) for spot in left)
 
     def place(self, job: Job) -> tuple[str, ...] | str:
-        """The devices it starts on, or why it waits."""
+        """The devices it starts on, or why it waits: empty words where there is no room."""
         spec = job.spec
-        if known := self.refused(spec):
+        if (known := self.refused(spec)) is not None:
             return known
         if (elsewhere := self._other_kind(spec)) is not None:
             self._refused[_room(spec)] = elsewhere
             return elsewhere
-        if (found := choose(spec, self._spots)) is not None:
+        lacks = spec.memory > self._most if spec.memory else spec.gpus > self._empty
+        if not lacks and (found := choose(spec, self._spots)) is not None:
             for spot in found:
                 spot.give(job)
+            self._measure()
             return tuple(spot.device.id for spot in found)
-        reason = self._why(job)
-        self._refused[_room(spec)] = reason
-        if self._possible(spec) and spec.gpu_type not in self._first:
+        self._refused[_room(spec)] = ""
+        if spec.gpu_type not in self._first and self._possible(spec):
             self._first[spec.gpu_type] = job
             claim(job, self._spots)
+            self._measure()
             self._refused[_room(spec)] = _behind(job)
-        return reason
+        return ""
 
     def claims(self) -> dict[str, int]:
         """Devices that a job waits for, and its number."""
         return {spot.device.id: spot.claim.id for spot in self._spots if spot.claim is not None}
 
-    def refused(self, spec: Spec) -> str:
-        """Why jobs wait that need the room of one which was refused; empty where none was."""
-        return self._refused.get(_room(spec), "")
+    def refused(self, spec: Spec) -> str | None:
+        """Why jobs wait that need the room of one which was refused; None where none was."""
+        return self._refused.get(_room(spec))
+
+    def words(self, job: Job) -> str:
+        """Why a job for which there was no room waits: that another is before it, where it would fit but for that one, and among jobs
+        that do not share."""
+        spec = job.spec
+        claims = (spot.claim for spot in self._spots if spot.claim is not None and spot.suits(spec))
+        before = (other for other in (self._first.get(spec.gpu_type), *claims) if other is not None and turn(other) < turn(job))
+        ahead = next(before, None)
+        if ahead is not None and self._possible(spec) and (not spec.memory or choose(spec, self._spots, claims=False)):
+            return _behind(ahead)
+        return why(job, self._spots, self._around.ends, self._around.now) if self._devices else "no device can be read at present"
 
     def _possible(self, spec: Spec) -> bool:
         """Whether it could start were the machine empty."""
         return sum(spot.suits(spec) for spot in self._spots) >= spec.gpus
-
-    def _why(self, job: Job) -> str:
-        """In words; that another is before it where it would fit but for that one, and among jobs that do not share."""
-        spec = job.spec
-        ahead = self._first.get(spec.gpu_type) or next((s.claim for s in self._spots if s.claim and s.suits(spec)), None)
-        if ahead is not None and self._possible(spec) and (not spec.memory or choose(spec, self._spots, claims=False)):
-            return _behind(ahead)
-        return why(job, self._spots, self._around.ends, self._around.now) if self._devices else "no device can be read at present"
 
     def _other_kind(self, spec: Spec) -> str | None:
         """GPUs that are gone for a moment: the job must not run on the CPU meanwhile."""
@@ -237,6 +229,31 @@ class _Floor:
         if kind and spec.kind not in ("", kind):
             return f"was submitted for {KINDS[spec.kind]}; this machine shows {KINDS[kind]} now"
         return None
+
+
+class Plan(NamedTuple):
+    starts: list[Start]
+    refusals: dict[Need, Refusal]
+    """For each lane whose jobs do not all start: why."""
+    floor: _Floor
+    """The devices as they were left."""
+
+    def claims(self) -> dict[str, int]:
+        """Devices that are kept for a job that cannot start yet, and its number."""
+        return self.floor.claims()
+
+    def why(self, job: Job) -> str:
+        """Why a job that was among those of the lanes waits on."""
+        if job.spec.hold:
+            return f"is held; to let it go: gpudeck resume {job.id}"
+        refusal = self.refusals.get(need(job.spec))
+        if refusal is None:
+            return STARTS
+        return (refusal.own if refusal.first == job.id else refusal.rest) or self.floor.words(job)
+
+
+NOTHING = Plan([], {}, _Floor((), (), Around()))
+"""What is decided before the first pass."""
 
 
 def _room(spec: Spec) -> tuple[object, ...]:

@@ -143,8 +143,9 @@ class Queue(Orders):
         self._plan = plan(self.going, self._lanes(), devices, self.paused, slots(), self._around(sight))
         if sight.leased:
             needed = {device: start.job.id for start in self._plan.starts for device in start.devices}
-            for device in sight.leased & {**self._plan.claims, **needed}.keys():
-                self._evict(device, f"job {needed[device]} starts" if device in needed else f"job {self._plan.claims[device]} waits")
+            claims = self._plan.claims()
+            for device in sight.leased & {**claims, **needed}.keys():
+                self._evict(device, f"job {needed[device]} starts" if device in needed else f"job {claims[device]} waits")
 
     def _open_gates(self, devices: Sequence[Device], sight: Sight) -> None:
         """Let those jobs run whose devices the assistant has left by now."""

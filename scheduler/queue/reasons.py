@@ -70,7 +70,7 @@ def _memory(spec: Spec, places: Sequence[Spot], ends: Ends, now: float) -> str:
     suiting = [spot for spot in places if spot.suits(spec)]
     suiting.sort(key=lambda s: (s.alone, -(s.free or 0.0), s.device.index))
     said = [_room(spec, spot, ends, now) for spot in suiting[:_NAMED]]
-    more = [f"{len(suiting) - _NAMED} more have less"] if len(suiting) > _NAMED else []
+    more = [f"{len(suiting) - _NAMED} more are no better"] if len(suiting) > _NAMED else []
     return f"{needs(spec, suiting[0].device)}; " + ", ".join(said + more)
 
 

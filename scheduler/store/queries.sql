@@ -1,5 +1,8 @@
 -- name: insert_job
-INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?);
+INSERT INTO jobs (id, submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: last_number
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs';
 
 -- name: restore_job
 INSERT INTO jobs (id, submitted, status, spec, env, state, place, tries, usage) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -89,22 +89,19 @@ class Store:
 
     def insert_all(self, specs: Sequence[Spec], submitted: float, state: State) -> list[Job]:
         """Add jobs in one transaction: all of them are on disk when this returns, or none."""
+        bare, envs = [_bare(spec) for spec in specs], _texts([spec.env for spec in specs])
+        texts, status = [_encode(spec) for spec in bare], status_of(state)
         with self._transaction():
-            return [self._insert(spec, submitted, state) for spec in specs]
-
-    def _insert(self, spec: Spec, submitted: float, state: State) -> Job:
-        bare = _bare(spec)
-        cursor = self._db.execute(self._q["insert_job"], (submitted, status_of(state), _encode(bare), _encode(spec.env), _encode(state)))
-        assert cursor.lastrowid is not None
-        self._add_events(cursor.lastrowid, (Event(submitted, "submitted"),))
-        job = Job(cursor.lastrowid, bare, submitted, state)
-        self._set_search(job)
-        return job
+            (last,) = self._db.execute(self._q["last_number"]).fetchone()
+            jobs = [Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)]
+            rows = zip(jobs, texts, envs, strict=True)
+            self._db.executemany(self._q["insert_job"], ((job.id, submitted, status, spec, env, _encode(state)) for job, spec, env in rows))
+            self._db.executemany(self._q["set_search"], map(_search_row, jobs))
+            self._db.executemany(self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs))
+        return jobs
 
     def _set_search(self, job: Job) -> None:
-        held = "".join(f" {device}" for device in devices(job.state)) + " "
-        row = (job.id, outcome(job.state), job.submitted, ended(job.state), job.spec.group, held, searched(job.spec))
-        self._db.execute(self._q["set_search"], row)
+        self._db.execute(self._q["set_search"], _search_row(job))
 
     def restore(
         self,
@@ -291,6 +288,17 @@ def _decoded(data: bytes | str, kind: type[T]) -> T | None:
         return msgspec.json.decode(data, type=kind)
     except MALFORMED:
         return None
+
+
+def _search_row(job: Job) -> tuple[object, ...]:
+    held = "".join(f" {device}" for device in devices(job.state)) + " "
+    return (job.id, outcome(job.state), job.submitted, ended(job.state), job.spec.group, held, searched(job.spec))
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    """Each encoded; the same object, as it is with the environment of a batch, once."""
+    known = {id(value): _encode(value) for value in {id(value): value for value in values}.values()}
+    return [known[id(value)] for value in values]
 
 
 def _bare(spec: Spec) -> Spec:

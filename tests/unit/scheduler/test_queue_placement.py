@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from scheduler.devices.model import Device, Process, Reading
 from scheduler.errors import UserError
 from scheduler.jobs import Job, Progress, Queued, Running, Spec, turn
+from scheduler.queue import policy
 from scheduler.queue.admit import refuse
 from scheduler.queue.expected import End, expected_end
-from scheduler.queue.placement import BLIND, Seen, Sight, look
+from scheduler.queue.placement import BLIND, Seen, Sight, choose, look
 from scheduler.queue.policy import Around
 from scheduler.units import GIB, clock
-from tests.unit.scheduler.planning import decide
+from tests.unit.scheduler.planning import decide, laned
 
 GPUS = [Device(f"GPU-{i}", i, "NVIDIA H100 80GB HBM3" if i < 2 else "NVIDIA A100", "nvidia") for i in range(4)]
 TOTAL = 80.0
@@ -251,6 +252,29 @@ def test_more_memory_than_any_gpu_has_is_refused() -> None:
     waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
     assert waits.reasons == {1: "needs 81 GiB on one GPU; the largest has 80 GiB"}
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"
+
+
+def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Spec] = []
+    monkeypatch.setattr(policy, "choose", lambda spec, *rest: looks.append(spec) or choose(spec, *rest))
+    held = [gib(n, 70, f"GPU-{n}") for n in range(4)]
+    wanting = [gib(n, n, gpus=1 + n % 2) for n in range(11, 60)]
+    going, lanes = laned([*held, *wanting, gib(60, 10)])
+    decided = policy.plan(going, lanes, GPUS, False, 1, around(*[seen(80)] * 4))
+    assert ([start.job.id for start in decided.starts], len(lanes), [spec.name for spec in looks]) == ([60], 50, ["job60"])
+    assert decided.claims() == {"GPU-0": 11, "GPU-1": 11}
+    assert decided.why(wanting[0]).startswith("needs 11 GiB on each of 2 GPUs; GPU 0 has 10 GiB free until job 0 ends, GPU 1 has 10 GiB")
+
+
+def test_who_waits_first_of_a_type_is_told_of_those_before_it_and_not_of_itself() -> None:
+    jobs = [on(job(9), "GPU-0"), job(1, 4), job(2, gpu_type="a100"), job(3, gpu_type="A100"), job(4, 1, GIB)]
+    waits = decide(jobs, GPUS, False, 1, around(*[seen(80)] * 4))
+    assert waits.reasons == {
+        1: "needs 4 GPUs; 3 free: GPU 0 is held by job 9 (job9)",
+        2: "job 1 is before it",
+        3: "job 1 is before it",
+        4: "job 1 is before it",
+    }
 
 
 def test_an_end_is_expected_by_the_pace_so_far() -> None:

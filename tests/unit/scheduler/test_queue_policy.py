@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.admit import bound, refuse
+from scheduler.queue.admit import bound, refuse, refuse_environment
 from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
@@ -162,6 +162,7 @@ SPEC = Spec(("true",), "a", "/")
 def test_what_can_never_run_is_refused_in_one_line(spec: Spec, devices: list[Device], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         refuse(spec, devices)
+        refuse_environment(spec.env, spec.where)
     assert "\n" not in str(caught.value)
 
 
