@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test slow torture ray slurm matrix emulation truth lint bench clean
+.PHONY: run test slow torture ray slurm matrix emulation truth lint docs bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -42,6 +42,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The commands and settings as Markdown, from where they are defined.
+docs: $(STAMP)
+	$(BIN)/python -m app.commands.reference docs
 
 bench: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.benchmarks

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no degree sign gets a question mark
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     try:
         command: Command = args.run
         return command(args)
@@ -96,7 +96,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"gpudeck: {message}. See: {self.prog} --help\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
     parser = _Parser(
         prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
     )

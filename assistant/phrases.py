@@ -104,3 +104,10 @@ def escaped(text: str, limit: int = 200) -> str:
     text = re.sub(r"([\\`*\[\]<>|~&!$])", r"\\\1", plain(text, limit))
     text = re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", text)
     return re.sub(r"(:)(?=//)|(?<=www)(\.)|(@)", lambda m: "\\" + m[0], text, flags=re.IGNORECASE)
+
+
+def fenced(text: str) -> str:
+    """Foreign lines as a block of Markdown that shows them as they are: in a fence longer than any in them."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

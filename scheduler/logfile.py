@@ -11,6 +11,9 @@ from typing import BinaryIO, NamedTuple
 
 from scheduler.units import amount
 
+DROPPED = b" of output were dropped here ...]\n"
+"""How the line ends that stands for what is not kept."""
+
 
 class Output(NamedTuple):
     """A part of a log; where some of it was dropped, `data` holds a line that says how much."""
@@ -45,7 +48,7 @@ def read(log: BinaryIO, offset: int, limit: int) -> Output:
 
 def dropped(count: int) -> bytes:
     """The line that stands for `count` bytes which are not kept."""
-    return f"\n[... {amount(count)} of output were dropped here ...]\n".encode()
+    return f"\n[... {amount(count)}".encode() + DROPPED
 
 
 def _seek(fd: int, at: int, what: int, end: int) -> int:

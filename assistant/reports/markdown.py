@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from assistant import phrases
@@ -37,14 +36,7 @@ def _block(block: Block, above: str) -> str:
         case Chart():
             return _chart(block)
         case Excerpt(text=text):
-            return fenced(text) if text else "No data: it printed nothing."
-
-
-def fenced(text: str) -> str:
-    """Foreign lines in a fence longer than any in them."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+            return phrases.fenced(text) if text else "No data: it printed nothing."
 
 
 def _chart(chart: Chart) -> str:
@@ -53,7 +45,7 @@ def _chart(chart: Chart) -> str:
     curves = [f"{line.label:<{widest}}  {_blocks(line, chart, scale.top)}" for line in chart.lines]
     parts = (
         f"**{phrases.escaped(chart.heading)}**",
-        fenced("\n".join(curves)) if curves else "",
+        phrases.fenced("\n".join(curves)) if curves else "",
         f"{chart.note}  \nSource: {chart.source}",
     )
     return "\n\n".join(filter(None, parts))

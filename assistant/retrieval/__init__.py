@@ -1,0 +1,71 @@
+"""Looking things up in the manual and in the logs of jobs: passages are quoted word for word, with file and line, and never acted on."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from assistant import phrases
+from assistant.retrieval import joblogs, manual, words
+from assistant.retrieval.passage import Passage, Where
+
+__all__ = ["Passage", "Where", "quoted", "search"]
+
+MOST = 5
+_LEAST = {"docs": 0.4, "logs": 0.3}
+"""So much of what was asked for, by weight, a passage must have."""
+_LOG_WORDS = frozenset({"job", "log", "output", "print"})
+
+
+def search(question: str, where: Where = "docs", job: int | None = None) -> tuple[Passage, ...]:
+    """What is found, the best first: at most MOST passages, none where nothing fits. Of logs: of that job's, else of the newest jobs'."""
+    return _in_manual(question) if where == "docs" else _in_logs(question, job)
+
+
+def quoted(passages: tuple[Passage, ...], where: Where = "docs") -> str:
+    """What was found as Markdown: each passage as it stands, and where; or that nothing was found."""
+    if not passages:
+        return f"Nothing about that was found in {'the manual' if where == 'docs' else 'the logs'}."
+    return "\n\n".join(_quote(passage) for passage in passages)
+
+
+def _quote(passage: Passage) -> str:
+    under = f" ({passage.heading})" if passage.heading else ""
+    if passage.where == "logs":
+        return f"{phrases.fenced(passage.text)}\n\n{phrases.escaped(passage.cite + under, 400)}"
+    lines = "\n".join(f"> {line}" for line in passage.text.split("\n"))
+    return f"{lines}\n\n{phrases.escaped(passage.cite + under, 400)}"
+
+
+def _in_manual(question: str) -> tuple[Passage, ...]:
+    texts = [words.stems(f"{passage.heading} {passage.text}") for passage in manual.whole()]
+    scored = zip(words.scores(words.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True)
+    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:MOST]
+    return tuple(replace(passage, score=round(score, 3)) for score, passage in best)
+
+
+def _in_logs(question: str, job: int | None) -> tuple[Passage, ...]:
+    wanted = words.terms(question, _LOG_WORDS | ({str(job)} if job is not None else set()))
+    read = [joblogs.read(job, joblogs.ONE_LOG)] if job is not None else [joblogs.read(n, joblogs.EACH_LOG) for n in joblogs.newest()]
+    places = [(log, i) for log in read for i, line in enumerate(log.lines) if line]
+    scored = words.scores(wanted, [words.stems(log.lines[i]) for log, i in places], _LEAST["logs"])
+    best = sorted(((score, n) for n, score in enumerate(scored) if score), key=lambda pair: (-pair[0], -pair[1]))
+    found: list[Passage] = []
+    shown: set[str] = set()
+    for score, n in best:
+        log, i = places[n]
+        new = joblogs.passage(log, i, round(score, 3))
+        if log.lines[i] not in shown and not any(_touches(new, other) for other in found):
+            found.append(new)
+            shown.add(log.lines[i])
+        if len(found) == MOST:
+            break
+    return tuple(found)
+
+
+def _touches(a: Passage, b: Passage) -> bool:
+    """Whether they quote some of the same lines."""
+    if a.file != b.file:
+        return False
+    if not (a.last and b.last):
+        return a.first == b.first
+    return a.first <= b.last and b.first <= a.last

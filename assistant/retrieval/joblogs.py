@@ -1,0 +1,69 @@
+"""Logs of jobs as lines that can be found. Foreign text, of which a bounded part is read, and nothing is followed or carried out."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from assistant import logs
+from assistant.retrieval.passage import Passage
+from scheduler import logfile, paths
+
+NEWEST = 20
+"""Jobs whose logs are looked through where none is named."""
+ONE_LOG, EACH_LOG = 2 * 2**20, 128 * 2**10
+"""Bytes of the end of a log: of one that is named, and of one among many."""
+AROUND = 2
+"""Lines that are quoted before and after one that was found."""
+
+
+class Log(NamedTuple):
+    """What was read of a job's log."""
+
+    job: int
+    lines: list[str]
+    offset: int
+    """Where the first of them begins, in bytes; 0: it is the log's first line."""
+    starts: list[int]
+    """Where each begins, in bytes from there."""
+
+
+def newest() -> list[int]:
+    """Jobs that have a folder, the newest first."""
+    try:
+        with os.scandir(paths.home() / "jobs") as found:
+            numbers = [int(entry.name) for entry in found if entry.name.isdigit()]
+    except OSError:
+        return []
+    return sorted(numbers, reverse=True)[:NEWEST]
+
+
+def read(job: int, limit: int) -> Log:
+    """The end of a job's log; no lines where it has none that can be read."""
+    try:
+        with paths.open_plain(paths.job_folder(job) / "log") as f:
+            part = logfile.read(f, -limit, limit)
+    except OSError:
+        return Log(job, [], 0, [])
+    data, offset = part.data, part.start
+    if len(data) != part.end - part.start:  # some of it was dropped: what comes after that is what is newest
+        data = data.rpartition(logfile.DROPPED)[2]
+        offset = part.end - len(data)
+    if offset:  # it begins within a line
+        cut = data.find(b"\n") + 1
+        data, offset = data[cut:], offset + cut
+    starts, at = [], 0
+    for raw in data.split(b"\n"):
+        starts.append(at)
+        at += len(raw) + 1
+    return Log(job, logs.lines(data), offset, starts)
+
+
+def passage(log: Log, line: int, score: float) -> Passage:
+    """A line of a log with those around it."""
+    first, last = max(line - AROUND, 0), min(line + AROUND, len(log.lines) - 1)
+    text = "\n".join(log.lines[first : last + 1])
+    file = str(paths.job_folder(log.job) / "log")
+    if log.offset:
+        return Passage("logs", file, log.offset + log.starts[first], 0, text, f"Job {log.job}", score)
+    return Passage("logs", file, first + 1, last + 1, text, f"Job {log.job}", score)

@@ -1,0 +1,50 @@
+"""The manual as passages: README, the commands and the settings, which come with the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from assistant.retrieval.passage import Passage
+from scheduler import paths
+
+_HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
+_BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
+"""A list item or a row of a table: a passage of its own."""
+_IGNORED = re.compile(r"\s*(?:\|[\s|:-]*\||!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
+"""Rules of tables, pictures, anchors."""
+
+
+@cache
+def whole() -> tuple[Passage, ...]:
+    """All of it, in order; read once."""
+    return tuple(passage for file in files() for passage in passages(file.name, file.read_text(encoding="utf-8")))
+
+
+def files() -> list[Path]:
+    """In an installed package they lie among its assets, in a checkout where they are written."""
+    shipped = paths.assets() / "docs"
+    if shipped.is_dir():
+        return sorted(shipped.glob("*.md"))
+    root = paths.assets().parent
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def passages(name: str, text: str) -> Iterator[Passage]:
+    """The blocks of a Markdown file: paragraphs, list items, rows of tables, code; each with the heading it stands under."""
+    heading, block, first, fenced = "", list[str](), 0, False
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        fence = line.lstrip().startswith("```")
+        title = None if fenced or fence else _HEADING.match(line)
+        begins = not fenced and not fence and (title is not None or not line.strip() or bool(_BEGINS.match(line)))
+        if begins and any(map(str.strip, block)):
+            yield Passage("docs", name, first, first + len(block) - 1, "\n".join(block), heading)
+        if begins:
+            block = []
+        heading = title[1] if title else heading
+        if title is None and (fenced or (line.strip() and not _IGNORED.match(line))):
+            first = first if block else number
+            block.append(line)
+        fenced = fenced != fence

@@ -1,0 +1,100 @@
+"""Which words of a question count, and how well a text has them: BM25.
+
+Ours, and small, as there is nothing to index: the manual is some hundred passages, logs are read anew for each question, up to a few
+megabytes. Of these only the words of the question are counted. Packages (bm25s, rank-bm25) keep an index of millions of texts, and SQLite's
+FTS5 would have to live in the daemon's store, which has no business with the manual.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+_WORD = re.compile(r"[^\W_]+")
+_K1, _B = 1.2, 0.75
+"""As usual: how soon more of the same word counts less, and how much long texts are marked down. Robertson and Zaragoza 2009."""
+_SAY_NOTHING = """
+a about after all also am an and any are as at be been before but by can could did do does doing for from get give go had has have
+how i if in into is it its just know let like make many me mean more most much my need no not now of off on one only or our please
+say says shall should show so some tell than that the their them then there these they this to too up use used using want was way
+we were what when where which while who why will with would you your
+"""
+_ALIKE = (
+    ("fail", "error", "exception", "traceback", "crash", "wrong", "abort", "kill", "fatal", "fault"),
+    ("oom", "memory", "alloc", "allocate", "allocation"),
+    ("cancel", "stop", "end", "kill", "abort"),
+    ("submit", "queue", "start", "run"),
+)
+"""Words that mean the same to who asks: one of them is as good as another."""
+
+_STOP = frozenset(_SAY_NOTHING.split())
+_PREFIX = 5
+"""A stem of so many letters stands for every word that begins with it: depend, dependencies."""
+
+Terms = tuple[frozenset[str], ...]
+"""Of a question: for each word the stems that count as it."""
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text, in lower case, without their endings."""
+    return [_stem(word) for word in _WORD.findall(text.lower())]
+
+
+def terms(question: str, but: frozenset[str] = frozenset()) -> Terms:
+    """The words of a question that say what it is about; `but`: stems that say nothing here."""
+    known = dict.fromkeys(_stem(word) for word in _WORD.findall(question.lower()) if word not in _STOP)
+    return tuple(frozenset((stem, *(other for group in _ALIKE if stem in group for other in group))) for stem in known if stem not in but)
+
+
+def scores(wanted: Terms, texts: Sequence[Sequence[str]], least: float) -> list[float]:
+    """How well each of the texts (stems) answers; 0 for one that has less than the share `least` of what was asked for.
+
+    A word weighs the more, the fewer texts have it: one that none has weighs most, so that a question about something else finds nothing.
+    """
+    counts = _counts(wanted, texts)
+    having = [sum(1 for count in counts if count[i]) for i in range(len(wanted))]
+    weights = [math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for n in having]
+    average = sum(map(len, texts)) / max(len(texts), 1) or 1.0
+    total = sum(weights) or 1.0
+    found = []
+    for text, count in zip(texts, counts, strict=True):
+        norm = _K1 * (1 - _B + _B * len(text) / average)
+        share = sum(w for w, n in zip(weights, count, strict=True) if n) / total
+        score = sum(w * n * (_K1 + 1) / (n + norm) for w, n in zip(weights, count, strict=True))
+        found.append(score if share >= least else 0.0)
+    return found
+
+
+def _counts(wanted: Terms, texts: Sequence[Sequence[str]]) -> list[list[int]]:
+    """How often each text has each of what was asked for."""
+    known = {word for text in texts for word in text}
+    means = {word: found for word in known if (found := [i for i, group in enumerate(wanted) if any(_is(word, stem) for stem in group)])}
+    counts = []
+    for text in texts:
+        count = [0] * len(wanted)
+        for word in text:
+            for i in means.get(word, ()):
+                count[i] += 1
+        counts.append(count)
+    return counts
+
+
+def _is(word: str, stem: str) -> bool:
+    return word == stem or (len(stem) >= _PREFIX and word.startswith(stem))
+
+
+def _stem(word: str) -> str:
+    """Without the endings of plurals and verbs: jobs, cancelled, running."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    for ending in ("ing", "ed", "es", "s"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) > 2 and not rest.endswith("s"):
+            return _single(rest) if ending in ("ing", "ed") else rest
+    return word
+
+
+def _single(rest: str) -> str:
+    """running -> runn -> run; stopped -> stop; killed stays kill."""
+    return rest[:-1] if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
