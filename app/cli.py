@@ -251,6 +251,9 @@ def _edit_verb(made: argparse.ArgumentParser) -> None:
 def _word_verbs(verb: Verb) -> None:
     made = verb("ask", words.ask, 'ask the assistant, e.g. gpudeck ask "what happened?"')
     made.add_argument("question", nargs="+", metavar="WORD")
+    made.add_argument("--yes", action="store_true", help="allow what is proposed, once, without being asked")
+    made = verb("permissions", words.permissions, "tell what the assistant must never propose, and take it back")
+    made.add_argument("--forget", action="append", default=[], metavar="TOOL", help="such as 'operate cancel'; may be given several times")
     made = verb("report", words.report, "have the assistant write a report once the device is idle: what ran, failed, waited, used energy")
     about = made.add_mutually_exclusive_group()
     about.add_argument("--job", type=_count, metavar="JOB", help="on this job (default: on the last ten minutes)")

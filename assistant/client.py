@@ -7,6 +7,7 @@ print(answer.text, answer.writer)
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,15 @@ import msgspec
 from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, State, Waiting, When
+from assistant.tools.actions import NEW_JOBS
+from assistant.tools.proposals import How, Proposal
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.launch import start_process
 from scheduler.wire import Connection
+from scheduler.wishes import wish
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
@@ -41,13 +45,37 @@ class Assistant:
         """`timeout`: seconds of silence after which the assistant counts as gone; while it works it speaks every second."""
         self._start, self._timeout = start, timeout
         self._request = ""
+        self.allowed: set[str] = set()
+        """Tools, such as `operate cancel`, that were allowed for this session: as long as this object is used."""
 
     def ask(self, text: str, when: When = "now", on_event: OnEvent | None = None) -> Answer:
         """Answer a question. `on_event` hears what is waited for and the text piece by piece.
 
+        Where something is to be done, the answer has a proposal, for `approve`: a job that is submitted so runs in this process's folder,
+        with its environment. What was allowed for this session is done at once, where the rules read the request so, too.
+
         Raises Cancelled after `cancel`, DaemonGone where daemon or assistant are not there, UserError for what the user can put right.
         """
-        return self._answer(m.Ask(text, when, self._new()), on_event)
+        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd()), on_event)
+        proposal = answer.proposal
+        if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
+            return answer
+        done = self.approve(proposal, "once")
+        return msgspec.structs.replace(done, call=answer.call, routed=answer.routed)
+
+    def approve(self, proposal: Proposal, how: How = "once") -> Answer:
+        """A person's word on a proposal: it is done, and the answer says so; `session`: and not asked again by this object; `never`: it
+        is not done, nor proposed again, until that is taken back (`assistant.tools.proposals.take_back`).
+
+        Where things have changed meanwhile, nothing is done, and the answer has another proposal. Raises UserError where the proposal is
+        gone, or cannot be carried out any more, DaemonGone.
+        """
+        env = wish((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
+        reply = self._once(m.Approve(proposal.id, how, env))
+        assert isinstance(reply, Answer), reply
+        if how == "session":
+            self.allowed.add(proposal.tool)
+        return reply
 
     def report(
         self,
@@ -86,9 +114,12 @@ class Assistant:
         connection = Connection(door(), self._timeout)
         try:
             connection.send(_ENCODE(request))
-            return _DECODE(connection.receive())
+            reply = _DECODE(connection.receive())
         finally:
             connection.close()
+        if isinstance(reply, m.Error):
+            raise _error(reply)
+        return reply
 
     def _answer(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
         """Once more where the assistant's process ended under the request, as it does at once when a job needs its GPU."""

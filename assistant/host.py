@@ -123,8 +123,17 @@ class Host:
                 engine = self._desk.engine
                 state = m.State(self._turn.locked(), max(0, len(self._stops) - 1), engine.name if engine else "", self._desk.error)
                 await peer.send(_ENCODE(state))
+            case m.Approve():
+                await self._decide(request, peer)
             case m.Ask() | m.Report():
                 await self._serve(request, peer)
+
+    async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
+        """A person's word waits for no answer that is being written."""
+        work = asyncio.create_task(asyncio.to_thread(self._desk.approve, request))
+        await asyncio.wait((work,))
+        await peer.send(_ENCODE(_replies(work)[-1]))
+        self._used = time.monotonic()
 
     async def _serve(self, request: m.Ask | m.Report, peer: wire.Peer) -> None:
         key = request.id or f"unnamed {id(request)}"

@@ -9,6 +9,8 @@ import msgspec
 from assistant.facts import Fact
 from assistant.reports.report import Report as Written
 from assistant.roles import Role
+from assistant.tools.call import Call
+from assistant.tools.proposals import How, Proposal
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
@@ -19,6 +21,18 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     when: When = "now"
     id: str = ""
     """Made by the client; Cancel names it."""
+    folder: str = ""
+    """Where a job runs that is submitted so; empty: the user's home folder."""
+
+
+class Approve(msgspec.Struct, frozen=True, tag="approve"):
+    """A person's word on a proposal. Answered by an Answer that says what was done."""
+
+    proposal: str
+    """Its id."""
+    how: How = "once"
+    env: dict[str, str] = {}
+    """Environment of a job that is submitted so; empty: the assistant's own."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
@@ -40,7 +54,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     pass
 
 
-Request = Ask | Report | Cancel | Status
+Request = Ask | Report | Approve | Cancel | Status
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
@@ -68,6 +82,12 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Tokens the model wrote, those of refused texts included; 0 for the template."""
     report: Written | None = None
     """Of the role report: all of it, with tables, charts and sources; its first words are `text`."""
+    call: Call | None = None
+    """The tool that the request was found to need, with its arguments; None where it was named outright."""
+    routed: str = ""
+    """Who found it: `rules` or `model NAME`."""
+    proposal: Proposal | None = None
+    """What would be done once a person approves it. Nothing was done yet."""
 
 
 class State(msgspec.Struct, frozen=True, tag="state"):

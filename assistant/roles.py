@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from scheduler import paths
-
 Role = Literal["answer", "report", "housekeep", "operate"]
 
 _POLITE = (
@@ -14,14 +12,16 @@ _POLITE = (
 )
 _QUESTION = re.compile(r"(?:what|why|when|where|which|who|whose|how|is|are|was|were|did|does|do|has|have|had|will|should|any)\b")
 _HOUSEKEEP = re.compile(
-    r"\b(?:clean(?:ing|ed)?(?: up)?|tidy|free (?:up )?(?:the |some )?(?:disk|space)|"
+    r"\b(?:(?:undo|take back|revert) (?:the |that |my |last )*(?:clean|trash|delet|remov)\w*|"
+    r"clean(?:ing|ed)?(?: up)?|tidy|free (?:up )?(?:the |some )?(?:disk|space)|"
     r"(?:delete|remove|purge|erase|throw away|get rid of|clear)\b.*"
     r"\b(?:files?|logs?|artefacts?|artifacts?|old|debris|caches?|checkpoints?|results?|leftovers?|junk))\b"
 )
 _OPERATE = re.compile(
     _POLITE
     + r"(?:cancel|stop|kill|abort|end|terminate|start|run|rerun|re-run|launch|submit|queue|enqueue|resubmit|retry|restart|pause|resume|"
-    r"delete|remove|set|change|configure|benchmark|execute)\b"
+    r"delete|remove|set|change|configure|benchmark|execute|measure|move|put|bring|prioriti[sz]e|hold|release|freeze|unfreeze|unpause|"
+    r"suspend|continue|carry on|go on with|call off|(?:do not|don't) start|no (?:more|new) jobs|let job|job \S+ (?:is urgent|should go))\b"
 )
 _REPORT = re.compile(
     r"\b(?:report|brief|briefing|summar(?:y|ise|ize)|overview|recap|digest|write[- ]?up|status update)\b|"
@@ -42,20 +42,3 @@ def role_of(request: str) -> Role:
     if not asks and _OPERATE.match(text):
         return "operate"
     return "answer"
-
-
-def not_yet(role: Role, request: str) -> str | None:
-    """For a role the assistant does not fill yet: a line that says so, with the command that does it now."""
-    if role == "housekeep":
-        return f"I do not clean up by myself yet. The files of all jobs are in {paths.home() / 'jobs'}: `du -sh` there shows their sizes."
-    if role != "operate":
-        return None
-    job = re.search(r"\b(?:job|#)\s*#?(\d{1,18})\b", request, re.IGNORECASE)
-    if re.search(r"\b(?:cancel|stop|kill|abort|end|terminate|delete|remove)\b", request, re.IGNORECASE):
-        return f"I do not act on jobs by myself yet. To end one: `gpudeck cancel {job[1] if job else 'ID'}`"
-    if re.search(r"\b(?:attention|gemm|copy|benchmark|workload)\b", request, re.IGNORECASE):
-        found = re.search(r"\b(attention|gemm|copy)\b", request, re.IGNORECASE)
-        return f"I do not start jobs by myself yet. To run one: `gpudeck run {found[1].lower() if found else 'WORKLOAD'}`"
-    if re.search(r"\b(?:pause|resume|set|change|configure)\b", request, re.IGNORECASE):
-        return "I do not change settings or the queue by myself yet. Open the Settings and Jobs pages of `gpudeck`."
-    return "I do not start jobs by myself yet. To queue a command: `gpudeck submit -- CMD`"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from assistant.facts import Fact
 
 TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "temp": (r"temperature|hot|heat|warm|cool|celsius|degrees|thermal", ("temp", "temp.mean", "temp.max")),
+    "temp": (r"temperature|hot(?:ter|test)?|heat|warm|cool|celsius|degrees|thermal", ("temp", "temp.mean", "temp.max")),
     "power": (r"power|watts?|energy|draw", ("power", "power_limit", "power.mean", "power.max")),
     "memory": (r"memory|vram|ram|mib|gib", ("mem_used", "mem_total", "mem_used.mean", "mem_used.max")),
     "util": (r"utili[sz]ation|usage|load|how busy|percent", ("util", "util.mean", "util.max")),
     "tflops": (r"tflops?(?:/s)?|flops?|throughput", ("tflops", "tflops.mean", "tflops.max")),
+    "clock": (r"clocks?|clock speed|mhz|frequency", ("clock_sm",)),
+    "fan": (r"fans?|fan speed|rpm", ("fan",)),
     "use": (r"idle|free|busy|available|in use|who (?:has|uses|is using|holds)|process(?:es)?", ("use", "holder", "process")),
     "name": (r"which (?:gpus?|devices?|cpu|card)|what (?:gpus?|devices?|cpu|card)|hardware|how many (?:gpus?|devices?)", ("name", "note")),
 }
@@ -26,6 +28,11 @@ JOB_TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cancelled": (r"cancel(?:l?ed)?", ("cancelled",)),
 }
 """Topic: the words that name it, and the states of jobs that belong to it."""
+
+
+def first(text: str, words: Mapping[str, str]) -> str | None:
+    """The first of `words` (a regular expression for each) that occurs in a text of lower case."""
+    return next((name for name, meant in words.items() if re.search(rf"\b(?:{meant})\b", text)), None)
 
 
 def topics(request: str) -> tuple[set[str], set[str]]:

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 
 from assistant import phrases
 from assistant.facts import Fact
-from assistant.template import template
+from assistant.template import tell, template
+from assistant.template.book import Book
 from assistant.verify import Refused, fill, last_end, verify
 
 ATTEMPTS = 6
@@ -51,28 +52,42 @@ class Written(NamedTuple):
     """`template` or `model NAME`."""
 
 
+Say = Callable[[Book], list[str]]
+"""How the template tells what a tool found out, part by part."""
+
+
 def write(
-    facts: Sequence[Fact], question: str | None, author: Author | None = None, waiting: Callable[[str], None] = lambda reason: None
+    facts: Sequence[Fact],
+    question: str | None,
+    author: Author | None = None,
+    waiting: Callable[[str], None] = lambda reason: None,
+    say: Say | None = None,
+    required: Sequence[str] = (),
 ) -> Written:
     """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
 
-    Raises Cancelled where the author was told to stop.
+    `say`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
+    must mention. Raises Cancelled where the author was told to stop.
     """
     if author is None:
-        return Written(template(facts, question), "template")
+        return Written(_template(facts, question, say), "template")
     try:
-        return Written(_by_model(facts, question, author, waiting), f"model {author.name}")
+        needed = required_facts(facts) if question is None else required
+        return Written(_by_model(facts, question, author, waiting, needed), f"model {author.name}")
     except Refused as e:
-        return by_template(facts, question, f"the text of the model {author.name} was refused: {e}")
+        return by_template(facts, question, f"the text of the model {author.name} was refused: {e}", say)
 
 
-def by_template(facts: Sequence[Fact], question: str | None, reason: str) -> Written:
+def by_template(facts: Sequence[Fact], question: str | None, reason: str, say: Say | None = None) -> Written:
     """The template's text, saying why it is not the model's."""
-    return Written(f"{template(facts, question)}\n\nWritten from the template: {phrases.escaped(reason, 400)}", "template")
+    return Written(f"{_template(facts, question, say)}\n\nWritten from the template: {phrases.escaped(reason, 400)}", "template")
 
 
-def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None]) -> str:
-    required = required_facts(facts) if question is None else []
+def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> str:
+    return template(facts, question) if say is None else tell(facts, say)
+
+
+def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None], required: Sequence[str]) -> str:
     waiting(f"the model {author.name} reads the facts")
     author.begin(SYSTEM, request(facts, question))
     draft, refusal, stuck = _Draft(facts), Refused("it was never written"), ""

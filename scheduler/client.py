@@ -112,7 +112,15 @@ class Client:
 
     def foresee(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Forecast:
         """Where and when the job would start; nothing is submitted. Raises what `submit` raises."""
-        return self._ask(m.Foresee(wish(argv, wishes)), m.ForecastReply).forecast
+        return self.foresee_spec(wish(argv, wishes))
+
+    def foresee_spec(self, spec: Spec) -> Forecast:
+        """As `foresee`, of a job as `scheduler.wishes.wish` makes it."""
+        return self._ask(m.Foresee(spec), m.ForecastReply).forecast
+
+    def foresee_job(self, job: int) -> Forecast:
+        """Where and when a job that waits will start, as far as that is known now. Raises NotFound, UserError where it does not wait."""
+        return self._ask(m.ForeseeJob(job), m.ForecastReply).forecast
 
     def edit(self, job: int, /, **changes: Any) -> Job:
         """Change what a job that waits needs (see `jobs.Changes`); its name, notes and tags at any time. Raises NotFound, UserError."""

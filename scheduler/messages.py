@@ -39,6 +39,12 @@ class Foresee(msgspec.Struct, frozen=True, tag="foresee"):
     spec: Spec
 
 
+class ForeseeJob(msgspec.Struct, frozen=True, tag="foresee_job"):
+    """Where and when a job that waits will start."""
+
+    job: int
+
+
 class Edit(msgspec.Struct, frozen=True, tag="edit"):
     job: int
     changes: Changes
@@ -185,7 +191,7 @@ class Lease(msgspec.Struct, frozen=True, tag="lease"):
 
 Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
 """What changes the queue."""
-Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee
+Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee | ForeseeJob
 """What is asked about jobs."""
 Past = GetHistory | GetFields | GetAnnotations
 """What is asked about the past of the devices."""

@@ -65,6 +65,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
     model_device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs."""
+    assistant_never: str = ""
+    """What the assistant must not even propose to do: tools such as `operate cancel`, separated by commas."""
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """How large everything in the window is; read when it is opened."""

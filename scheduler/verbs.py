@@ -123,6 +123,8 @@ class Verbs:
                 return m.GroupsReply(tuple(queue.groups()))
             case m.Foresee(spec):
                 return m.ForecastReply(queue.foresee(spec, devices, self._deck.sight()))
+            case m.ForeseeJob(job_id):
+                return m.ForecastReply(queue.foresee_job(job_id, devices, self._deck.sight()))
 
     def _order(self, request: m.Order) -> m.Reply:
         """A verb that changes the queue: carried out and answered; then what can start now is started."""

@@ -1,8 +1,9 @@
-"""ask and report: the assistant's words on the command line."""
+"""ask, report and permissions: the assistant on the command line."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -13,6 +14,8 @@ from app.report_file import check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Event, Waiting
 from assistant.reports.files import FORMATS
+from assistant.tools.proposals import How, take_back
+from scheduler.client import Client
 from scheduler.errors import UserError
 
 DAY_S = 86400.0
@@ -22,7 +25,58 @@ def ask(args: Namespace) -> int:
     question = " ".join(args.question).strip()
     if not question:
         raise UsageError('no question was asked. Example: gpudeck ask "what happened?"')
-    return _show(Assistant().ask(question, on_event=_on_event), args)
+    assistant = Assistant()
+    answer = assistant.ask(question, on_event=_on_event)
+    status_line("")
+    if answer.proposal is None:
+        _show(answer, args)
+        return 0
+    return _decide(assistant, answer, args)
+
+
+def permissions(args: Namespace) -> int:
+    """What the assistant must not propose; taken back where it is named."""
+    with Client() as deck:
+        never = take_back(deck, *args.forget)
+    if args.json:
+        say_json({"never": never})
+    elif never:
+        say(f"never proposed: {', '.join(never)}. To take one back: gpudeck permissions --forget '{never[0]}'")
+    else:
+        say("the assistant may propose everything that it can do; it does nothing before you allow it")
+    return 0
+
+
+def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
+    """Ask whether what was proposed is to be done; anew, where things have changed meanwhile. Status 1 where it is not."""
+    while answer.proposal is not None:
+        if not args.json:
+            say(f"{answer.proposal.title}?")
+            say(answer.proposal.effect)
+            for caption, value in answer.proposal.details:
+                say(f"{caption.lower()}: {value}")
+        if not args.yes and (args.json or not sys.stdin.isatty()):
+            if args.json:
+                say_json(answer)
+            else:
+                say("nothing was done, as there is nobody to ask. To allow it at once: gpudeck ask --yes ...")
+            return 1
+        how = "once" if args.yes else _word()
+        if how is None:
+            raise UserError("nothing was done")
+        answer = assistant.approve(answer.proposal, how)
+        if args.yes and answer.proposal is not None:
+            raise UserError("things have changed meanwhile, and nothing was done. Ask again")
+    _show(answer, args)
+    return 0
+
+
+def _word() -> How | None:
+    """What the person at the terminal says; None: no."""
+    sys.stderr.write("Do it? [y/N/never] ")
+    sys.stderr.flush()
+    said = sys.stdin.readline().strip().lower()
+    return "once" if said in ("y", "yes") else "never" if said == "never" else None
 
 
 def report(args: Namespace) -> int:
@@ -62,13 +116,15 @@ def _on_event(event: Event) -> None:
         status_line(f"waiting: {event.reason}")
 
 
-def _show(answer: Answer, args: Namespace) -> int:
-    status_line("")
+def _show(answer: Answer, args: Namespace) -> None:
     if args.json:
         say_json(answer)
-        return 0
+        return
     for line in answer.text.splitlines():
         say(line)
     say()
-    say(f"(written by: {answer.writer})")
-    return 0
+    used = f"; {answer.call.line}, found by: {answer.routed}" if answer.call is not None else ""
+    sources = sorted({fact.source for fact in answer.facts})
+    if sources:
+        say(f"(sources: {', '.join(sources)})")
+    say(f"(written by: {answer.writer}{used})")

@@ -130,6 +130,14 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
+        "assistant_never",
+        "Never proposed",
+        "What the assistant must not even propose, such as operate cancel, operate submit; separated by commas. Never, below a proposal, "
+        "adds to it. Nothing that it proposes is done before you allow it.",
+        "text",
+        group="Assistant",
+    ),
+    Setting(
         "alert_temperature",
         "Too hot",
         "From so far below the card's own slow-down temperature on, for 10 s. Each of these is a number, or off.",

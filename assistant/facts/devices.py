@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 from assistant import phrases
 from assistant.facts.fact import Adder, Fact
@@ -25,7 +26,7 @@ def subject(device: Device) -> str:
     return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[device.kind]
 
 
-def device_facts(state: DeviceState, now: float) -> list[Fact]:
+def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
     """One device as it is now."""
     device, reading = state.device, state.reading
     add = Adder(subject(device), label(device), source(device), reading.time if reading else now)
@@ -39,7 +40,7 @@ def device_facts(state: DeviceState, now: float) -> list[Fact]:
         add.words("use", "use", f"busy: {state.use.reason}")
     if state.holders:
         add.words("holder", "held by", numbered(state.holders))
-    for field in FIELDS_NOW:
+    for field in fields:
         known = reading.get(field) if reading else NA("the device has not been read yet")
         if isinstance(known, NA):
             add.absent(field, _title(field), known.reason)
@@ -51,25 +52,35 @@ def device_facts(state: DeviceState, now: float) -> list[Fact]:
     return add.facts
 
 
-def history_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
-    """Mean and highest value of each field over the span. Gaps in the history count as gaps, not as zeros."""
+def history_facts(
+    device: Device, history: Columns | None, now: float, fields: Sequence[str] = FIELDS_SPAN, lowest: bool = False
+) -> list[Fact]:
+    """Mean and highest value of each field over the span; with `lowest`, that, too. Gaps in the history count as gaps, not as zeros."""
     add = Adder(subject(device), label(device), source(device) + ", history", now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
         add.said("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
     else:
         add.absent("covered", "readings cover", "no data in this time")
-    for field in FIELDS_SPAN:
+    for field in fields:
         column = history.columns.get(field, []) if history else []
         values = [v for v in column if v is not None and math.isfinite(v)]
-        highest = [v for v in (history.high.get(field, ()) if history else ()) if v is not None and math.isfinite(v)]
-        for what, word in (("mean", "mean"), ("max", "highest")):
-            if values:
-                value = math.fsum(values) / len(values) if what == "mean" else max(values + highest)
-                add.number(f"{field}.{what}", f"{word} {_title(field)}", value, FIELDS[field].unit, "too large to add up")
+        high, low = ([v for v in of.get(field, ()) if v is not None and math.isfinite(v)] for of in _bounds(history))
+        found = {"mean": math.fsum(values) / len(values), "max": max(values + high), "min": min(values + low)} if values else {}
+        for what, word in _WHATS[: 3 if lowest else 2]:
+            if what in found:
+                add.number(f"{field}.{what}", f"{word} {_title(field)}", found[what], FIELDS[field].unit, "too large to add up")
             else:
                 add.absent(f"{field}.{what}", f"{word} {_title(field)}", "no data in this time")
     return add.facts
+
+
+_WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))
+
+
+def _bounds(history: Columns | None) -> tuple[Mapping[str, Sequence[float | None]], Mapping[str, Sequence[float | None]]]:
+    """Of rows that stand for several readings: the highest and the lowest of them."""
+    return (history.high, history.low) if history else ({}, {})
 
 
 def _title(field: str) -> str:

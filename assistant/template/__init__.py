@@ -7,14 +7,14 @@ tell well. Lists stay out of it: Qt's reader of Markdown loses the last bullet b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from assistant.facts import Fact
 from assistant.template.answer import answer
 from assistant.template.book import Book
 from assistant.template.brief import brief
 
-__all__ = ["template"]
+__all__ = ["tell", "template"]
 
 _NOT_UNDERSTOOD = "I did not find out what this asks about, so here is all there is to tell."
 
@@ -26,6 +26,11 @@ def template(facts: Sequence[Fact], question: str | None = None) -> str:
     book = Book(facts)
     parts = brief(book) if question is None else answer(book, question) or [_NOT_UNDERSTOOD, *brief(book)]
     return "\n\n".join(filter(None, (*parts, _contradictions(facts))))
+
+
+def tell(facts: Sequence[Fact], say: Callable[[Book], list[str]]) -> str:
+    """The text that `say` makes of `facts`, part by part; what they disagree about is told, too."""
+    return "\n\n".join(filter(None, (*say(Book(facts)), _contradictions(facts))))
 
 
 def _contradictions(facts: Sequence[Fact]) -> str:

@@ -37,11 +37,12 @@ def _jobs(book: Book, states: set[str]) -> list[str]:
 
 def _devices(book: Book, question: str, about: set[str]) -> list[str]:
     asked = asked_devices(question, book.facts)
-    told = [_device(book, device, topic) for device in asked for topic in TOPICS if topic in about]
+    told = [of_device(book, device, topic) for device in asked for topic in TOPICS if topic in about]
     return told or ["There is no such device here."]
 
 
-def _device(book: Book, device: str, topic: str) -> str:
+def of_device(book: Book, device: str, topic: str) -> str:
+    """A topic of `selection.TOPICS`, of one device."""
     who = f"**{devices.called(book, device)}**"
     if topic == "use":
         return _use(book, device, who)

@@ -11,6 +11,10 @@ _COVERED = 0.9
 """Readings of less than this share of the time are worth a sentence."""
 
 
+_OTHERS = {"clock_sm": "SM clock", "fan": "Fan"}
+"""Metrics that are told when asked for."""
+
+
 def called(book: Book, device: str) -> str:
     """GPU 0"""
     return book.said(f"{device}.label") or device
@@ -18,7 +22,8 @@ def called(book: Book, device: str) -> str:
 
 def in_sentence(metric: str) -> str:
     """Its name within a sentence: utilisation, TFLOP/s."""
-    return METRICS[metric] if metric == "tflops" else METRICS[metric].lower()
+    name = (METRICS | _OTHERS)[metric]
+    return name if name[1].isupper() else name.lower()
 
 
 def chapter(book: Book) -> list[str]:

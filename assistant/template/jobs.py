@@ -12,6 +12,9 @@ _REST = (
     ("Sustained rate", "sustained"),
     ("Memory bandwidth", "bandwidth"),
     ("Result", "result"),
+    ("Energy", "used.energy"),
+    ("Most memory on a device", "used.memory"),
+    ("Mean utilisation of its devices", "used.util"),
 )
 """What the table tells: title, and the name of the fact."""
 

@@ -59,9 +59,18 @@ class Orders(Book):
         refuse_environment(spec.env, spec.where)
         self._check(spec, devices, sight)
         number = 1 + max((*self._active, *(job.id for job in self._ended)), default=0)
-        job = Job(number, bound(spec, devices), time.time(), Queued())
+        return self._foretold(Job(number, bound(spec, devices), time.time(), Queued()), devices, sight)
+
+    def foresee_job(self, job_id: int, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
+        """Where and when a job that waits will start. Raises NotFound, UserError where it does not wait."""
+        job = self.get(job_id)
+        if not isinstance(job.state, Queued):
+            raise UserError(f"job {job_id} is {job.status}: it does not wait")
+        return self._foretold(job, devices, sight)
+
+    def _foretold(self, job: Job, devices: Sequence[Device], sight: Sight) -> Forecast:
         around = self._around(sight)
-        if why := waits_for(spec, self._active, around.ends, around.now):
+        if why := waits_for(job.spec, self._active, around.ends, around.now):
             return Forecast((), None, why)
         return forecast(job, self.going, self._lanes(), devices, self.paused, slots(), around)
 

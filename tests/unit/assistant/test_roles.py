@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assistant.roles import not_yet, role_of
+from assistant.roles import role_of
 
 REQUESTS = {
     "answer": [
@@ -72,28 +72,3 @@ REQUESTS = {
 @pytest.mark.parametrize(("role", "request_text"), [(role, text) for role, texts in REQUESTS.items() for text in texts])
 def test_the_role_of_a_request(role, request_text) -> None:
     assert role_of(request_text) == role
-
-
-@pytest.mark.parametrize(
-    ("text", "command"),
-    [
-        ("cancel job 7", "gpudeck cancel 7"),
-        ("kill job #12 please", "gpudeck cancel 12"),
-        ("stop everything", "gpudeck cancel ID"),
-        ("run attention", "gpudeck run attention"),
-        ("launch a benchmark", "gpudeck run WORKLOAD"),
-        ("submit train.py", "gpudeck submit -- CMD"),
-        ("clean up", "du -sh"),
-    ],
-)
-def test_what_it_does_not_do_yet_comes_with_the_command_that_does(text, command) -> None:
-    line = not_yet(role_of(text), text)
-    assert line is not None
-    assert command in line
-    assert "yet" in line
-    assert "\n" not in line
-
-
-@pytest.mark.parametrize("text", ["what happened?", "how hot is it?"])
-def test_what_it_does_needs_no_excuse(text) -> None:
-    assert not_yet(role_of(text), text) is None

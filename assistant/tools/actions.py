@@ -1,0 +1,40 @@
+"""What acts, by its name: the planner of each call that changes something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assistant.tools import orders, submit
+from assistant.tools.call import Call
+from assistant.tools.plan import Plan
+from scheduler.client import Client
+from scheduler.errors import UserError
+
+Planner = Callable[[Client, Call, str], Plan]
+NEW_JOBS = ("operate submit", "operate retry")
+"""Tools that queue jobs, which have the environment of who approves them."""
+
+
+def plan(daemon: Client, call: Call, folder: str) -> Plan:
+    """What would be done; a new job runs in `folder`. Raises UserError, in one line, where it cannot be done as things are."""
+    return PLANNERS[call.role, call.tool](daemon, call, folder)
+
+
+def _of(order: Callable[[Client, Call], Plan]) -> Planner:
+    return lambda daemon, call, _: order(daemon, call)
+
+
+def _not_yet(daemon: Client, call: Call, folder: str) -> Plan:
+    raise UserError("nothing was cleaned up that could be taken back")
+
+
+PLANNERS: dict[tuple[str, str], Planner] = {
+    ("operate", "cancel"): _of(orders.cancel),
+    ("operate", "move"): _of(orders.move),
+    ("operate", "pause"): _of(orders.pause),
+    ("operate", "resume"): _of(orders.resume),
+    ("operate", "kill"): _of(orders.kill),
+    ("operate", "submit"): submit.submit,
+    ("operate", "retry"): submit.retry,
+    ("housekeep", "undo"): _not_yet,
+}

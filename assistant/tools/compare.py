@@ -1,0 +1,136 @@
+"""Two jobs, a job and its earlier run of the same name, or two devices, side by side; the differences computed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.facts import named as by_name
+from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, subject
+from assistant.facts.fact import Adder
+from assistant.reports.material import read_snapshot
+from assistant.template import devices
+from assistant.template import jobs as words
+from assistant.template.book import Book
+from assistant.template.words import sentence, table
+from assistant.tools.call import Call
+from assistant.tools.devices import POINTS, RECENT_S, asked, source_facts, span_facts
+from assistant.tools.find import find_job
+from assistant.tools.jobs import facts_of
+from assistant.tools.period import Period
+from assistant.tools.told import Told, stated
+from scheduler.client import Client
+from scheduler.errors import NotFound, UserError
+from scheduler.jobs import Job
+from scheduler.search import ENDED, Search
+
+_JOB = {
+    "state": "State",
+    "duration": "Took",
+    "waited": "Waited",
+    "tflops": "Rate",
+    "median": "Median of one call",
+    "p95": "P95 of one call",
+    "bandwidth": "Memory bandwidth",
+    "backend": "Backend",
+    "verdict": "Verdict",
+    "used.energy": "Energy",
+    "used.memory": "Most memory on a device",
+    "used.util": "Mean utilisation",
+}
+_DEVICE = {f"{field}{suffix}": f"{title}, {when}" for field, title in devices.METRICS.items() for when, suffix in devices.WHEN.items()}
+_SAME = 0.005
+"""Below this share two values are told as about the same."""
+
+
+def compare(daemon: Client, call: Call) -> Told:
+    """Raises NotFound, and UserError where what is to be compared was not said."""
+    if call.whole("gpu") is not None:
+        return _devices(daemon, call)
+    named = call.job()
+    if named is None:
+        raise UserError("say what to compare: two jobs, or two GPUs, by their numbers")
+    one = find_job(daemon, named)
+    other = call.job("other")
+    before = find_job(daemon, other) if other is not None else _earlier(daemon, one)
+    if before is None:
+        return stated(
+            f"Job {one.id} ({phrases.escaped(one.spec.name, 60)}) is the first of its name: there is no earlier run to compare with."
+        )
+    if before.id == one.id:
+        raise UserError(f"that is job {one.id} twice: name two jobs")
+    first, second = f"job{one.id}", f"job{before.id}"
+    facts = [*facts_of(daemon, one), *facts_of(daemon, before)]
+    facts += _differences(by_name(facts), first, second, _JOB, "computed from the facts of both jobs", time.time())
+
+    def say(book: Book) -> list[str]:
+        opening = sentence(words.called(book, first), " beside ", words.called(book, second))
+        return [opening, _table(book, (first, words.title(first)), (second, words.title(second)), _JOB)]
+
+    return Told(tuple(facts), say, (f"{first}.state", f"{second}.state"))
+
+
+def _devices(daemon: Client, call: Call) -> Told:
+    snapshot = read_snapshot(daemon)
+    indices = call.whole("gpu"), call.whole("other")
+    if indices[1] is None or indices[0] == indices[1]:
+        raise UserError("name two GPUs to compare")
+    found = [state for index in indices for state in asked(snapshot, index)]
+    if len(found) != 2:
+        raise NotFound(f"there are not both of GPU {indices[0]} and GPU {indices[1]} here. See: gpudeck status")
+    past = Period(snapshot.time - RECENT_S, snapshot.time)
+    facts = [*source_facts(snapshot), *span_facts(past)]
+    for state in found:
+        columns = daemon.history(state.device.id, FIELDS_SPAN, past.since, past.until, POINTS)
+        facts += [*device_facts(state, snapshot.time), *history_facts(state.device, columns, past.until)]
+    first, second = (subject(state.device) for state in found)
+    facts += _differences(by_name(facts), first, second, _DEVICE, "computed from the readings of both devices", snapshot.time)
+
+    def say(book: Book) -> list[str]:
+        pair = [(device, devices.called(book, device)) for device in (first, second)]
+        uses = [sentence(f"**{name}** ", devices.use(book, device)) for device, name in pair]
+        return [*uses, _table(book, pair[0], pair[1], _DEVICE)]
+
+    return Told(tuple(facts), say)
+
+
+def _earlier(daemon: Client, job: Job) -> Job | None:
+    """The newest job before it that has its name and ended."""
+    before: int | None = job.id
+    while before is not None:
+        found, before = daemon.find(Search(text=job.spec.name, outcomes=ENDED), 50, before)
+        for other in found:
+            if other.spec.name == job.spec.name:
+                return daemon.job(other.id)
+    return None
+
+
+def _differences(facts: Mapping[str, Fact], first: str, second: str, rows: Mapping[str, str], source: str, now: float) -> list[Fact]:
+    """For each quantity that both have: by how much the first is more than the second."""
+    add = Adder("difference", "Difference of", source, now)
+    for what, title in rows.items():
+        one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
+        if one is None or other is None or not (isinstance(one.value, int | float) and isinstance(other.value, int | float)):
+            continue
+        if other.value == 0:
+            continue  # there is no ratio to nothing
+        share = (one.value - other.value) / abs(other.value)
+        said = f"{phrases.quantity(100 * abs(share), '%')} {'more' if share > 0 else 'less'}"
+        if share >= 1:
+            said = f"{phrases.significant(1 + share)} times as much"
+        elif abs(share) < _SAME:
+            said = "about the same"
+        add.said(what, title.lower(), 100 * share, "%", said)
+    return add.facts
+
+
+def _table(book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]) -> str:
+    """What at least one of them has; N/A where the other lacks it."""
+    told = []
+    for what, title in rows.items():
+        values = [book.said(f"{subject}.{what}") for subject in (one[0], other[0])]
+        if any(values):
+            told.append((title, *(value or "N/A" for value in values), book.said(f"difference.{what}") or ""))
+    return table(("", one[1], other[1], "Difference"), told)

@@ -1,0 +1,130 @@
+"""How the devices are, and how they were: facts of those that are asked about, and of what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
+from assistant.facts.fact import Adder
+from assistant.reports.facts import alert_facts
+from assistant.reports.material import read_snapshot
+from assistant.selection import TOPICS
+from assistant.template import devices
+from assistant.template.answer import of_device
+from assistant.template.book import Book
+from assistant.template.words import given, listed, sentence, table
+from assistant.tools.call import Call
+from assistant.tools.period import Period, period
+from assistant.tools.told import Told
+from scheduler.client import Client
+from scheduler.telemetry.snapshot import DeviceState, Snapshot
+
+RECENT_S = 600.0
+"""What is told of the past where no time is named: as long as the daemon keeps every reading."""
+POINTS = 500
+"""Buckets of a history: each has its lowest, mean and highest, so that no peak is lost."""
+MOST_ALERTS = 10
+_STATS = {"mean": "mean", "max": "highest", "min": "lowest"}
+
+
+def device(daemon: Client, call: Call) -> Told:
+    """A metric now, and its mean and highest of the last ten minutes; without one, the most important of them."""
+    snapshot, metric = read_snapshot(daemon), call.words("metric")
+    found, now = asked(snapshot, call.whole("gpu")), snapshot.time
+    past = Period(now - RECENT_S, now)
+    topic = "use" if metric == "processes" else metric
+    about = [field for field in TOPICS[topic][1] if field in _known()] if topic else list(FIELDS_SPAN)
+    facts = [*source_facts(snapshot), *span_facts(past)]
+    for state in found:
+        facts += device_facts(state, now, about)
+        if spanned := [field for field in about if field not in ("mem_total", "power_limit")]:
+            facts += _past(daemon, state, past, spanned)
+
+    def say(book: Book) -> list[str]:
+        if not book.devices():
+            return [_missing(snapshot, call.whole("gpu"))]
+        if not topic:
+            return devices.chapter(book)
+        return [of_device(book, subject(state.device), topic) for state in found]
+
+    return Told(tuple(facts), say)
+
+
+def history(daemon: Client, call: Call) -> Told:
+    """A metric over a time: mean, highest and lowest, and how much of the time was read."""
+    snapshot, field = read_snapshot(daemon), TOPICS[call.words("metric") or "temp"][1][0]
+    past = period(call, snapshot.time) or Period(snapshot.time - RECENT_S, snapshot.time)
+    found = asked(snapshot, call.whole("gpu"))
+    facts = [*source_facts(snapshot), *span_facts(past)]
+    for state in found:
+        facts += device_facts(state, snapshot.time, ())
+        facts += _past(daemon, state, past, (field,), lowest=True)
+    stats = [call.words("stat")] if call.words("stat") else list(_STATS)
+
+    def say(book: Book) -> list[str]:
+        if not book.devices():
+            return [_missing(snapshot, call.whole("gpu"))]
+        return [_over(book, subject(state.device), field, stats) for state in found]
+
+    return Told(tuple(facts), say)
+
+
+def alerts(daemon: Client, call: Call) -> Told:
+    """What is the matter now, and the newest of what was."""
+    snapshot = read_snapshot(daemon)
+    names = {state.device.id: label(state.device) for state in snapshot.devices}
+    found = daemon.alerts(MOST_ALERTS)
+    facts = alert_facts(found, names, snapshot.time)
+
+    def say(book: Book) -> list[str]:
+        told = [[book.said(f"alert{a.id}.{what}") or "N/A" for what in ("about", "text", "raised", "cleared")] for a in found]
+        return [table(("What", "Alert", "Raised", "Cleared"), told) or "There is no alert, and there was none."]
+
+    return Told(tuple(facts), say, quotes=True)
+
+
+def asked(snapshot: Snapshot, gpu: int | None) -> Sequence[DeviceState]:
+    """The device with this index, or all."""
+    return [state for state in snapshot.devices if gpu is None or (state.device.index == gpu and state.device.kind != "cpu")]
+
+
+def span_facts(past: Period) -> list[Fact]:
+    """The stretch of time that is told about."""
+    add = Adder("span", "", "daemon", past.until)
+    if past.since <= 0:
+        return []
+    add.said("when", "Time", past.since, "s", phrases.stretch(past.since, past.until))
+    add.said("length", "Length", past.until - past.since, "s", phrases.duration(past.until - past.since))
+    return add.facts
+
+
+def source_facts(snapshot: Snapshot) -> list[Fact]:
+    """Where the readings come from, where they are not the hardware's."""
+    add = Adder("deck", "", "daemon", snapshot.time)
+    if snapshot.source.startswith("replay"):
+        add.words("source", "Readings come from", f"REPLAY {snapshot.source.partition(' ')[2]}")
+    return add.facts
+
+
+def _past(daemon: Client, state: DeviceState, past: Period, fields: Sequence[str], lowest: bool = False) -> list[Fact]:
+    columns = daemon.history(state.device.id, tuple(fields), past.since, past.until, POINTS)
+    return history_facts(state.device, columns, past.until, fields, lowest)
+
+
+def _over(book: Book, device: str, field: str, stats: Sequence[str]) -> str:
+    said = book.about(device)
+    values = [given(f"{_STATS[stat]} {{}}", said(f"{field}.{stat}")) for stat in stats]
+    told = ", ".join(filter(None, values)) or f"no data, {book.missing(f'{device}.{field}.mean') or 'nothing was read'}"
+    when, covered = given(" {}", book.said("span.when")), given("; there are readings {}", said("covered"))
+    return sentence(f"**{devices.called(book, device)}** {devices.in_sentence(field)}{when}: {told}{covered}")
+
+
+def _known() -> set[str]:
+    return {"temp", "power", "power_limit", "mem_used", "mem_total", "util", "tflops", "clock_sm", "fan"}
+
+
+def _missing(snapshot: Snapshot, gpu: int | None) -> str:
+    there = listed([label(state.device) for state in snapshot.devices])
+    return sentence(f"there is no GPU {gpu} here", given("; there is {}", there)) if gpu is not None else "No device has been read yet."

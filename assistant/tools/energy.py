@@ -1,0 +1,111 @@
+"""What used how much energy: a job, a device, or the jobs of a time, the one that used most first."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.facts.devices import device_facts, subject
+from assistant.facts.fact import Adder
+from assistant.reports.facts import energy_facts, used_facts
+from assistant.reports.material import read_snapshot
+from assistant.template import devices
+from assistant.template import jobs as words
+from assistant.template.book import Book
+from assistant.template.words import given, sentence, table
+from assistant.tools.call import Call
+from assistant.tools.devices import POINTS, asked, source_facts, span_facts
+from assistant.tools.find import MOST, find_job
+from assistant.tools.jobs import facts_of
+from assistant.tools.period import Period, period
+from assistant.tools.told import Told
+from scheduler.client import Client
+from scheduler.jobs import Ended, Job
+from scheduler.search import ENDED, Search
+
+WEEK_S = 7 * 86400.0
+_RANKED = 5
+_REASONS = 3
+
+
+def energy(daemon: Client, call: Call) -> Told:
+    """Of the job or the device that is named; else of all jobs that ended in the time (a week), and of the devices in it."""
+    if call.job() is not None:
+        return _of_job(daemon, find_job(daemon, call.job() or "last"))
+    snapshot = read_snapshot(daemon)
+    past = period(call, snapshot.time) or Period(snapshot.time - WEEK_S, snapshot.time)
+    found = asked(snapshot, call.whole("gpu"))
+    facts = [*source_facts(snapshot), *span_facts(past)]
+    for state in found:
+        history = daemon.history(state.device.id, ("power", "energy"), past.since, past.until, POINTS)
+        facts += [*device_facts(state, snapshot.time, ()), *energy_facts(state.device, history, past.until)]
+    own = [subject(state.device) for state in found]
+    if call.whole("gpu") is not None:
+        return Told(tuple(facts), lambda book: [_device(book, device) for device in own] or ["There is no such device here."])
+    jobs, more = daemon.find(Search(outcomes=ENDED, since=past.since, until=past.until), MOST)
+    jobs = tuple(job for job in jobs if isinstance(job.state, Ended) and job.state.at <= past.until)
+    ranked = sorted((job for job in jobs if _known(job)), key=lambda job: -_joules(job))
+    for job in ranked[:_RANKED]:
+        facts += [*facts_of(daemon, job)[:2], *used_facts(job, snapshot.time)]
+    facts += _total(jobs, ranked, past.until, partly=more is not None)
+
+    def say(book: Book) -> list[str]:
+        told = [f"job{job.id}" for job in ranked[:_RANKED]]
+        rows = [(words.title(job), book.said(f"{job}.name") or "", book.said(f"{job}.used.energy") or "N/A") for job in told]
+        best = (
+            [sentence("of the jobs, **", words.called(book, told[0]), "** used the most energy", given(": {}", rows[0][2]))] if told else []
+        )
+        ranking = table(("Job", "Name", "Energy"), rows) if len(rows) > 1 else ""
+        return [sentence(given("time: {}", book.said("span.when"))), *best, _unknown(book), ranking, *(_device(book, d) for d in own)]
+
+    required = (f"job{ranked[0].id}.used.energy",) if ranked else ()
+    return Told(tuple(facts), say, required)
+
+
+def _of_job(daemon: Client, job: Job) -> Told:
+    name = f"job{job.id}"
+    facts = (*facts_of(daemon, job)[:2], *used_facts(job, job.state.at if isinstance(job.state, Ended) else job.submitted))
+
+    def say(book: Book) -> list[str]:
+        used = book.said(f"{name}.used.energy")
+        told = given(" used {}", used) or f": its energy is not known, {book.missing(f'{name}.used.energy') or 'no data'}"
+        return [sentence("**", words.called(book, name), "**", told)]
+
+    return Told(tuple(dict.fromkeys(facts)), say)
+
+
+def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: bool) -> list[Fact]:
+    """What all of them used together, and why some are not in it."""
+    add = Adder("jobs", "Jobs", "readings of their devices, added up by the daemon", until)
+    add.said("ended", "that ended", len(jobs), "", f"{'at least ' if partly else ''}{len(jobs)}")
+    if ranked:
+        joules = math.fsum(map(_joules, ranked))
+        add.said("energy", "energy of those whose energy is known", joules, "J", phrases.energy(joules))
+    reasons = Counter(job.usage.absent["energy"] if job.usage is not None else "it held no device" for job in jobs if not _known(job))
+    for i, (reason, count) in enumerate(reasons.most_common(_REASONS)):
+        add.words(f"unknown{i}", "whose energy is not known", f"{count}, as {reason}")
+    return add.facts
+
+
+def _unknown(book: Book) -> str:
+    said = book.about("jobs")
+    total = sentence(given("jobs that ended: {}", said("ended")), given("; those whose energy is known used {}", said("energy")))
+    none = "" if said("energy") or said("ended") == "0" else " Of no job is the energy known."
+    unknown = "".join(f" {sentence('not known of ', why)}" for why in book.starting("jobs.unknown"))
+    return total + none + unknown
+
+
+def _device(book: Book, device: str) -> str:
+    used = given(" used {} in this time", book.said(f"{device}.energy"))
+    return sentence(f"**{devices.called(book, device)}**", used or f": no data, {book.missing(f'{device}.energy') or 'nothing was read'}")
+
+
+def _known(job: Job) -> bool:
+    return job.usage is not None and "energy" not in job.usage.absent
+
+
+def _joules(job: Job) -> float:
+    return job.usage.energy if job.usage is not None else 0.0

@@ -1,0 +1,197 @@
+"""What is known of jobs: one of them, those of a state and a time, why they wait, what they printed, the queue."""
+
+from __future__ import annotations
+
+import time
+
+from assistant import logs
+from assistant.facts import Fact, job_facts
+from assistant.facts.devices import label
+from assistant.facts.fact import Adder
+from assistant.facts.jobs import count_facts
+from assistant.reports.facts import started, used_facts, when_facts
+from assistant.template import jobs as words
+from assistant.template.book import Book
+from assistant.template.words import given, listed, paragraph, sentence, table
+from assistant.tools.call import Call
+from assistant.tools.devices import span_facts
+from assistant.tools.find import MOST, find_job
+from assistant.tools.period import Period, period
+from assistant.tools.told import Told
+from scheduler.client import Client
+from scheduler.jobs import Ended, Job, Queued, turn
+from scheduler.search import Search
+from scheduler.units import clock
+
+TOLD = 12
+"""Jobs told in one answer."""
+LOG_LINES = 20
+LOG_BYTES = 16 * 1024
+_OUTCOMES = {
+    "running": ("running", "starting"),
+    "queued": ("queued",),
+    "failed": ("failed", "lost", "rejected"),
+    "done": ("done", "rejected"),
+    "cancelled": ("cancelled",),
+    "lost": ("lost",),
+}
+_SAYS = {"running": "runs", "queued": "waits", "failed": "failed", "done": "was done", "cancelled": "was cancelled", "lost": "was lost"}
+
+
+def one(daemon: Client, call: Call) -> Told:
+    """How a job stands or how it went."""
+    job = find_job(daemon, call.job() or "last")
+    facts = facts_of(daemon, job)
+    return Told(tuple(facts), lambda book: words.chapter(book, f"job{job.id}"), (f"job{job.id}.state",))
+
+
+def facts_of(daemon: Client, job: Job) -> list[Fact]:
+    """All that is known of one job."""
+    now = time.time()
+    used = used_facts(job, now) if job.usage is not None else []
+    return [*job_facts(job, now, _labels(daemon)), *when_facts(job, now), *used]
+
+
+def several(daemon: Client, call: Call) -> Told:
+    """Those of a state, and of a time: that ended in it, or ran in it where all are asked for."""
+    now, state = time.time(), call.words("state") or "all"
+    past = period(call, now)
+    active = state in ("running", "queued")
+    if past is None or active:
+        past = Period(0.0, now)
+    outcomes = _OUTCOMES.get(state, ())
+    found, more = daemon.find(Search(outcomes=outcomes, since=past.since, until=past.until), MOST)
+    found = tuple(job for job in found if active or _within(job, past))
+    facts = [*span_facts(past), *(count_facts(found, now) if more is None else [])]
+    for job in found[:TOLD]:
+        facts += job_facts(job, now, _labels(daemon))
+
+    def say(book: Book) -> list[str]:
+        told = [_account(book, job) for job in found[:TOLD]]
+        rest = "There are more than are told here; `gpudeck jobs` lists all of them." if len(found) > TOLD else ""
+        return [_opening(book, state), *told, rest]
+
+    return Told(tuple(facts), say, tuple(f"job{job.id}.called" for job in found[:TOLD]))
+
+
+def waiting(daemon: Client, call: Call) -> Told:
+    """Why a job waits, or each that does: the queue's own reason, what stands before it, and when it will start where that is known."""
+    now, named = time.time(), call.job()
+    line = sorted((job for job in daemon.jobs(MOST, active=True) if isinstance(job.state, Queued)), key=turn)
+    found = line if named is None else [find_job(daemon, named)]
+    facts: list[Fact] = []
+    for job in found[:TOLD]:
+        facts += job_facts(job, now, _labels(daemon))
+        if isinstance(job.state, Queued):
+            facts += _line_facts(daemon, job, [other.id for other in line], now)
+
+    def say(book: Book) -> list[str]:
+        rest = "There are more that wait; `gpudeck jobs --active` lists all of them." if len(found) > TOLD else ""
+        return [*(_why(book, job) for job in found[:TOLD]), rest] if found else ["No job waits."]
+
+    reasons = tuple(f"job{job.id}.reason" for job in found[:TOLD] if isinstance(job.state, Queued))
+    return Told(tuple(facts), say, reasons)
+
+
+def queue(daemon: Client, call: Call) -> Told:
+    """How many wait and run, and whether the queue is paused."""
+    snapshot = daemon.snapshot()
+    add = Adder("queue", "Queue", "queue", snapshot.time)
+    active = daemon.jobs(MOST, active=True)
+    waiting = max(sum(isinstance(job.state, Queued) for job in active), snapshot.waiting)
+    running = sum(not isinstance(job.state, Queued) for job in active)
+    add.said("waiting", "jobs that wait", waiting, "", str(waiting))
+    add.said("running", "jobs that run", running, "", str(running))
+    add.words("state", "is", "paused: nothing new starts" if snapshot.paused else "open: it starts what fits")
+    for group in daemon.groups():
+        limit = f", limited to {group.group.limit} at once" if group.group.limit else ""
+        paused = ", paused" if group.group.paused else ""
+        add.words(f"group.{group.group.name}", "group", f"{group.group.name}: {group.waiting} wait, {group.running} run{limit}{paused}")
+
+    def say(book: Book) -> list[str]:
+        said = book.about("queue")
+        state = sentence("the queue is ", said("state") or "in a state nobody told")
+        counts = sentence("jobs that wait: ", said("waiting") or "N/A", ", that run: ", said("running") or "N/A")
+        return [paragraph(state, counts), *(sentence("group ", group) for group in book.starting("queue.group."))]
+
+    return Told(tuple(add.facts), say, ("queue.waiting", "queue.running"))
+
+
+def log(daemon: Client, call: Call) -> Told:
+    """The end of what a job printed, line by line. Foreign text: shown as it is, and read by nothing."""
+    job = find_job(daemon, call.job() or "last")
+    shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][-LOG_LINES:]
+    add = Adder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
+    add.said("called", "called", job.id, "", f"Job {job.id}")
+    add.words("state", "state", job.status)
+    for i, line in enumerate(shown):
+        add.words(f"log{i}", "printed", line)
+
+    def say(book: Book) -> list[str]:
+        lines = book.starting(f"job{job.id}.log")
+        who = words.title(f"job{job.id}")
+        return (
+            [f"The last output of {who}:", table(("Output",), [(line or " ",) for line in lines])] if lines else [f"{who} printed nothing."]
+        )
+
+    return Told(tuple(add.facts), say, quotes=True)
+
+
+def _within(job: Job, past: Period) -> bool:
+    """Whether it ended, or ran, in that time."""
+    state = job.state
+    if isinstance(state, Ended):
+        return past.since <= state.at <= past.until or ((began := state.started) is not None and past.since <= began <= past.until)
+    began = started(job) or job.submitted
+    return began <= past.until
+
+
+def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[Fact]:
+    """How many stand before it, and when it will start."""
+    add = Adder(f"job{job.id}", f"Job {job.id}", "the queue's forecast", now)
+    if job.id in line:
+        add.said("ahead", "jobs before it", line.index(job.id), "", str(line.index(job.id)))
+    forecast = daemon.foresee_job(job.id)
+    if forecast.at is None:
+        add.absent("start", "starts", "there is no forecast, as it depends on the end, or the success, of jobs of which that is not known")
+    else:
+        when = "at once" if forecast.at <= now + 1 else f"about {clock(forecast.at, now)}"
+        add.said("start", "starts", forecast.at, "s", when)
+    if forecast.devices:
+        labels = _labels(daemon)
+        add.words("place", "will run on", ", ".join(labels.get(device, device) for device in forecast.devices))
+    return add.facts
+
+
+def _why(book: Book, job: Job) -> str:
+    name = f"job{job.id}"
+    said = book.about(name)
+    who = f"**{words.title(name)}**" + given(" ({})", said("name"))
+    if said("state") != "queued":
+        return paragraph(sentence(who, " does not wait"), words.account(book, name, "it"))
+    ahead = said("ahead")
+    before = sentence("no job stands before it" if ahead == "0" else given("jobs that stand before it: {}", ahead))
+    start = sentence(given("it will start {}", said("start")), given(" on {}", said("place"))) if said("start") else ""
+    unknown = sentence(given("when it starts: {}", book.missing(f"{name}.start"))) if not start else ""
+    return paragraph(
+        sentence(who, " has been waiting", given(" for {}", said("waiting")), given(": {}", said("reason"))), before, start, unknown
+    )
+
+
+def _account(book: Book, job: Job) -> str:
+    name = f"job{job.id}"
+    return words.account(book, name, f"**{words.title(name)}**" + given(" ({})", book.said(f"{name}.name")))
+
+
+def _opening(book: Book, state: str) -> str:
+    """On 21 November 2026 from 00:00 to 18:00: 2 failed, 1 lost."""
+    when = given("{}: ", book.said("span.when"))
+    counts = [f"{count} {name}" for name in _OUTCOMES if (count := book.said(f"jobs.{name}"))]
+    if not book.jobs():
+        what = "no job ran, waited or ended" if state == "all" else f"no job {_SAYS[state]}"
+        return sentence(when, what)
+    return sentence(when, listed(counts)) if counts else ""
+
+
+def _labels(daemon: Client) -> dict[str, str]:
+    return {state.device.id: label(state.device) for state in daemon.snapshot().devices}

@@ -1,0 +1,122 @@
+"""What waits for a person's word. Nothing that the assistant does happens but in `Proposals.approve`."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from assistant.tools.actions import plan
+from assistant.tools.call import Call
+from assistant.tools.plan import Environment, Plan
+from scheduler.client import Client
+from scheduler.errors import UserError
+from scheduler.settings import listed
+
+How = Literal["once", "session", "never"]
+LASTS_S = 300.0
+"""After so long a proposal is void: the world has moved on, and so has the person."""
+_KEPT = 100
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Something that would be done, for a person to allow or refuse. All of it is plain text."""
+
+    id: str
+    tool: str
+    """`operate cancel`: what a permission for a session, or a refusal for good, is about."""
+    title: str
+    effect: str
+    """What would come of it, in sentences; computed from the state of things, not written by a model."""
+    details: tuple[tuple[str, str], ...] = ()
+    """Caption and value."""
+    expires: float = 0.0
+    """Seconds since the epoch."""
+    certain: bool = False
+    """The rules read the request in the same way as who routed it: a permission for the session is enough."""
+
+
+class Outcome(NamedTuple):
+    """What became of a proposal: done, or proposed anew as things have changed."""
+
+    text: str
+    """A line, plain."""
+    proposal: Proposal | None = None
+
+
+class _Pending(NamedTuple):
+    proposal: Proposal
+    call: Call
+    folder: str
+    plan: Plan
+
+
+class Proposals:
+    """May be used from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pending: dict[str, _Pending] = {}
+
+    def propose(self, daemon: Client, call: Call, folder: str, certain: bool) -> Proposal:
+        """Plan the call, and keep it until it is approved. A job that is submitted runs in `folder`.
+
+        Raises UserError where it cannot be done as things are, or was refused for good.
+        """
+        if (tool := f"{call.role} {call.tool}") in listed(daemon.snapshot().settings.assistant_never):
+            raise UserError(f"you told me never to do this ({tool}). {_taken_back(tool)}")
+        return self._keep(call, folder, plan(daemon, call, folder), certain)
+
+    def approve(self, daemon: Client, number: str, how: How, env: Environment) -> Outcome:
+        """Do what was proposed, once; with `never` it is not done, now and later. What `session` allows is kept by who asks.
+
+        Where things have changed so that the effect would be another, nothing is done, and it is proposed anew. Raises UserError where
+        the proposal is gone, or cannot be carried out any more.
+        """
+        with self._lock:
+            pending = self._pending.pop(number, None)
+        if pending is None or pending.proposal.expires <= self._clock():
+            raise UserError("this proposal has expired or was decided already, and nothing is done. Ask again")
+        if how == "never":
+            tool = pending.proposal.tool
+            refuse(daemon, tool)
+            return Outcome(f"I will not propose this again ({tool}). {_taken_back(tool)}")
+        made = plan(daemon, pending.call, pending.folder)
+        if made.basis != pending.plan.basis:
+            again = self._keep(pending.call, pending.folder, made, certain=False)
+            return Outcome("Things have changed since this was proposed, so nothing was done.", again)
+        return Outcome(made.act(daemon, env))
+
+    def _keep(self, call: Call, folder: str, made: Plan, certain: bool) -> Proposal:
+        now = self._clock()
+        tool = f"{call.role} {call.tool}"
+        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain)
+        with self._lock:
+            self._pending = {number: kept for number, kept in self._pending.items() if kept.proposal.expires > now}
+            self._pending[proposal.id] = _Pending(proposal, made.call or call, folder, made)
+            for oldest in list(self._pending)[:-_KEPT]:
+                del self._pending[oldest]
+        return proposal
+
+
+def refuse(daemon: Client, *tools: str) -> None:
+    """Never propose these again: they are added to the setting `assistant_never`."""
+    never = listed(daemon.snapshot().settings.assistant_never) | set(tools)
+    daemon.configure(assistant_never=", ".join(sorted(never)))
+
+
+def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
+    """Propose these again; what is still refused is returned."""
+    never = tuple(sorted(listed(daemon.snapshot().settings.assistant_never) - set(tools)))
+    if tools:
+        daemon.configure(assistant_never=", ".join(never))
+    return never
+
+
+def _taken_back(tool: str) -> str:
+    return f"To take that back: gpudeck permissions --forget '{tool}'"

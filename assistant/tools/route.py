@@ -1,0 +1,55 @@
+"""From a request to a call: by the model where one is loaded and says what `assistant.routes` knows, else by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from assistant.masks import masked
+from assistant.routes import SYSTEM, TOOLS, parse
+from assistant.tools.call import Call, called
+from assistant.tools.rules import by_rules
+from assistant.writer import Author
+
+LONGEST = 200
+"""Characters of a route; a model that goes on has lost its way."""
+_ROLES = tuple({tool.role for tool in TOOLS})
+
+
+class Routed(NamedTuple):
+    call: Call | None
+    """None where it asks for something to be done that no tool does."""
+    by: str
+    """`rules` or `model NAME`."""
+    certain: bool = True
+    """The rules read it in the same way."""
+
+
+def route(request: str, names: Sequence[str] = (), author: Author | None = None) -> Routed:
+    """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
+    by_hand = by_rules(request, names)
+    found = _by_model(request, names, author) if author is not None else None
+    if author is None or found is None:
+        return Routed(by_hand, "rules")
+    return Routed(found, f"model {author.name}", found == by_hand)
+
+
+def _by_model(request: str, names: Sequence[str], author: Author) -> Call | None:
+    """Greedy. None where what it says is no route: not of a tool and its arguments, or with slots that the request has not."""
+    text, values = masked(request, names)
+    author.begin(SYSTEM, text)
+    said = ""
+    try:
+        for piece in author.attempt(0):
+            said += piece
+            if "\n" in said.strip() or len(said) > LONGEST or not _begins(said.strip()):
+                break
+        return called(parse(said.strip().partition("\n")[0]), values)
+    except ValueError:
+        return None
+
+
+def _begins(text: str) -> bool:
+    """Whether a route may begin so: a model that was not taught to route is not waited for."""
+    word = text.partition(" ")[0]
+    return any(role.startswith(word) for role in _ROLES)

@@ -1,0 +1,229 @@
+"""Which tool a request needs, by rules a person can read: of its role (see `assistant.roles`), the first that matches decides.
+
+They read the request with its numbers, times and names masked (see `assistant.masks`), so that a name that reads like an order is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from assistant.masks import masked
+from assistant.roles import role_of
+from assistant.routes import KINDS, STATES
+from assistant.selection import JOB_TOPICS, TOPICS, first
+from assistant.tools.call import Call, Value, call
+
+_STATES = {
+    "queued": r"wait(?:s|ing)?|queued|pending",
+    "running": r"running",
+    "failed": r"failed",
+    "cancelled": r"cancel(?:l)?ed",
+    "lost": r"lost",
+    "all": r"all|everything|every job",
+}
+_WORKLOADS = {
+    "attention": r"(?:flash[- ]?)?attention",
+    "gemm": r"gemm|mat(?:rix)?[- ]?(?:mul(?:tiply)?|product|multiplication)",
+    "copy": r"(?:memory )?copy|memory bandwidth",
+    "compare": r"compare|comparison",
+    "validate": r"validat(?:e|ion)",
+    "tune": r"tun(?:e|ing)",
+}
+_KINDS = {
+    "caches": r"caches?",
+    "logs": r"logs?",
+    "dumps": r"(?:core )?dumps?|cores?",
+    "processes": r"process(?:es)?|orphans?",
+    "models": r"models?|weights|duplicates?",
+    "memory": r"shared memory|shm",
+    "results": r"results?|artefacts?|artifacts?|checkpoints?",
+}
+_PERIODS = {
+    "today": r"today",
+    "yesterday": r"yesterday",
+    "night": r"(?:last|this|over) ?night|tonight|overnight",
+    "weekend": r"weekend",
+    "week": r"(?:this|last|past|the) week",
+    "month": r"(?:this|last|past|the) month",
+    "hour": r"(?:this|last|past) hour",
+    "day": r"(?:last|past) day",
+    "all": r"ever|all time|so far",
+}
+_MORNING = "06:00"
+_STATS = {"max": r"max(?:imum)?|highest|hottest|peak|most", "min": r"min(?:imum)?|lowest|coolest|least", "mean": r"mean|average|avg"}
+_LAST = r"(?:my |the )?(?:last|latest|newest|most recent) (?:job|run|one)\b"
+_JOB = re.compile(r"(?:\bjobs?|\brun|#)\s*#?\s*(\{[nw]\d+\})|(\{w\d+\})(?= job\b)")
+_ANY = re.compile(r"\{[nw]\d+\}")
+_GPU = re.compile(r"\b(?:gpus?|devices?|cards?)\s*#?\s*(\{n\d+\})")
+_GPUS = re.compile(r"(\{n\d+\})\s*gpus?\b|\b(?:on|with|using) (a|one|the) gpu\b")
+_AGO = re.compile(r"(?:last|past|in|of|since|for)\s+(?:the )?(?:last |past )?(\{n\d+\})\s*(min|h|d|w)\w*")
+_SINCE = re.compile(r"(?:since|from|after)\s+(\{t\d+\})")
+_UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+_WAITS = re.compile(
+    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b|\bturn\b|\bkeeps?\b|"
+    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n't (?:it )?(?:start|run|begin))|"
+    r"\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin|run|its turn)\b|\bstuck\b"
+)
+_QUEUE = re.compile(
+    r"\bhow (?:long|full|big) is the queue\b|\bqueue (?:length|status|state)\b|\b(?:state|status|length) of the queue\b|"
+    r"\bis the queue\b|\bhow many (?:jobs )?(?:wait|are (?:waiting|queued|in the queue))\b|\bhas the queue\b"
+)
+_COMPARE = re.compile(
+    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|better|worse)\b|\bthan (?:its|the)\b"
+)
+_ENERGY = re.compile(r"\benergy\b|\bjoules?\b|\b[km]?wh\b|\belectricity\b|\bpower bill\b")
+_LOG = re.compile(r"\b(?:logs?|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said)\b")
+_ALERTS = re.compile(r"\b(?:alerts?|alarms?|warnings?)\b")
+_HELP = re.compile(r"\s*(?:help|what can you do|what do you do|who are you|what are you|how can you help)\b")
+_DOCS = re.compile(
+    r"\b(?:how (?:do|can|would|should) (?:i|you|we|one)|which (?:command|setting|option)|what does .* mean|where (?:do|can) i)\b"
+)
+_RAN = re.compile(r"\b(?:what|which|how many|any|list|show)\b.*\b(?:ran|run|jobs?)\b")
+
+
+_MOVES = r"move|bring|put|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top|end|back|bottom)|(?:before|after) (?:job|#)"
+
+
+def by_rules(request: str, names: Iterable[str] = ()) -> Call | None:
+    """The call; None where it asks for something to be done that no tool does. `names`: what jobs are called."""
+    text, values = masked(request, names)
+    return _Reading(" ".join(text.lower().split()), values).call()
+
+
+class _Reading:
+    """One request, masked."""
+
+    def __init__(self, text: str, values: dict[str, str]) -> None:
+        self._text, self._values = text, values
+
+    def call(self) -> Call | None:
+        try:
+            match role_of(self._text):
+                case "operate":
+                    return self._operate()
+                case "housekeep":
+                    return self._housekeep()
+                case "report":
+                    return self._report()
+                case "answer":
+                    return self._answer()
+        except ValueError:  # it names the right thing with a value out of bounds: a job of more than 18 digits
+            return call("answer", "other")
+
+    def _operate(self) -> Call | None:
+        says = self._says
+        if says(r"(?:process|pid)\b.*\{n\d+\}"):
+            return call("operate", "kill", pid=self._first(_ANY))
+        if says(r"pause|hold|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"):
+            return call("operate", "pause", job=self._job(_ANY))
+        if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
+            return call("operate", "resume", job=self._job(_ANY))
+        if says(r"retry|re-?run|resubmit|restart|(?:again|once more)"):
+            return call("operate", "retry", job=(job := self._job(_ANY)), state=None if job else first(self._text, _STATES))
+        if says(r"(?:put|bring) .* (?:into|in|on) the queue"):
+            return self._submit()
+        if says(_MOVES):
+            return self._move()
+        if says(r"cancel|stop|kill|abort|end|terminate|delete|remove|call off"):
+            job = self._job(_ANY)
+            return call("operate", "cancel", job=job, state=None if job else first(self._text, _STATES))
+        return self._submit() if says(r"start|run|launch|submit|queue|enqueue|benchmark|measure|execute|time") else None
+
+    def _move(self) -> Call | None:
+        found = [self._values[slot.strip("{}")] for slot in _ANY.findall(self._text)]
+        beside = re.search(r"\b(before|after|behind|ahead of)\b", self._text)
+        if len(found) > 1 and beside:
+            place = "before" if beside[1] in ("before", "ahead of") else "after"
+            return call("operate", "move", job=found[0], place=place, other=found[1])
+        last = self._says(r"last|(?:to the |the )(?:end|back|bottom)")
+        return call("operate", "move", job=found[0] if found else None, place="last" if last else "first")
+
+    def _submit(self) -> Call | None:
+        gpus = _GPUS.search(self._text)
+        count = None if gpus is None else self._value(gpus[1]) if gpus[1] else "1"
+        if workload := first(self._text, _WORKLOADS):
+            return call("operate", "submit", workload=workload)
+        command = re.search(r"\{w\d+\}", self._text)
+        return call("operate", "submit", command=self._value(command[0]) if command else None, gpus=count)
+
+    def _housekeep(self) -> Call:
+        if self._says(r"undo|take back|revert"):
+            return call("housekeep", "undo")
+        return call("housekeep", "scan", what=first(self._text, {kind: _KINDS[kind] for kind in KINDS}))
+
+    def _report(self) -> Call:
+        if (job := self._job(_JOB)) is not None:
+            return call("report", "job", job=job)
+        if self._says(r"daily"):
+            return call("report", "daily", period="yesterday" if self._says("yesterday") else "today")
+        return call("report", "brief", **self._period())
+
+    def _answer(self) -> Call:
+        job, gpu, text = self._job(_JOB), self._first(_GPU), self._text
+        if _HELP.match(text):
+            return call("answer", "help")
+        if _ALERTS.search(text):
+            return call("answer", "alerts")
+        if _COMPARE.search(text) and (found := self._compare(job, gpu)) is not None:
+            return found
+        if _WAITS.search(text) and (job is not None or self._says(r"(?:my|the|this) (?:job|run)|it|i")):
+            return call("answer", "waiting", job=job)
+        if _QUEUE.search(text):
+            return call("answer", "queue")
+        if _ENERGY.search(text):
+            return call("answer", "energy", job=job, gpu=gpu, **self._period())
+        if job is not None:
+            return call("answer", "log" if _LOG.search(text) else "job", job=job)
+        return self._metric(gpu) or self._jobs() or call("answer", "docs" if _DOCS.search(text) else "other")
+
+    def _compare(self, job: str | None, gpu: str | None) -> Call | None:
+        slots: list[str] = _ANY.findall(self._text)
+        other = self._value(slots[1]) if len(slots) > 1 else None
+        if gpu is not None:
+            return call("answer", "compare", gpu=gpu, other=other) if other is not None else None
+        if job is None and slots:
+            job = self._value(slots[0])
+        return call("answer", "compare", job=job, other=other) if job is not None else None
+
+    def _metric(self, gpu: str | None) -> Call | None:
+        """Of a device: now, or over a time."""
+        metric = first(self._text, {name: words for name, (words, _) in TOPICS.items()})
+        if metric is None:
+            return None
+        stat, period = first(self._text, _STATS), self._period()
+        if metric not in ("use", "processes", "name") and (stat or period):
+            return call("answer", "history", metric=metric, gpu=gpu, stat=stat, **period)
+        return call("answer", "device", metric=metric, gpu=gpu)
+
+    def _jobs(self) -> Call | None:
+        state = first(self._text, {name: words for name, (words, _) in JOB_TOPICS.items()})
+        if state is None and not _RAN.search(self._text):
+            return None
+        return call("answer", "jobs", state=state if state in STATES else "all", **self._period())
+
+    def _period(self) -> dict[str, Value]:
+        """The argument that names the stretch of time; none where none is named."""
+        if ago := _AGO.search(self._text):
+            return {_UNITS[ago[2]]: self._value(ago[1])}
+        if since := _SINCE.search(self._text):
+            return {"since": self._value(since[1])}
+        if self._says("this morning"):
+            return {"since": _MORNING}
+        named = first(self._text, _PERIODS)
+        return {"period": named} if named else {}
+
+    def _job(self, pattern: re.Pattern[str]) -> str | None:
+        """A job that is named as one, by its number or name."""
+        return "last" if re.search(_LAST, self._text) else self._first(_JOB) or self._first(pattern)
+
+    def _first(self, pattern: re.Pattern[str]) -> str | None:
+        found = pattern.search(self._text)
+        return None if found is None else self._value(next(filter(None, (*found.groups(), found[0]))))
+
+    def _value(self, slot: str) -> str:
+        return self._values[slot.strip("{}")]
+
+    def _says(self, words: str) -> bool:
+        return re.search(rf"\b(?:{words})(?!\w)", self._text) is not None
