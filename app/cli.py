@@ -13,8 +13,10 @@ from typing import NoReturn, TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import alerts, care, clusters, live, orders, past, processes, queue, watch, words
+from app.commands import alerts, care, clean, clusters, live, orders, past, processes, queue, watch, words
 from app.commands.output import status_line
+from assistant.housekeeping import KINDS
+from assistant.housekeeping.watch import SCAN_S
 from scheduler.errors import DaemonGone, UserError
 from scheduler.messages import MAX_POINTS
 from scheduler.search import OUTCOMES
@@ -276,9 +278,30 @@ def _care_verbs(verb: Verb) -> None:
     made.add_argument("address", nargs="?", metavar="ADDRESS", help="of Ray: its dashboard, e.g. http://head:8265")
     made.add_argument("--token-file", default="", metavar="FILE", help="holds the cluster's token; nobody else may read it (chmod 600)")
     made.add_argument("--force", action="store_true", help="remove it although jobs run there; nobody will know how they end")
+    _clean_verb(
+        verb("clean", clean.clean, "find debris: old kernels, logs, core dumps, copies of models; move it to the trash after asking")
+    )
     verb("diagnostics", care.diagnose, "print one text to paste into a bug report, without names, paths and secrets")
     made = verb("doctor", care.doctor, "check everything GPU Deck needs, and say what to do where something is amiss")
     made.add_argument("--repair", action="store_true", help="where the store is damaged: put one of all that is whole in its place")
+
+
+def _clean_verb(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--kind", type=_kinds, default=(), metavar="KIND,...", help=", ".join(KINDS))
+    made.add_argument("--seconds", type=_positive, default=SCAN_S, metavar="N", help=f"look no longer than so (default: {SCAN_S:.0f})")
+    made.add_argument("--yes", action="store_true", help="do not ask")
+    made.add_argument("--undo", nargs="?", const=clean.LAST, metavar="ID", help="put back what a clean-up moved (default: the last one)")
+    made.add_argument("--empty", action="store_true", help="delete for good what clean-ups moved to the trash; nothing else there")
+    made.add_argument(
+        "--older-than", type=_seconds, default=0.0, metavar="TIME", help="with --empty: only what went there so long ago; unasked"
+    )
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    wanted = tuple(part.strip() for part in text.split(","))
+    if unknown := [part for part in wanted if part not in KINDS]:
+        raise argparse.ArgumentTypeError(f"there is no kind {unknown[0]!r}. There are: {', '.join(KINDS)}")
+    return wanted
 
 
 def _count(text: str) -> int:

@@ -19,7 +19,7 @@ from assistant.housekeeping.emptying import Emptied, empty
 from assistant.housekeeping.find import KINDS, TITLES, Find, Kept, Kind
 from assistant.housekeeping.grounds import Grounds, grounds
 from assistant.housekeeping.journal import Item, Left, Receipt, load, receipts
-from assistant.housekeeping.move import move
+from assistant.housekeeping.moving import move
 from assistant.housekeeping.put_back import Undone, undo
 from assistant.housekeeping.survey import survey
 from assistant.housekeeping.watch import Watch

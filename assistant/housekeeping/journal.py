@@ -114,7 +114,7 @@ def written(receipt: str) -> tuple[Item, ...]:
     try:
         lines = file.read_bytes().split(b"\n")[:-1]
     except OSError as e:
-        raise NotFound(f"nothing is known of a clean-up {receipt}. See: gpudeck clean --undo --json") from e
+        raise NotFound(f"nothing is known of a clean-up {receipt!a}: it was undone, or emptied from the trash") from e
     found = []
     for line in lines:
         with suppress(*MALFORMED):  # cut short by a crash of the machine, which the file system filled up

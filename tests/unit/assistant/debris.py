@@ -66,6 +66,7 @@ def write(path: Path, content: bytes = b"x" * 5000, days: float = 400) -> Path:
 def kernel(world: World, name: str | bytes, days: float = 400, files: Iterable[str] = ("a.cubin", "b/c.ptx")) -> Path:
     """An entry of the kernel cache."""
     folder = world.cache / os.fsdecode(name)
+    folder.mkdir()
     for file in files:
         write(folder / file, f"{file} {name!r}".encode() * 500, days)
     return aged(folder, days)

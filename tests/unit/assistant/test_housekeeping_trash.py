@@ -19,7 +19,7 @@ import pytest
 from assistant.housekeeping import empty, load, receipts, undo
 from assistant.housekeeping.find import Find
 from assistant.housekeeping.journal import locked
-from assistant.housekeeping.move import move
+from assistant.housekeeping.moving import move
 from scheduler.errors import NotFound, UserError
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 

@@ -1,0 +1,164 @@
+"""gpudeck clean, with a real daemon and real jobs: shown, asked, moved, undone, emptied; what runs is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from assistant.housekeeping import Watch, move_to_trash, scan
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.integration.deck import python, ready, running
+from tests.support import eventually, lives, state_folder
+from tests.unit.assistant.debris import aged, write
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A daemon whose user has a home folder of the test's own."""
+    folder = tmp_path_factory.mktemp("clean")
+    with pytest.MonkeyPatch.context() as patch, state_folder(folder / "state"):
+        for name in ("TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_CACHE", "CUDA_CACHE_PATH"):
+            patch.delenv(name, raising=False)
+        patch.setenv("HOME", str(folder))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+        settings.save(Settings(source="cpu", clean_memory="off"))
+        with Client() as client:
+            yield ready(client)
+
+
+@pytest.fixture
+def kernel(deck: Client) -> Path:
+    """One that was last used long ago."""
+    folder = Path.home() / ".triton" / "cache" / "KERNEL \x1b[31m"
+    write(folder / "a.cubin", b"x" * 2**21)
+    return aged(folder, 60)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    capsys.readouterr()
+    assert main(words) == status
+    out, err = capsys.readouterr()
+    return err if status else out
+
+
+def answered(answer: str, *words: str) -> str:
+    """What the command writes on a terminal on which somebody answers its question."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "app", *words])
+    seen = b""
+    try:
+        while b"[y/N]" not in seen:
+            seen += os.read(fd, 65536)
+        os.write(fd, answer.encode() + b"\n")
+        while True:
+            seen += os.read(fd, 65536)
+    except OSError:
+        pass  # the terminal is closed
+    os.close(fd)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return seen.decode()
+
+
+def test_a_person_is_shown_and_asked_and_can_undo(kernel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "clean")
+    assert "Kernel cache  2.00 MiB  60 days  ~/.triton/cache/KERNEL \\x1b[31m" in out
+    assert "nobody to ask" in out
+    assert "nothing was moved" in answered("n", "clean")
+    assert kernel.exists()
+    shown = answered("y", "clean", "--kind", "cache,log")
+    assert "Move 1 thing, 2.00 MiB, to the trash? [y/N]" in shown
+    assert "1 thing, 2.00 MiB, in the trash now" in shown
+    assert "\x1b[31m" not in shown, "a file's name steers no terminal"
+    assert not kernel.exists()
+    assert printed(capsys, "clean") == "nothing to clean up\n"
+    assert printed(capsys, "clean", "--undo") == "1 thing, 2.00 MiB: back in place\n"
+    assert (kernel / "a.cubin").stat().st_size == 2**21
+    assert "nothing of a clean-up" in printed(capsys, "clean", "--undo", status=1)
+
+
+def test_programs_get_json_and_only_yes_moves(kernel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str) -> Any:
+        return json.loads(printed(capsys, "clean", "--json", *words))
+
+    [find] = told()["finds"]
+    assert (find["kind"], find["place"]) == ("cache", str(kernel).replace(" \x1b[", "%20%1B%5B"))
+    assert kernel.exists()
+    moved = told("--yes")
+    assert [m["path"] for m in moved["moved"]] == [find["path"]]
+    assert told("--undo", moved["id"])["restored"][0]["path"] == find["path"]
+    told("--yes")
+    assert "--yes" in printed(capsys, "clean", "--json", "--empty", status=2)
+    assert told("--empty", "--older-than", "1h")["items"] == 0
+    assert told("--empty", "--yes") == {"items": 1, "bytes": moved["bytes"], "left": []}
+    assert "undone, or emptied" in printed(capsys, "clean", "--undo", moved["id"], status=1)
+
+
+def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(deck: Client) -> None:
+    goes_on = deck.submit(python("import sys; print('here', flush=True); sys.stdin.read(); import time; time.sleep(600)"))
+    ended = deck.submit(python("import os; print('done'); open(os.environ['GPUDECK_ARTEFACTS'] + '/a', 'w').write('a')"))
+    assert deck.wait(ended.id, WAIT_S).status == "done"
+    running(deck, goes_on.job)
+    logs = [paths.job_folder(job.id) / "log" for job in (goes_on, ended)]
+    for log in logs:
+        eventually(lambda log=log: log.stat().st_size)
+        aged(log.parent, 400)
+    finds = scan(deck)
+    assert sorted(find.path for find in finds if find.kind in ("log", "artefacts")) == [logs[1].parent / "artefacts", logs[1]]
+    assert f"of job {ended.id} (" in finds[0].reason
+    assert move_to_trash(deck, finds).left == ()
+    assert deck.log(ended.id) == b""
+    assert deck.artefacts(ended.id) == []
+    deck.cancel(goes_on.id)
+
+
+ORPHAN = """
+import sys, os
+node = open(sys.argv[1] + '/dev/nvidia0', 'w')
+open(sys.argv[1] + '/new', 'w').write(str(2**30))
+os.rename(sys.argv[1] + '/new', f'{sys.argv[1]}/{os.getpid()}')
+print('on it', flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_a_job_left_on_a_gpu_is_told_and_ended_by_kill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The GPU is played at the hardware's edge; process, daemon and probe are real."""
+    gpu, here = tmp_path / "gpu", Path(__file__).parent
+    (gpu / "dev").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch, state_folder(tmp_path / "home"):
+        patch.setenv("FAKE_GPU", str(gpu))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(here / "fake_gpu"), str(here.parents[1])]))
+        settings.save(Settings(source="nvml", telemetry_hz=10.0, clean_memory="off", clean_caches="off"))
+        with Client() as deck:
+            ready(deck)
+            job = deck.submit(["true"])
+            deck.wait(job.id, WAIT_S)
+            of_job = {"GPUDECK_JOB": str(job.id), "GPUDECK_ARTEFACTS": str(paths.job_folder(job.id) / "artefacts")}
+            command = [sys.executable, "-S", "-c", ORPHAN, str(gpu)]
+            with subprocess.Popen(command, env={**os.environ, **of_job}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                [find] = eventually(lambda: scan(deck, Watch()))
+                assert (find.kind, find.bytes) == ("process", 2**30)
+                assert find.reason.endswith(f"holds a GPU for job {job.id}, which has ended (done)")
+                assert "gpudeck kill" in move_to_trash(deck, [find]).left[0].why
+                assert f"to end process {process.pid}: gpudeck kill {process.pid}" in printed(capsys, "clean", "--yes")
+                assert lives(process.pid)
+                assert find.process is not None
+                deck.kill(find.process)
+                assert not lives(process.pid)
+            assert scan(deck) == ()

@@ -1,0 +1,358 @@
+"""What is never touched: what is open, changed, needed, mounted, another's, outside. Real races on a real file system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assistant.housekeeping import moving, undo
+from assistant.housekeeping.find import encoded
+from assistant.housekeeping.grounds import grounds
+from assistant.housekeeping.journal import Receipt
+from assistant.housekeeping.moving import CHANGED, move
+from assistant.housekeeping.tree import DEEPEST
+from assistant.housekeeping.watch import Watch
+from scheduler.jobs import Job, Queued, Spec
+from scheduler.settings import Settings
+from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
+
+STRANGER = 65534
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away and mount")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    return world(tmp_path / "world")
+
+
+def why(receipt: Receipt) -> str:
+    """The one reason why the one thing stayed."""
+    assert receipt.items == ()
+    [left] = receipt.left
+    return left.why
+
+
+@contextmanager
+def other_process(code: str, *arguments: object) -> Iterator[None]:
+    """A process that has done something, and lives."""
+    command = [sys.executable, "-S", "-c", f"{code}\nprint('done', flush=True); input()", *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"done\n"
+        yield
+        process.kill()
+
+
+OPEN = "import sys; f = open(sys.argv[1])"
+MAP = "import sys, mmap; f = open(sys.argv[1]); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); f.close()"
+WORK = "import sys, os; os.chdir(sys.argv[1])"
+RUN = "import sys, os; os.open(sys.argv[1], os.O_PATH)"
+
+
+@pytest.mark.parametrize(("code", "where"), [(OPEN, "b/c.ptx"), (MAP, "a.cubin"), (WORK, "b"), (RUN, "b/c.ptx")])
+def test_what_a_process_has_open_or_mapped_or_works_in_stays(place: World, code: str, where: str) -> None:
+    used, free = kernel(place, "used"), kernel(place, "free")
+    finds = found(place)
+    with other_process(code, used / where):
+        receipt = move(place.grounds, finds)
+    assert [item.find.path for item in receipt.items] == [free]
+    [left] = receipt.left
+    assert left.find.path == used
+    assert "open" in left.why
+
+
+def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Something happens after the check and before the renaming."""
+    take = moving.take
+
+    def later(item: moving.Item) -> None:
+        act()
+        take(item)
+
+    monkeypatch.setattr(moving, "take", later)
+
+
+def test_what_is_opened_between_check_and_move_is_put_back(place: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gone = kernel(place, "one")
+    before, finds = contents(place.root), found(place)
+    files = []
+    between(monkeypatch, lambda: files.append((gone / "a.cubin").open("rb")))
+    assert "open" in why(move(place.grounds, finds))
+    files[0].close()
+    assert contents(place.root) == before
+    assert contents(tmp_path / "data" / "Trash").keys() == {str(tmp_path / "data" / "Trash" / part) for part in ("files", "info")}
+
+
+def test_what_is_changed_between_check_and_move_is_put_back(place: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = kernel(place, "one")
+    finds = found(place)
+    between(monkeypatch, lambda: (gone / "new").write_text("new"))
+    assert why(move(place.grounds, finds)) == CHANGED
+    assert (gone / "new").read_text() == "new"
+
+
+def swapped(path: Path, target: Path) -> None:
+    path.rename(path.with_name(f".{path.name} aside"))
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["after the scan", "after the check"])
+@pytest.mark.parametrize("what", ["cache", "cache/one", "cache/one/b"])
+def test_a_folder_that_becomes_a_link_leads_nowhere(
+    place: World, what: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel(place, "one")
+    [find] = finds = found(place)
+    outside = tmp_path / "outside"
+    shutil.copytree(place.root / what, outside, symlinks=True)
+    before = contents(outside)
+    if late:
+        between(monkeypatch, lambda: swapped(place.root / what, outside))
+    else:
+        swapped(place.root / what, outside)
+    assert why(move(place.grounds, finds)), find
+    assert contents(outside) == before
+    assert (place.root / what).is_symlink(), "the link itself is as it was, too"
+
+
+def test_nothing_is_looked_at_through_a_link(place: World, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    write(outside / "core.1", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00")
+    write(outside / "kernel" / "a.cubin")
+    aged(outside, 400)
+    (place.models / "link").symlink_to(outside)
+    (place.models / "core.2").symlink_to(outside / "core.1")
+    (place.cache / "link").symlink_to(outside / "kernel")
+    assert found(place) == ()
+
+
+@pytest.mark.parametrize("change", ["rewritten", "touched", "grown", "renamed in", "replaced"])
+def test_what_changed_since_the_scan_stays(place: World, change: str) -> None:
+    gone = kernel(place, "one")
+    finds = found(place)
+    file = gone / "b" / "c.ptx"
+    info = file.stat()
+    if change == "rewritten":
+        file.write_bytes(b"!" * info.st_size)
+    elif change == "touched":
+        os.utime(file)
+    elif change == "grown":
+        (gone / "b" / "d").mkdir()
+    elif change == "renamed in":
+        (gone / "a.cubin").rename(gone / "b" / "a.cubin")
+    else:  # the same content, size and time, yet another file
+        content = file.read_bytes()
+        file.rename(place.root / "kept")
+        file.write_bytes(content)
+        os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert why(move(place.grounds, finds)) == CHANGED
+
+
+def test_what_is_gone_is_told(place: World) -> None:
+    gone = kernel(place, "one")
+    finds = found(place)
+    shutil.rmtree(gone)
+    assert why(move(place.grounds, finds)) == "it is not there any more"
+
+
+def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(place: World, tmp_path: Path) -> None:
+    kernel(place, "one")
+    [real] = found(place)
+    outside = write(tmp_path / "outside" / "file")
+    for path, root in (
+        (outside, place.cache),
+        (outside, outside.parent),
+        (place.cache / ".." / ".." / "outside" / "file", place.cache),
+        (place.cache, place.cache),
+        (place.root, place.cache),
+    ):
+        forged = msgspec.structs.replace(real, place=encoded(path), root=encoded(root))
+        assert "outside the folders" in why(move(place.grounds, [forged]))
+    assert outside.exists()
+    assert place.cache.exists()
+
+
+def test_names_of_one_file_set_nothing_free_until_all_of_them_go(place: World) -> None:
+    one = kernel(place, "one", files=("a",))
+    other = write(place.root / "elsewhere", b"y" * 50000)
+    os.link(other, one / "hard")
+    aged(one, 400)
+    [find] = found(place)
+    alone = (one / "a").stat().st_blocks * 512 + one.stat().st_blocks * 512
+    assert find.bytes == alone
+    os.link(other, one / "hard again")
+    other.unlink()
+    aged(one, 400)
+    [find] = found(place)
+    assert find.bytes == alone + (one / "hard").stat().st_blocks * 512, "counted once"
+    receipt = move(place.grounds, [find])
+    assert undo(receipt).left == ()
+    assert (one / "hard").samefile(one / "hard again")
+
+
+def test_sizes_are_those_of_the_disk(place: World) -> None:
+    with (kernel(place, "one", files=()) / "sparse").open("wb") as f:
+        f.truncate(2**30)
+    aged(place.cache / "one", 400)
+    [find] = found(place)
+    assert find.bytes < 2**20
+
+
+def test_deep_trees_stay_and_are_told(place: World) -> None:
+    fd = os.open(kernel(place, "deep", files=()), os.O_RDONLY)
+    for _ in range(2 * DEEPEST):  # its path is longer than any that the kernel takes
+        os.mkdir("d" * 100, dir_fd=fd)
+        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)
+    kernel(place, "flat")
+    watch = Watch()
+    assert [find.path.name for find in found(place, watch)] == ["flat"]
+    assert any(f"more than {DEEPEST} folders" in line for line in watch.unseen)
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Without root's powers, where the tests are run by root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(STRANGER, STRANGER, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Where one without root's powers may go; to be handed over by `given`."""
+    base = Path("/var/tmp") / f"gpudeck-test-{os.getpid()}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(base / "home"))
+    yield world(base / "world")
+    subprocess.run(["chmod", "-R", "u+rwx", base], check=True)
+    shutil.rmtree(base)
+
+
+def given(place: World) -> None:
+    """All of it belongs to whom `nobody` is."""
+    if os.geteuid() == 0:
+        base = place.root.parent
+        for path in (base, *base.rglob("*")):
+            os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+
+def test_what_may_not_be_read_stays_and_is_told(theirs: World) -> None:
+    for name in ("closed", "open", "unreadable"):
+        kernel(theirs, name)
+    (theirs.models / "closed").mkdir()
+    given(theirs)
+    with nobody():
+        (theirs.cache / "closed" / "b").chmod(0)
+        (theirs.cache / "unreadable" / "a.cubin").chmod(0o200)
+        (theirs.models / "closed").chmod(0)
+        watch = Watch()
+        finds = found(theirs, watch)
+        assert {find.path.name for find in finds} == {"open", "unreadable"}
+        assert sorted(line.rpartition("/")[2] for line in watch.unseen) == ["closed: Permission denied"] * 2
+        receipt = move(theirs.grounds, finds)
+    assert [item.find.path.name for item in receipt.items] == ["open"]
+    assert [left.why for left in receipt.left] == ["Permission denied"]
+
+
+@ROOT
+@pytest.mark.parametrize("code", [OPEN, MAP])
+def test_what_a_process_of_another_user_has_open_stays(theirs: World, code: str) -> None:
+    """As in a container that runs as root: /proc tells nothing of it, and the kernel refuses a lease."""
+    used = kernel(theirs, "used")
+    finds = found(theirs)
+    given(theirs)
+    with other_process(code, used / "a.cubin"), nobody():
+        assert why(move(theirs.grounds, finds)) == "a process has a file in it open"
+
+
+@ROOT
+def test_what_belongs_to_another_user_stays(place: World) -> None:
+    gone, watch = kernel(place, "one"), Watch()
+    finds = found(place)
+    os.chown(gone / "b", STRANGER, STRANGER)
+    assert "another user" in why(move(place.grounds, finds))
+    assert found(place, watch) == ()
+    assert "another user" in watch.unseen[0]
+
+
+@ROOT
+@pytest.mark.parametrize("where", ["b", ""])
+def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
+    """Also one of a folder of the same file system, which has the same device."""
+    gone = kernel(place, "one")
+    finds = found(place)
+    inside = aged(write(tmp_path / "mounted" / "c.ptx").parent, 400)
+    if subprocess.run(["mount", "--bind", inside, gone / where], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert "mounted" in why(move(place.grounds, finds))
+    finally:
+        subprocess.run(["umount", gone / where], check=True)
+    assert (inside / "c.ptx").exists()
+
+
+def job(number: int, cwd: Path, *argv: str) -> Job:
+    return Job(number, Spec(argv or ("true",), "train", str(cwd)), 0.0, Queued())
+
+
+def test_what_a_job_that_waits_or_runs_needs_stays(place: World) -> None:
+    dump = write(place.models / "runs" / "core.1", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00")
+    kernel(place, "one")
+    finds = found(place)
+    assert len(finds) == 2
+    for busy, reason in (
+        (job(7, place.models / "runs"), "job 7 works in"),
+        (job(8, Path("/"), "gdb", f"--core={dump}"), "job 8 needs it"),
+        (job(9, place.models, "cat", "runs/core.1"), "job 9 needs it"),
+    ):
+        now = place._replace(grounds=replace(place.grounds, active=(busy,)))
+        assert [find.kind for find in found(now)] == ["cache"]
+        assert reason in why(move(now.grounds, [find for find in finds if find.kind == "core"]))
+    assert move(place.grounds, finds).left == ()
+
+
+def test_a_scan_can_be_cancelled_and_ends_in_time(place: World) -> None:
+    for i in range(30):
+        kernel(place, f"{i}")
+    told = list[str]()
+    assert len(found(place, Watch(told.append, cancelled=lambda: bool(told)))) == len(told) == 1
+    watch = Watch(seconds=0)
+    assert found(place, watch) == ()
+    assert watch.stopped == "not done after 0 s"
+
+
+def test_settings_say_where_and_from_when_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TRITON_HOME", "CUDA_CACHE_PATH", "HF_HOME", "GPUDECK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "ext"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    made = grounds(Settings(clean_folders="~/link, ~/real/inner, /", clean_caches=2, clean_cores="off"), (str(tmp_path / "link"), "/gone"))
+    assert [(cache.folder.relative_to(tmp_path), cache.depth) for cache in made.caches] == [
+        (Path(".triton/cache"), 1), (Path("inductor"), 1), (Path("ext"), 1), (Path(".nv/ComputeCache"), 0),
+    ]  # fmt: skip
+    assert made.folders == (tmp_path / "real",), "links resolved, one in another left out, and never everything"
+    assert made.ran == (tmp_path / "real",)
+    assert made.jobs == tmp_path / ".local/state/gpudeck/jobs"
+    assert (made.age_of("cache"), made.age_of("core")) == (2 * 86400, None)
