@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
@@ -36,6 +36,9 @@ _TYPES = {
     torch.int32: "i32",
     torch.int64: "i64",
 }
+_IN_MAPS = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
+"""CUtensorMapDataType."""
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _OPTIONS = {"enable_fp_fusion": True}  # whose default is about to change
 _MOST_SHARED_UNASKED = 48 * 1024
 _MAX_DYNAMIC_SHARED_SIZE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -50,20 +53,37 @@ class Pointer(NamedTuple):
     """Whether its address is a multiple of ALIGNMENT."""
 
 
+class Box(NamedTuple):
+    """A tensor argument that the copy engine (TMA) moves in boxes: at an address that is a multiple of ALIGNMENT."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements; the last is 1."""
+    block: tuple[int, ...]
+    layout: object
+    """Of a box in shared memory: one of Gluon's."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A kernel with all that is known about one launch of it before the tensors are."""
 
     kernel: Any
-    """A function decorated with triton.jit."""
-    grid: int
-    """Programs, in one dimension."""
-    arguments: Mapping[str, Pointer | int | float | None]
+    """A function decorated with triton.jit or gluon.jit."""
+    grid: int | tuple[int, int, int]
+    """Programs, in one dimension or in three."""
+    arguments: Mapping[str, Pointer | Box | int | float | None]
     """Every run-time argument by name. None is a pointer that the kernel does not use."""
     constants: Mapping[str, object]
     """Every tl.constexpr argument by name."""
     options: Mapping[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 2})
     """num_warps, num_stages and other compiler options."""
+
+    @property
+    def programs(self) -> tuple[int, int, int]:
+        """The grid, in three dimensions."""
+        return (self.grid, 1, 1) if isinstance(self.grid, int) else self.grid
 
 
 def source(call: Call) -> ASTSource:
@@ -80,7 +100,12 @@ def source(call: Call) -> ASTSource:
         signature[name] = _type_of(value)
         if value.aligned if isinstance(value, Pointer) else _specialised(value, parameter) and value % ALIGNMENT == 0:
             attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
-    return ASTSource(call.kernel, signature, constants, attributes)
+    if not call.kernel.is_gluon():
+        return ASTSource(call.kernel, signature, constants, attributes)
+    from triton.experimental.gluon._runtime import GluonASTSource  # only where a kernel is written in it
+
+    places = {(call.kernel.arg_names.index(name),): value for name, value in constants.items()}
+    return GluonASTSource(call.kernel, signature, places, attributes)
 
 
 def compiled(call: Call, capability: int) -> Any:
@@ -95,7 +120,7 @@ class Launch:
         self._call, self._device = call, device
         self._function = _function(call, device)
         self._handle = self._function.handle
-        self._launch = _driver().cuLaunchKernelEx
+        self._launch, self._readdress = _driver().cuLaunchKernelEx, _driver().cuTensorMapReplaceAddress
         self._idle: list[_Slot] = []
 
     def __call__(self, *tensors: Tensor) -> None:
@@ -106,10 +131,12 @@ class Launch:
         try:  # one launch at a time uses a slot: the list's pop and append are atomic
             slot = self._idle.pop()
         except IndexError:
-            slot = _Slot(self._call, self._function)
+            slot = _Slot(self._call, self._function, tensors)
         addresses = slot.addresses
         for i, tensor in enumerate(tensors):
             addresses[i] = tensor.data_ptr()
+        for i, at in slot.maps:
+            _check(self._readdress(at, addresses[i]), "moving a tensor map")
         slot.config.stream = torch._C._cuda_getCurrentRawStream(self._device)
         if torch._C._cuda_getDevice() == self._device:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
@@ -143,7 +170,7 @@ def _interpreted(call: Call) -> Callable[..., None]:
 
     def launch(*tensors: Tensor) -> None:
         arguments = {**call.arguments, **dict(zip(names, tensors, strict=True)), **call.constants}
-        call.kernel[(call.grid,)](**{name: arguments[name] for name in call.kernel.arg_names})
+        call.kernel[call.programs](**{name: arguments[name] for name in call.kernel.arg_names})
 
     return launch
 
@@ -155,6 +182,8 @@ def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
 def _type_of(value: object) -> str:
     if isinstance(value, Pointer):
         return f"*{_TYPES[value.dtype]}"
+    if isinstance(value, Box):
+        return f"tensordesc<{_TYPES[value.dtype]}[{','.join(map(str, value.block))}],{value.layout!r}>"
     if isinstance(value, float):
         return "fp32"
     assert isinstance(value, int)
@@ -181,18 +210,53 @@ class _Config(ctypes.Structure):
 class _Slot:
     """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
 
-    def __init__(self, call: Call, function: _Function) -> None:
-        arguments = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
-        self.addresses = (ctypes.c_uint64 * sum(type_[0] == "*" for type_, _ in arguments))()
-        self._scalars = [_SCALARS[type_](value) for type_, value in arguments if type_[0] != "*"]
-        pointers = iter(range(ctypes.addressof(self.addresses), 1 << 63, 8))
-        scalars = iter(self._scalars)
-        places = [next(pointers) if type_[0] == "*" else ctypes.addressof(next(scalars)) for type_, _ in arguments]
-        self._none = ctypes.c_uint64(0)  # Triton adds two pointers, to scratch memory and to a profiler's; these kernels have neither
-        places += [ctypes.addressof(self._none)] * 2
+    def __init__(self, call: Call, function: _Function, tensors: Sequence[Tensor]) -> None:
+        given = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
+        self.addresses = (ctypes.c_uint64 * len(tensors))()
+        self.maps: list[tuple[int, int]] = []
+        """The tensors that are boxes: which it is, and where its tensor map lies."""
+        self._kept: list[Any] = []
+        places: list[int] = []
+        pointers = iter(range(len(tensors)))
+        for type_, value in given:
+            if isinstance(value, Box):
+                i = next(pointers)
+                at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())
+                self.maps.append((i, at + -at % _MAP_ALIGNMENT))
+                _encode(self.maps[-1][1], tensors[i].data_ptr(), value, function.boxes[len(self.maps) - 1])
+                places.append(self.maps[-1][1])
+                places += [self._keep(ctypes.c_int32(n)) for n in value.shape] + [self._keep(ctypes.c_int64(n)) for n in value.strides]
+            elif type_[0] == "*":
+                places.append(ctypes.addressof(self.addresses) + 8 * next(pointers))
+            else:
+                places.append(self._keep(_SCALARS[type_](value)))
+        places += [
+            self._keep(ctypes.c_uint64(0))
+        ] * 2  # Triton adds pointers to scratch memory and to a profiler's; these kernels have none
         self.parameters = (ctypes.c_void_p * len(places))(*places)
-        self.config = _Config(call.grid, 1, 1, function.threads, 1, 1, function.shared)
+        self.config = _Config(*call.programs, function.threads, 1, 1, function.shared)
         self.config_at = ctypes.byref(self.config)
+
+    def _keep(self, value: Any) -> int:
+        self._kept.append(value)
+        return ctypes.addressof(value)
+
+
+def _encode(at: int, address: int, box: Box, by: Mapping[str, Any]) -> None:
+    """Write the tensor map of `box` to `at`, as the compiled kernel expects it: `by` has the swizzle, and the part of a box moved at once.
+
+    CUDA driver API, cuTensorMapEncodeTiled: dimensions from the innermost, strides in bytes without the innermost.
+    """
+    rank, size = len(box.shape), box.dtype.itemsize
+    dims = (ctypes.c_uint64 * rank)(*reversed(box.shape))
+    strides = (ctypes.c_uint64 * (rank - 1))(*(size * n for n in reversed(box.strides[:-1])))
+    part, steps = (ctypes.c_uint32 * rank)(*reversed(by["block_size"])), (ctypes.c_uint32 * rank)(*[1] * rank)
+    no_interleave, l2_128_bytes, zeros_outside = 0, 2, 0
+    status = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(at), _IN_MAPS[box.dtype], rank, ctypes.c_void_p(address), dims, strides, part, steps,
+        no_interleave, by["swizzle"], l2_128_bytes, zeros_outside,
+    )  # fmt: skip
+    _check(status, f"a tensor map of {box}")
 
 
 _SCALARS: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
@@ -206,6 +270,8 @@ class _Function:
     handle: ctypes.c_void_p
     threads: int
     shared: int
+    boxes: Sequence[Mapping[str, Any]]
+    """What Triton says of the boxes among its arguments, in their order."""
 
 
 _FUNCTIONS: dict[object, _Function] = {}
@@ -234,13 +300,15 @@ def _load(asked: ASTSource, call: Call, device: int) -> _Function:
         if metadata.shared > _MOST_SHARED_UNASKED:
             status = driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
             _check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
-    return _Function(asked, handle, 32 * metadata.num_warps, metadata.shared)
+    return _Function(asked, handle, 32 * metadata.num_warps, metadata.shared, getattr(metadata, "tensordesc_meta", None) or ())
 
 
 @lru_cache(maxsize=1)
 def _driver() -> ctypes.CDLL:
     """The CUDA driver's library. It is there wherever a GPU is usable. Calls release the interpreter's lock."""
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    driver.cuTensorMapReplaceAddress.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    return driver
 
 
 def _check(status: int, what: str) -> None:

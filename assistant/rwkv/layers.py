@@ -64,7 +64,7 @@ def _time_mix(layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, r
     if v_first is None:
         v_first = v
     else:
-        v = torch.lerp(v, v_first, torch.sigmoid(_low_rank(_down(x_v, layer.residual), layer.residual)))
+        v = v + (v_first - v) * torch.sigmoid(_low_rank(_down(x_v, layer.residual), layer.residual))
     removal = functional.normalize((k * layer.k_k).view(heads), dim=-1)
     k = k * (1 + (rate - 1) * layer.k_a)
 

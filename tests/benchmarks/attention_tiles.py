@@ -1,19 +1,21 @@
-"""How the Hopper backward is best divided: which share of the key tiles adds to dq atomically, and which leaves it to a kernel of its own.
+"""Where the Hopper backward should add up dq atomically, and where a kernel of its own should compute it.
 
     python -m tests.benchmarks.attention_tiles [--out DIR]
 
-`Tiles.alone` of `accel.attention.kernels.hopper.backward` is swept over the grid, in turn with cuDNN and, where it is installed,
-flash-attn-4; every answer is held against cuDNN's. The best column goes into TILES.
+Both are measured over the grid, in turn with cuDNN and, where it is installed, flash-attn-4; every answer is held against cuDNN's. From
+which length on atomics are the faster goes into TILES of `accel.attention.kernels.hopper.backward`.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from accel.attention.backends import Gradients
 from accel.attention.backends.fa4 import installed
 from accel.attention.inputs import arrange, problem_of
 from accel.attention.kernels.hopper import backward as kernels
@@ -21,8 +23,8 @@ from accel.attention.passes import backward, forward
 from accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS, context, write
 
-SHARES = (1, 2, 3, 4, 1 << 20)
-"""Of so many key tiles one leaves dq alone; the last: none does."""
+OURS = {"atomic": False, "own kernel": True}
+"""Whether dq must be the same every time, which rules atomics out."""
 WRONG = 5e-3
 SECONDS = 0.15
 
@@ -38,20 +40,20 @@ def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[d
     p = problem_of(x, causal=causal, window=(None, None), scale=None, softcap=0.0, deterministic=False)
     solved = forward(x, p, "cudnn")
     exact = backward(dout, x, *solved, p, "cudnn")[:3]
-    before = kernels.TILES[dim]
+    kernels.TILES[dim] = dataclasses.replace(kernels.TILES[dim], atomic_from=0)
+    names = [*OURS, "cudnn", *(["fa4"] if installed() else [])]
 
-    def ours(share: int) -> object:
-        kernels.TILES[dim] = dataclasses.replace(before, alone=share)
-        return backward(dout, x, *solved, p, "hopper")
+    def solve(name: str) -> Gradients:
+        if name not in OURS:
+            return backward(dout, x, *solved, p, name)
+        return backward(dout, x, *solved, dataclasses.replace(p, deterministic=OURS[name]), "hopper")
 
-    names: list[object] = [*SHARES, "cudnn", *(["fa4"] if installed() else [])]
-    calls = [lambda n=n: ours(n) if isinstance(n, int) else backward(dout, x, *solved, p, str(n)) for n in names]
+    calls = [partial(solve, name) for name in names]
     errors = []
     for call in calls:
         call()
         errors.append(max(float((a - b).norm() / b.norm()) for a, b in zip(call()[:3], exact, strict=True)))
     loops = measure_in_turn(calls, SECONDS, q.device, lambda *_: None, lambda _: None)
-    kernels.TILES[dim] = before
     rows = []
     for name, loop, error in zip(names, loops, errors, strict=True):
         t = timing_of(loop.samples_ms)

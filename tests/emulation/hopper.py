@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from accel.attention import kernels
+from accel.runtime.launch import Box, Call, Pointer
 from tests.emulation import gluon
 from tests.emulation.machine import Machine
 from tests.emulation.memory import fence
@@ -102,7 +103,6 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         get_device_properties=lambda device: SimpleNamespace(multi_processor_count=processors),
     )
     experimental = SimpleNamespace(gluon=SimpleNamespace(jit=jit, language=language))
-    hopper = SimpleNamespace(TensorDescriptor=gluon.TensorDescriptor)
     instructions = SimpleNamespace(
         fence_async_shared=fence,
         mbarrier=gluon.mbarrier,
@@ -111,14 +111,36 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         warpgroup_mma_wait=gluon.warpgroup_mma_wait,
     )
     return {
+        "accel.runtime.launch": SimpleNamespace(Box=Box, Call=Call, Pointer=Pointer, prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
         "triton.language": SimpleNamespace(jit=jit, language=language),
         "triton.experimental": experimental,
         "triton.experimental.gluon": experimental.gluon,
-        "triton.experimental.gluon.nvidia.hopper": hopper,
         "triton.experimental.gluon.language.nvidia.hopper": instructions,
     }
+
+
+def _prepared(call: Call, device: torch.device) -> Callable[..., None]:
+    """As `accel.runtime.launch.prepare`: a callable that takes the tensors among the kernel's arguments, in its order."""
+    del device
+
+    def launch(*tensors: torch.Tensor) -> None:
+        given = iter(tensors)
+        asked = {name: _argument(call.arguments[name], given) for name in call.kernel.names if name in call.arguments}
+        assert next(given, None) is None
+        call.kernel[call.programs](**asked, **call.constants, **call.options)
+
+    return launch
+
+
+def _argument(asked: Pointer | Box | float | None, tensors: Iterator[torch.Tensor]) -> Any:
+    if isinstance(asked, Box):
+        box = gluon.TensorDescriptor()
+        shape, strides, block = list(asked.shape), list(asked.strides), list(asked.block)
+        box.__dict__.update(base=next(tensors), shape=shape, strides=strides, block_shape=block, layout=asked.layout)
+        return box
+    return next(tensors) if isinstance(asked, Pointer) else asked
 
 
 class _Module:

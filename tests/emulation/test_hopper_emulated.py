@@ -97,10 +97,9 @@ def test_the_kernel_for_many_queries():
     check_forward(Hopper(), q, k, v, scale=0.1, **FULL)
 
 
-@pytest.mark.parametrize("alone", [3, *(pytest.param(n, marks=pytest.mark.emulation) for n in (1, 1 << 20))])
 @pytest.mark.parametrize("dim", [64, 128])
-def test_dq_in_any_mixture_of_the_two_kernels(dim, alone):
-    check_backward(with_atomics(Hopper(), alone), *tensors(dim, (1, 1), (130, 520)), scale=0.1, **CAUSAL)
+def test_dq_added_up_by_the_keys(dim):
+    check_backward(with_atomics(Hopper()), *tensors(dim, (1, 1), (130, 520)), scale=0.1, **CAUSAL)
 
 
 @crossed(("dim", "deterministic", "rule"), BACKWARD, {"full": FULL, "causal": CAUSAL}, None)

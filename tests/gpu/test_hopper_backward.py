@@ -14,7 +14,7 @@ from accel.attention.ragged import Ragged
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from accel.attention.kernels.hopper.backward import TILES, backward, supports
+from accel.attention.kernels.hopper.backward import TILES, _plan, backward, supports
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
 CAUSAL = {**NONE, "right": 0}
@@ -24,9 +24,10 @@ BOTH = pytest.mark.parametrize("deterministic", [False, True], ids=["fused", "de
 
 @pytest.fixture(autouse=True)
 def atomics(monkeypatch):
-    """Half of the key tiles add to dq atomically unless asked to be deterministic, whatever the sizes would do by themselves."""
+    """The keys add to dq atomically unless asked to be deterministic, whatever the sizes would do by themselves."""
+    _plan.cache_clear()
     for size in (64, 128):
-        monkeypatch.setitem(TILES, size, replace(TILES[size], alone=2))
+        monkeypatch.setitem(TILES, size, replace(TILES[size], atomic_from=0))
 
 
 def plain(dout, q, k, v, *, left, right, scale, softcap, dtype, out_as=None):

@@ -6,8 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 import triton
 from triton.backends.nvidia.compiler import get_ptxas
+
+from accel.attention.kernels.geometry import Geometry, Layout
 
 TARGETS = (80, 86, 89, 90, 100, 120)
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -43,3 +46,10 @@ def serialised(kernel) -> bool:
         ptx.flush()
         asked = [get_ptxas(90).path, "-v", "--gpu-name", "sm_90a", "-o", "/dev/null", ptx.name]
         return "wgmma.mma_async instructions are serialized" in subprocess.run(asked, capture_output=True, text=True, check=True).stderr
+
+
+def problem(heads, length, dim, *, left=None, right=None, softcap=0.0, ragged=None):
+    """Attention of bf16 tensors of `heads` heads, on a GPU that need not be there."""
+    x = torch.zeros(1, heads, length, dim, dtype=torch.bfloat16, device="meta")
+    layout = Layout(tuple(x.shape), x.stride())
+    return Geometry(layout, layout, layout, x.dtype, True, torch.device("cuda", 0), left, right, dim**-0.5, softcap, ragged, None)

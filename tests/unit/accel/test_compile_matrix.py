@@ -8,7 +8,7 @@ import importlib
 import pytest
 import torch
 
-from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of
+from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
 from accel.runtime.launch import compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 

@@ -2,94 +2,66 @@
 
 import pytest
 import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon._runtime import GluonASTSource
 
-from accel.attention.kernels.hopper.backward import ALL, TILES, supports
-from accel.attention.kernels.hopper.backward_keys import backward_keys
-from accel.attention.kernels.hopper.backward_queries import backward_queries
-from accel.attention.kernels.hopper.backward_wide import backward_wide
-from accel.attention.kernels.hopper.descriptors import layout
-from tests.unit.accel.compiled import SHARED_KIB, needs, serialised
+from accel.attention.kernels.hopper.backward import backward_calls, supports
+from accel.runtime.launch import compiled
+from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
-KERNELS = {f.__name__: f for f in (backward_keys, backward_queries, backward_wide)}
-SHARED = 3
-"""One of so many key tiles leaves dq alone."""
-SPILLED = {("backward_queries", 256, ALL): 96, ("backward_keys", 128, SHARED): 40}
+SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}
 """Bytes a thread: descriptors of tiles that stay, where the accumulators take nearly all registers."""
-NUMBERS = ("scale", "scale_log2", "cap_log2")
 
 
-def boxes(rows, size, ragged):
-    rank = 5 if ragged else 4
-    shape = ",".join(["1"] * (rank - 2) + [str(rows), str(size)])
-    return f"tensordesc<bf16[{shape}],{layout(rows, size, torch.bfloat16, rank=rank)!r}>"
+def build(which, dim, *, deterministic=False, **rules):
+    """One of the three kernels for long sequences, which are added up atomically unless that is to be deterministic."""
+    g = problem(16, 8192, dim, **rules)
+    lse_strides = (16 * 8192, 8192, 1)
+    calls = backward_calls(g, g.q.strides, g.q.strides, lse_strides, deterministic=deterministic)
+    return compiled(getattr(calls, which), 90)
 
 
-def build(name, size, alone, *, ragged=False, **rule):
-    tiles = TILES[size]
-    kernel = KERNELS[name]
-    owner_of_queries = kernel is backward_queries
-    rows_q, rows_k = (64, tiles.keys_of_dq) if owner_of_queries else (tiles.queries, 64)
-    per_row = f"tensordesc<fp32[2,{tiles.queries}],{gl.NVMMASharedLayout(0, 32, 2)!r}>"
-    types = {"rows_desc": per_row, "rows": "*fp32", "acc": "*fp32", "dq": "*fp32"}
-    types |= {"q_desc": boxes(rows_q, size, ragged), "do_desc": boxes(rows_q, size, ragged), "dq_desc": boxes(64, size, ragged)}
-    types |= {"k_desc": boxes(rows_k, size, ragged), "v_desc": boxes(rows_k, size, ragged)}
-    types |= {"dk_desc": boxes(64, size, ragged), "dv_desc": boxes(64, size, ragged)}
-    fixed = {"LEFT": False, "RIGHT": False, "CAPPED": False, "RAGGED": ragged, "GROUP": 1, "D": size, "ALONE": alone, **rule}
-    fixed |= {"BM": tiles.queries, "STAGES": 2, "ROTATE": False, "BN": tiles.keys_of_dq, "K_STAGES": 2, "V_STAGES": tiles.stages_of_v}
-    fixed |= {"TILE": tiles.queries, "MASKED": ragged or bool(rule)}
-    if not ragged:
-        fixed |= {"starts_q": None, "starts_k": None}
-    fixed = {n: value for n, value in fixed.items() if n in kernel.arg_names}
-    signature = {
-        n: "constexpr" if n in fixed else types.get(n, "*i32" if n.startswith("starts") else "fp32" if n in NUMBERS else "i32")
-        for n in kernel.arg_names
-    }
-    aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kernel.arg_names) if signature[n].startswith("*fp32")}
-    source = GluonASTSource(kernel, signature, {(kernel.arg_names.index(n),): value for n, value in fixed.items()}, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "maxnreg": 168, "enable_fp_fusion": True})
-
-
-def assert_fits(kernel):
+def assert_fits(kernel, instruction="wgmma.mma_async"):
     found = needs(kernel)
     assert found.shared <= SHARED_KIB[90] * 1024
-    assert "wgmma.mma_async" in found.ptx
+    assert instruction in found.ptx
     return found
 
 
-@pytest.mark.parametrize("rule", [{}, {"RIGHT": True}], ids=["full", "causal"])
+@pytest.mark.parametrize("rule", [{}, {"right": 0}], ids=["full", "causal"])
 @pytest.mark.parametrize(
-    ("name", "size", "alone"),
+    ("which", "dim", "deterministic"),
     [
-        ("backward_keys", 64, SHARED),
-        ("backward_keys", 128, SHARED),
-        ("backward_keys", 128, ALL),
-        ("backward_wide", 256, ALL),
-        ("backward_queries", 64, SHARED),
-        ("backward_queries", 128, ALL),
-        ("backward_queries", 256, ALL),
+        ("keys", 64, False),
+        ("keys", 128, False),
+        ("keys", 128, True),
+        ("keys", 256, True),
+        ("queries", 64, True),
+        ("queries", 128, True),
+        ("queries", 256, True),
     ],
 )
-def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(name, size, alone, rule):
-    kernel = build(name, size, alone, **rule)
-    assert assert_fits(kernel).spilled <= SPILLED.get((name, size, alone), 0)
+def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(which, dim, deterministic, rule):
+    kernel = build(which, dim, deterministic=deterministic, **rule)
+    assert assert_fits(kernel).spilled <= SPILLED.get((which, dim, deterministic), 0)
     assert not serialised(kernel)
 
 
-@pytest.mark.parametrize(("name", "size"), [("backward_keys", 128), ("backward_wide", 256), ("backward_queries", 256)])
-@pytest.mark.parametrize("rule", [{"CAPPED": True, "RIGHT": True}, {"LEFT": True, "RIGHT": True, "ragged": True}], ids=["capped", "ragged"])
-def test_every_feature_fits(name, size, rule):
-    assert_fits(build(name, size, TILES[size].alone, **rule))
+def test_the_sums_are_rounded_without_spills():
+    assert assert_fits(build("queries", 128), "cp.async.bulk.tensor").spilled == 0
+
+
+@pytest.mark.parametrize(("which", "dim"), [("keys", 128), ("keys", 256), ("queries", 256)])
+@pytest.mark.parametrize(
+    "rule", [{"softcap": 3.0, "right": 0}, {"left": 100, "right": 0, "ragged": (3, 4000, 4000)}], ids=["capped", "ragged"]
+)
+def test_every_feature_fits(which, dim, rule):
+    assert_fits(build(which, dim, **rule))
 
 
 def test_deterministic_kernels_have_no_atomic():
-    for name, size in (("backward_keys", 128), ("backward_wide", 256), ("backward_queries", 128)):
-        ptx = build(name, size, ALL).asm["ptx"]
+    for which, dim in (("keys", 128), ("keys", 256), ("queries", 128)):
+        ptx = build(which, dim, deterministic=True).asm["ptx"]
         assert "red.relaxed" not in ptx and "atom." not in ptx
-    assert "red.relaxed.gpu.global.add.v4.f32" in build("backward_keys", 128, SHARED).asm["ptx"]
+    assert "red.relaxed.gpu.global.add.v4.f32" in build("keys", 128).asm["ptx"]
 
 
 def test_what_it_cannot_do_is_said():

@@ -1,69 +1,57 @@
 """The Hopper forward kernel, compiled for sm_90 without a GPU, and what it says it does not take."""
 
+import re
+
 import pytest
 import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.experimental.gluon._runtime import GluonASTSource
 
-from accel.attention.kernels.hopper.descriptors import layout, misfit
-from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _forward, _shape, supports
-from tests.unit.accel.compiled import SHARED_KIB, needs, serialised
+from accel.attention.kernels.hopper.descriptors import misfit
+from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
+from accel.runtime.launch import Box, Pointer, compiled
+from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
 BF16 = torch.bfloat16
 
 
-def compiled(shape, **asked):
-    """The kernel of `shape` for bf16, with RIGHT, LEFT, RAGGED or SOFTCAP as asked."""
-    kind = {"RIGHT": False, "LEFT": False, "RAGGED": False, "SOFTCAP": False, **asked}
-    fixed = {
-        "C": shape.consumers,
-        "BN": shape.keys,
-        "D": shape.dim,
-        "STAGES": shape.stages,
-        "Q_STAGES": shape.query_stages,
-        "O_SLOTS": shape.output_slots,
-        "REGISTERS": shape.registers,
-        "SPARE": shape.spare,
-        "CUT": any(kind.values()),
-        **kind,
-    }
-    if not kind["RAGGED"]:
-        fixed |= {"starts_q": None, "starts_k": None}
-    rank = 5 if kind["RAGGED"] else 4
-
-    def box(rows):
-        return f"tensordesc<bf16[{','.join(['1'] * (rank - 2))},{rows},{shape.dim}],{layout(rows, shape.dim, BF16, rank=rank)!r}>"
-
-    types = {"q_desc": box(64), "k_desc": box(shape.keys), "v_desc": box(shape.keys), "o_desc": box(64)}
-    types |= {"lse": "*fp32", "claims": "*i32", "starts_q": "*i32", "starts_k": "*i32"}
-    types |= dict.fromkeys(("scale", "cap", "scale_in"), "fp32")
-    names = _forward.arg_names
-    signature = {name: "constexpr" if name in fixed else types.get(name, "i32") for name in names}
-    source = GluonASTSource(_forward, signature, {(names.index(name),): value for name, value in fixed.items()})
-    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "enable_fp_fusion": True}
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+def call(dim, length=8192, **rules):
+    return forward_call(problem(16, length, dim, **rules), processors=132)[0]
 
 
 MAIN = {
-    "64": (SHAPES[64], {}),
-    "64, short, causal": (SHORT, {"RIGHT": True}),
-    "128": (SHAPES[128], {}),
-    "128, causal": (SHAPES[128], {"RIGHT": True}),
-    "256": (SHAPES[256], {}),
+    "64": (64, 8192, {}),
+    "64, short, causal": (64, 2048, {"right": 0}),
+    "128": (128, 8192, {}),
+    "128, causal": (128, 8192, {"right": 0}),
+    "256": (256, 8192, {}),
 }
+
+
+def passed(value):
+    """The PTX types in which an argument arrives."""
+    if isinstance(value, Box):
+        return ["b8", *["u32"] * len(value.shape), *["u64"] * len(value.strides)]
+    return ["u64"] if isinstance(value, Pointer) else ["f32" if isinstance(value, float) else "u32"]
+
+
+def test_the_compiled_kernel_takes_what_is_passed():
+    """Of a box its tensor map, its shape and its strides; at the end two pointers of Triton's own."""
+    asked = call(128, ragged=(3, 4000, 4000))
+    entry = compiled(asked, 90).asm["ptx"].partition(".entry")[2].partition(")")[0]
+    expected = [kind for name in asked.kernel.arg_names if name in asked.arguments for kind in passed(asked.arguments[name])]
+    assert re.findall(r"\.param (?:\.align 64 )?\.(\w+)", entry) == [*expected, "u64", "u64"]
+    assert entry.count("[128]") == 4
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", MAIN)
 def test_it_fits_a_multiprocessor(name):
-    shape, asked = MAIN[name]
-    kernel = compiled(shape, **asked)
+    dim, length, rules = MAIN[name]
+    kernel = compiled(call(dim, length, **rules), 90)
     asks = needs(kernel)
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async" in asks.ptx
     assert "cp.async.bulk.tensor" in asks.ptx
-    assert f"setmaxnreg.dec.sync.aligned.u32 \t{shape.spare}" in asks.ptx
+    assert f"setmaxnreg.dec.sync.aligned.u32 \t{_shape(dim, length, masked=bool(rules)).spare}" in asks.ptx
     assert not serialised(kernel)
     # Places and counts of a tile at most, which are needed once a tile: the running sums and weights stay in registers.
     assert asks.spilled <= 96
@@ -72,7 +60,7 @@ def test_it_fits_a_multiprocessor(name):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_at_once_compiles():
-    kernel = compiled(SHAPES[128], RIGHT=True, LEFT=True, RAGGED=True, SOFTCAP=True)
+    kernel = compiled(call(128, right=0, left=100, softcap=3.0, ragged=(3, 4000, 4000)), 90)
     assert needs(kernel).shared <= SHARED_KIB[90] * 1024
     assert not serialised(kernel)
 

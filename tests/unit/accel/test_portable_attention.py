@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from accel.attention import flashcore
+from accel.attention.kernels.geometry import Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable import backward, forward
-from accel.attention.kernels.portable.geometry import Target, geometry_key, geometry_of, target_of
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
 

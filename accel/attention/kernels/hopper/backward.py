@@ -7,24 +7,28 @@ queries that see them, and dq is added up in float32 on the way. Where repeats m
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
 from accel.attention.kernels.hopper.backward_keys import backward_keys
 from accel.attention.kernels.hopper.backward_queries import backward_queries
-from accel.attention.kernels.hopper.backward_rows import prepare
+from accel.attention.kernels.hopper.backward_rows import prepare_rows
+from accel.attention.kernels.hopper.backward_sums import backward_sums
 from accel.attention.kernels.hopper.backward_wide import backward_wide
 from accel.attention.kernels.hopper.descriptors import describe, misfit
 from accel.attention.ragged import Ragged
+from accel.runtime.launch import Box, Call, Pointer, prepare
 
 LOG2_E = math.log2(math.e)
 
 
-ALL = 1
 GRID_LIMIT = 65535
 """CTAs in the second and third dimension of a grid."""
 
@@ -41,15 +45,16 @@ class Tiles:
     """Rows of a key tile, where queries are owned."""
     stages_of_v: int
     """Tiles of v that kernel has in flight; of k it has two."""
-    alone: int
-    """Of so many key tiles one leaves dq to that kernel, the others add to it atomically; `ALL` (1): all of them leave it.
+    atomic_from: int
+    """Where sequences have so many queries, the keys' kernel adds to dq atomically; else a kernel of its own computes that.
 
     Without atomics the scores are computed once more; with them the L2 cache, which adds up about 1.7 TB/s on an H100, keeps the tensor
-    cores waiting. Between the two, both are at work at the same time.
+    cores waiting. Mixtures of the two were never the fastest (results/attention_tiles_h200.csv).
     """
 
 
-TILES = {64: Tiles(128, 128, 128, 2, ALL), 128: Tiles(64, 128, 64, 2, ALL), 256: Tiles(64, 64, 64, 1, ALL)}
+NEVER = 1 << 62
+TILES = {64: Tiles(128, 128, 128, 2, 1024), 128: Tiles(64, 128, 64, 2, 4096), 256: Tiles(64, 64, 64, 1, NEVER)}
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
@@ -88,50 +93,132 @@ def backward(
         return dq.zero_(), dk.zero_(), dv.zero_()
     if misfit(dout):
         dout = torch.empty_like(out).copy_(dout)
-    size = next(size for size in TILES if size >= q.shape[3])
-    tiles = TILES[size]
-    batch, heads, seq_q, dim = q.shape
-    kv_heads, seq_k = k.shape[1], k.shape[2]
-    many = -(-seq_q // tiles.queries) if ragged is None else seq_q // tiles.queries + ragged.sequences
-    sequences, longest_q, longest_k = (batch, seq_q, seq_k) if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k)
-    alone = ALL if deterministic else tiles.alone
-    starts = (None, None) if ragged is None else (ragged.starts_q, ragged.starts_k)
-    scale_in = scale or 1e-30  # The scores begin with -lse / scale.
-    lse_scale = LOG2_E if softcap else 1 / scale_in
-    log2s = (scale / softcap * LOG2_E, softcap * LOG2_E) if softcap else (scale_in * LOG2_E, 0.0)
-
-    rows = torch.empty(batch * heads * many, 2, tiles.queries, dtype=torch.float32, device=q.device)
-    acc = torch.empty(batch * heads * many * tiles.queries * size if alone != ALL else 0, dtype=torch.float32, device=q.device)
-    is_ragged = ragged is not None
-    row_grid = (-(-longest_q // tiles.queries), heads, sequences)
-    prepare[row_grid](
-        out, dout, lse, rows, acc, starts[0], *out.stride()[:3], *dout.stride()[:3], *lse.stride()[:2],
-        heads, seq_q, many, lse_scale, BM=tiles.queries, D=size, DIM=dim, DQ=alone != ALL, RAGGED=is_ragged, num_warps=8,
-    )  # fmt: skip
-
-    def boxes(x: Tensor, count: int) -> TensorDescriptor:
-        return describe(x, count, size, ragged=is_ragged)
-
-    rule = {
-        "GROUP": heads // kv_heads,
-        "LEFT": left is not None,
-        "RIGHT": right is not None,
-        "CAPPED": softcap != 0,
-        "RAGGED": is_ragged,
-    }
-    cut = is_ragged or left is not None or right is not None
-    numbers = (heads, seq_q, seq_k, many, left or 0, right or 0, scale, *log2s)
-    row_boxes = TensorDescriptor.from_tensor(rows.view(-1, tiles.queries), [2, tiles.queries], gl.NVMMASharedLayout(0, 32, 2))
-    grid = (-(-longest_k // tiles.keys), kv_heads, sequences)
-    loaded = (boxes(q, tiles.queries), boxes(k, 64), boxes(v, 64), boxes(dout, tiles.queries), row_boxes, boxes(dk, 64), boxes(dv, 64))
-    walk = {"BM": tiles.queries, "D": size, "STAGES": 2, "ROTATE": not cut, "MASKED": cut or seq_k % tiles.keys != 0}
-    if size == max(TILES):
-        backward_wide[grid](*loaded, *starts, *numbers, **walk, **rule, num_warps=4, maxnreg=168)
+    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None)
+    plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic)
+    rows = torch.empty(plan.rows_size, dtype=torch.float32, device=q.device)
+    sums = (torch.empty(plan.sums_size, dtype=torch.float32, device=q.device),) if plan.sums_size else ()
+    starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
+    plan.rows(out, dout, lse, rows, *sums, *starts[:1])
+    plan.keys(q, k, v, dout, rows, dk, dv, *sums, *starts)
+    if sums:
+        plan.queries(dq, *sums, *starts[:1])
     else:
-        backward_keys[grid](*loaded, acc, *starts, *numbers, ALONE=alone, **walk, **rule, num_warps=4, maxnreg=168)
-    backward_queries[(-(-longest_q // 128), heads, sequences)](
-        boxes(q, 64), boxes(k, tiles.keys_of_dq), boxes(v, tiles.keys_of_dq), boxes(dout, 64), boxes(dq, 64), rows, acc, *starts, *numbers,
-        BN=tiles.keys_of_dq, D=size, K_STAGES=2, V_STAGES=tiles.stages_of_v, TILE=tiles.queries, ALONE=alone,
-        MASKED=cut or seq_k % 128 != 0, **rule, num_warps=4, maxnreg=168,
-    )  # fmt: skip
+        plan.queries(q, k, v, dout, dq, rows, *starts)
     return dq, dk, dv
+
+
+class _Plan(NamedTuple):
+    rows: Callable[..., None]
+    keys: Callable[..., None]
+    queries: Callable[..., None]
+    rows_size: int
+    sums_size: int
+
+
+class Calls(NamedTuple):
+    """The launches of one backward, in this order, and what they need beside inputs and outputs."""
+
+    rows: Call
+    keys: Call
+    queries: Call
+    """`backward_sums` where the keys' kernel adds to dq."""
+    rows_size: int
+    """Elements, float32: two numbers for each query of a tile."""
+    sums_size: int
+    """Elements, float32: dq as it is added up, if it is."""
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    key: tuple[object, ...], out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], deterministic: bool
+) -> _Plan:
+    g = geometry_of(key)
+    calls = backward_calls(g, out_strides, dout_strides, lse_strides, deterministic=deterministic)
+    launches = prepare(calls.rows, g.device), prepare(calls.keys, g.device), prepare(calls.queries, g.device)
+    return _Plan(*launches, calls.rows_size, calls.sums_size)
+
+
+def backward_calls(
+    g: Geometry, out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], *, deterministic: bool
+) -> Calls:
+    """What `backward` launches for a problem. Needs no GPU."""
+    size = next(size for size in TILES if size >= g.head_dim)
+    tiles = TILES[size]
+    seq_q, seq_k, ragged = g.q.shape[2], g.k.shape[2], g.ragged is not None
+    many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
+    in_all = g.q.shape[0] * g.heads * many
+    atomic = not deterministic and g.longest[0] >= tiles.atomic_from
+    scale_in = g.scale or 1e-30  # The scores begin with -lse / scale.
+    lse_scale = LOG2_E if g.softcap else 1 / scale_in
+    log2s = (g.scale / g.softcap * LOG2_E, g.softcap * LOG2_E) if g.softcap else (scale_in * LOG2_E, 0.0)
+    dout = Layout(g.q.shape, dout_strides)
+    floats, starts = Pointer(torch.float32), Pointer(torch.int32, False) if ragged else None
+    sums = floats if atomic else None
+
+    def boxes(x: Layout, count: int) -> Box:
+        return describe(x, g.dtype, count, size, ragged=ragged)
+
+    rows = Call(
+        prepare_rows,
+        (-(-g.longest[0] // tiles.queries), g.heads, g.sequences),
+        {
+            **dict.fromkeys(("out", "dout"), Pointer(g.dtype, False)),
+            **{"lse": floats, "rows": floats, "dq": sums, "starts_q": starts},
+            **dict(zip(("out_batch", "out_head", "out_row"), out_strides, strict=False)),
+            **dict(zip(("dout_batch", "dout_head", "dout_row"), dout_strides, strict=False)),
+            **dict(zip(("lse_batch", "lse_head"), lse_strides, strict=False)),
+            **{"heads": g.heads, "seq_q": seq_q, "tiles": many, "lse_scale": lse_scale},
+        },
+        {"BM": tiles.queries, "D": size, "DIM": g.head_dim, "DQ": atomic, "RAGGED": ragged},
+        {"num_warps": 8},
+    )
+    rule = {"LEFT": g.left is not None, "RIGHT": g.right is not None, "CAPPED": g.softcap != 0, "RAGGED": ragged, "GROUP": g.group}
+    cut = ragged or g.left is not None or g.right is not None
+    common = {
+        **{"starts_q": starts, "starts_k": starts, "heads": g.heads, "seq_q": seq_q, "seq_k": seq_k, "tiles_a_head": many},
+        **{"left": g.left or 0, "right": g.right or 0, "scale": float(g.scale), "scale_log2": log2s[0], "cap_log2": log2s[1]},
+    }
+    of_rows = Box(torch.float32, (2 * in_all, tiles.queries), (tiles.queries, 1), (2, tiles.queries), gl.NVMMASharedLayout(0, 32, 2))
+    wide = size == max(TILES)
+    options = {"num_warps": 4, "maxnreg": 168}
+    keys = Call(
+        backward_wide if wide else backward_keys,
+        (-(-g.longest[1] // tiles.keys), g.k.shape[1], g.sequences),
+        {
+            **{"q_desc": boxes(g.q, tiles.queries), "k_desc": boxes(g.k, 64), "v_desc": boxes(g.v, 64)},
+            **{"do_desc": boxes(dout, tiles.queries), "rows_desc": of_rows},
+            **{"dk_desc": boxes(g.k.like(), 64), "dv_desc": boxes(g.v.like(), 64)},
+            **({} if wide else {"dq": sums}),
+            **common,
+        },
+        {
+            **{"BM": tiles.queries, "D": size, "STAGES": 2, "ROTATE": not cut, "MASKED": cut or seq_k % tiles.keys != 0},
+            **({} if wide else {"ATOMIC": atomic}),
+            **rule,
+        },
+        options,
+    )
+    queries = Call(
+        backward_queries,
+        (-(-g.longest[0] // 128), g.heads, g.sequences),
+        {
+            **{"q_desc": boxes(g.q, 64), "k_desc": boxes(g.k, tiles.keys_of_dq), "v_desc": boxes(g.v, tiles.keys_of_dq)},
+            **{"do_desc": boxes(dout, 64), "dq_desc": boxes(g.q.like(), 64), "rows": floats},
+            **common,
+        },
+        {
+            **{"BN": tiles.keys_of_dq, "D": size, "K_STAGES": 2, "V_STAGES": tiles.stages_of_v, "TILE": tiles.queries},
+            **{"MASKED": cut or seq_k % 128 != 0},
+            **rule,
+        },
+        options,
+    )
+    rounding = Call(
+        backward_sums,
+        (-(-g.longest[0] // 64), g.heads, g.sequences),
+        {"dq_desc": boxes(g.q.like(), 64), "sums": sums, **{n: common[n] for n in ("starts_q", "heads", "seq_q", "tiles_a_head", "scale")}},
+        {"D": size, "TILE": tiles.queries, "RAGGED": ragged},
+        {"num_warps": 4},
+    )
+    rows_size = in_all * tiles.queries
+    return Calls(rows, keys, rounding if atomic else queries, 2 * rows_size, rows_size * size if atomic else 0)

@@ -182,13 +182,12 @@ def _add_dq(step, part, problem, dq, W: gl.constexpr, BM: gl.constexpr, D: gl.co
 @gluon.jit
 def _consume(
     shared, bars, once, problem, dq, dk_desc, dv_desc, steps, out,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: dk and dv of its 64 keys."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     kv_full, done = once
-    alone = True if ALONE == 1 else gl.program_id(0) % ALONE == ALONE - 1
     sequence, head, start_k, scale = out
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
@@ -196,7 +195,7 @@ def _consume(
     dk = gl.zeros([64, D], gl.float32, acc_layout)
     dv = gl.zeros([64, D], gl.float32, acc_layout)
     mbarrier.wait(kv_full, 0)
-    if alone:
+    if not ATOMIC:
         for step in range(steps):
             dk, dv = _step(step, dk, dv, shared, bars, problem, W, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED)
     else:
@@ -209,7 +208,7 @@ def _consume(
     v_smem.index(W).store(dv.to(kind))
     fence_async_shared()
     store_rows(dv_desc, sequence, head, key + W * 64, start_k, seq_k, v_smem.index(W), RAGGED)
-    if ALONE != 1:
+    if ATOMIC:
         # The other warpgroup reads these keys for its part of dq.
         mbarrier.arrive(done, count=1)
         mbarrier.wait(done, 0)
@@ -222,19 +221,19 @@ def _consume(
 @gluon.jit
 def _consume_first(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 0, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
 
 @gluon.jit
 def _consume_second(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    _consume(*args, 1, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
+    _consume(*args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)
 
 
 @gluon.jit
@@ -270,12 +269,12 @@ def _produce(
 def backward_keys(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ALONE: gl.constexpr, ROTATE: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [key tiles of 128, kv heads, sequences]; each head's ALONE-th key tiles leave dq to `backward_queries`, the others add to it.
+    """Grid [key tiles of 128, kv heads, sequences]. With ATOMIC it adds to dq, too; else `backward_queries` computes that.
 
-    `rows_desc` and `dq` are as `backward_rows.prepare` leaves them.
+    `rows_desc` and `dq` are as `backward_rows.prepare_rows` leaves them.
     """
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
@@ -286,7 +285,7 @@ def backward_keys(
     q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
-    ds_smem = gl.allocate_shared_memory(kind, [1 if ALONE == 1 else 4, 64, BM], ds_layout)
+    ds_smem = gl.allocate_shared_memory(kind, [4 if ATOMIC else 1, 64, BM], ds_layout)
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -321,8 +320,8 @@ def backward_keys(
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
-            (_consume_first, (args, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_consume_second, (args, BM, D, STAGES, GROUP, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_first, (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_second, (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
             (
                 _produce,
                 (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps, BM, STAGES, GROUP, RAGGED),

@@ -1,4 +1,4 @@
-"""dQ without atomics: one CTA owns 128 queries and walks over the keys they see, all of them or those the other kernel left to it."""
+"""dQ without atomics: one CTA owns 128 queries and walks over the keys they see."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -18,22 +18,19 @@ from accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
     capped,
     first_tile,
-    fragments,
     is_cut,
-    key_of,
     keys_of_queries,
     sees,
     sequence_of,
-    those_alone,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 
 
 @gluon.jit
 def _consume(
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where,
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
     W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
-    TILE: gl.constexpr, ALONE: gl.constexpr,
+    TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: dq of its 64 queries."""
@@ -43,10 +40,7 @@ def _consume(
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     kind: gl.constexpr = q_smem.dtype
     zeros = gl.zeros([64, BN], gl.float32, s_layout)
-    if ALONE == 1:
-        dq = gl.zeros([64, D], gl.float32, acc_layout)
-    else:
-        dq = fragments(acc + tile0.to(gl.int64) * (TILE * D), query + W * 64, seq_q, D, acc_layout)
+    dq = gl.zeros([64, D], gl.float32, acc_layout)
     q = q_smem.index(W)
     do = do_smem.index(W)
     row = gl.expand_dims(query + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, s_layout)), 1)
@@ -71,7 +65,7 @@ def _consume(
         else:
             s = s * scale_log2 + minus_lse
         if MASKED:
-            key = key_of(step, first, BN, ALONE)
+            key = first + step * BN
             if is_cut(query + W * 64, key, seq_q, seq_k, left, right, 64, BN, LEFT, RIGHT):
                 keys = gl.expand_dims(key + gl.arange(0, BN, gl.SliceLayout(0, s_layout)), 0)
                 s = gl.where(sees(row, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
@@ -93,32 +87,32 @@ def _consume(
 @gluon.jit
 def _consume_first(
     args,
-    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr, ALONE: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where = args
-    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where,
-             0, BN, D, K_STAGES, V_STAGES, TILE, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+             0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
 
 @gluon.jit
 def _consume_second(
     args,
-    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr, ALONE: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where = args
-    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where,
-             1, BN, D, K_STAGES, V_STAGES, TILE, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
+             1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
 
 @gluon.jit
 def _produce(
     q_desc, k_desc, v_desc, do_desc, args,
-    GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, ALONE: gl.constexpr, RAGGED: gl.constexpr,
+    GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp."""
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where = args
+    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
     query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
     sequence, head, start_q, start_k = where
     kv_head = head // GROUP
@@ -130,7 +124,7 @@ def _produce(
     for step in range(steps):
         k_stage = step % K_STAGES
         v_stage = step % V_STAGES
-        key = key_of(step, first, BN, ALONE)
+        key = first + step * BN
         mbarrier.wait(k_empty.index(k_stage), ((step // K_STAGES) & 1) ^ 1)
         mbarrier.expect(k_full.index(k_stage), k_desc.block_type.nbytes)
         load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, k_full.index(k_stage), k_smem.index(k_stage), RAGGED)
@@ -141,16 +135,13 @@ def _produce(
 
 @gluon.jit(do_not_specialize=VARYING)
 def backward_queries(
-    q_desc, k_desc, v_desc, do_desc, dq_desc, rows, acc, starts_q, starts_k,
+    q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k,
     heads, seq_q, seq_k, tiles_a_head, left, right, scale, scale_log2, cap_log2,
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
-    TILE: gl.constexpr, ALONE: gl.constexpr, GROUP: gl.constexpr,
+    TILE: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [query tiles of 128, heads, sequences]: dq over the key tiles that are ALONE in `backward_keys`, and `acc`, what that added up.
-
-    `rows` is as `backward_rows.prepare` leaves it, in tiles of TILE queries.
-    """
+    """Grid [query tiles of 128, heads, sequences]. `rows` is as `backward_rows.prepare_rows` leaves it, in tiles of TILE queries."""
     kind: gl.constexpr = q_desc.dtype
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
     k_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], kind)
@@ -176,17 +167,17 @@ def backward_queries(
     # The longest rows of a causal mask are the last.
     query = (gl.num_programs(0) - 1 - gl.program_id(0)) * 128
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
-    first, tiles = keys_of_queries(query, seq_q, seq_k, left, right, 128, 128, LEFT, RIGHT)
-    first, steps = those_alone(first, tiles, BN, ALONE)
+    first, steps = keys_of_queries(query, seq_q, seq_k, left, right, 128, BN, LEFT, RIGHT)
+    first *= BN
     tile0 = first_tile(start_q, sequence, head, heads, tiles_a_head, TILE, RAGGED)
     problem = (query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0)
     where = (sequence, head, start_q, start_k)
-    args = (q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, acc, dq_desc, problem, where)
+    args = (q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where)
     gl.warp_specialize(
         [
-            (_consume_first, (args, BN, D, K_STAGES, V_STAGES, TILE, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_consume_second, (args, BN, D, K_STAGES, V_STAGES, TILE, ALONE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_produce, (q_desc, k_desc, v_desc, do_desc, args, GROUP, BN, K_STAGES, V_STAGES, ALONE, RAGGED)),
+            (_consume_first, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_consume_second, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (_produce, (q_desc, k_desc, v_desc, do_desc, args, GROUP, BN, K_STAGES, V_STAGES, RAGGED)),
         ],
         [4, 1],
         [240, 24],

@@ -23,7 +23,7 @@ def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr)
 
 
 @triton.jit(do_not_specialize=["heads", "seq_q", "tiles"])
-def prepare(
+def prepare_rows(
     out, dout, lse, rows, dq, starts_q,
     out_batch, out_head, out_row, dout_batch, dout_head, dout_row, lse_batch, lse_head,
     heads, seq_q, tiles, lse_scale,

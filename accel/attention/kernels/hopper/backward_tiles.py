@@ -79,19 +79,6 @@ def place(step, tiles, first, rotation, GROUP: gl.constexpr):
 
 
 @gluon.jit
-def those_alone(first, tiles, BN: gl.constexpr, ALONE: gl.constexpr):
-    """Of `tiles` key tiles of 128 from `first`, the first one that is the last of ALONE, and how many tiles of BN they are together."""
-    offset = (ALONE - 1 - first % ALONE) % ALONE
-    return first + offset, gl.maximum((tiles - offset + ALONE - 1) // ALONE, 0) * (128 // BN)
-
-
-@gluon.jit
-def key_of(step, first, BN: gl.constexpr, ALONE: gl.constexpr):
-    """The first key of a step over the tiles of `those_alone`."""
-    return (first + step // (128 // BN) * ALONE) * 128 + step % (128 // BN) * BN
-
-
-@gluon.jit
 def is_cut(query, key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
     """Whether some query of a tile must not see some key of a tile."""
     shift = seq_k - seq_q

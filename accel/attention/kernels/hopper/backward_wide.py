@@ -172,7 +172,7 @@ def backward_wide(
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Grid [key tiles of 64, kv heads, sequences]. `rows_desc` is as `backward_rows.prepare` leaves it."""
+    """Grid [key tiles of 64, kv heads, sequences]. `rows_desc` is as `backward_rows.prepare_rows` leaves it."""
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, D], kind)
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from accel.attention.kernels.geometry import Layout
 from accel.attention.kernels.hopper.gluon import tma_load, tma_store
+from accel.runtime.launch import Box
 
 ROWS_AT_MOST = 1 << 30
 """The rows that a ragged tensor may have: where `box` has its sequences end."""
@@ -31,32 +32,22 @@ def layout(rows: int, tile_dim: int, dtype: torch.dtype, *, rank: int) -> gl.NVM
     return gl.NVMMASharedLayout.get_default_for([1] * (rank - 2) + [rows, tile_dim], kind)
 
 
-def describe(x: Tensor, rows: int, tile_dim: int, *, ragged: bool) -> TensorDescriptor:
-    """Boxes of x [B,H,S,D], D <= `tile_dim`: fp16 or bf16, not empty, last stride 1, base and other strides multiples of 16 bytes.
+def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged: bool) -> Box:
+    """Boxes of a tensor [B,H,S,D], D <= `tile_dim`: fp16 or bf16, not empty, last stride 1, base and other strides multiples of 16 bytes.
 
     With `ragged`, x is [1,H,T,D] and each of its sequences gets its own end, though hardware knows only one bound per dimension (the idea
     is that of triton.tools.ragged_tma): rows count up to a far end at 2**30, where the sequence is laid by two more dimensions, one that
     adds the row after the sequence and one that takes 2**30 rows off, as addresses wrap around at 2**64 bytes.
     """
     batch, heads, length, dim = x.shape
-    by_batch, by_head, by_row = (stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.stride(), strict=False))
+    by_batch, by_head, by_row = (stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.strides, strict=False))
+    shape: tuple[int, ...] = (batch, heads, length, dim)
+    block: tuple[int, ...] = (1, 1, rows, tile_dim)
+    strides: tuple[int, ...] = (by_batch, by_head, by_row, 1)
     if ragged:
-        shape, box = [FAR, FAR, heads, ROWS_AT_MOST, dim], [1, 1, 1, rows, tile_dim]
-        strides = [(1 << 34) - by_row, by_row, by_head, by_row, 1]
-    else:
-        shape, box, strides = [batch, heads, length, dim], [1, 1, rows, tile_dim], [by_batch, by_head, by_row, 1]
-    # Made without its constructor, whose checks take longer than the launch of a kernel; `misfit` makes them once.
-    boxes = object.__new__(TensorDescriptor)
-    boxes.__dict__.update(
-        base=x,
-        shape=shape,
-        strides=strides,
-        block_shape=box,
-        layout=layout(rows, tile_dim, x.dtype, rank=len(box)),
-        padding="zero",
-        round_f32_to_tf32=False,
-    )
-    return boxes
+        shape, block = (FAR, FAR, heads, ROWS_AT_MOST, dim), (1, *block)
+        strides = ((1 << 34) - by_row, by_row, by_head, by_row, 1)
+    return Box(dtype, shape, strides, block, layout(rows, tile_dim, dtype, rank=len(block)))
 
 
 def misfit(x: Tensor) -> str | None:

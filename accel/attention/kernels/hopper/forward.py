@@ -12,8 +12,10 @@ next without draining its pipeline.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +23,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
+from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
-from accel.attention.kernels.hopper.gluon import launch
 from accel.attention.ragged import Ragged
+from accel.runtime.launch import Call, Pointer, prepare
 
 LOG2E = 1.4426950408889634
 LN2 = gl.constexpr(0.6931471805599453)
@@ -562,69 +565,86 @@ def forward(
     with a softcap above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the sum of exponentials;
     a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and the sequences lie end to end.
     """
-    batch, heads, seq_q, dim = q.shape
-    kv_heads, seq_k = k.shape[1:3]
-    out = torch.empty_like(q)
-    lse = torch.empty((batch, heads, seq_q), dtype=torch.float32, device=q.device)
-    if not seq_k:
+    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None))
+    out, lse = torch.empty_like(q), torch.empty_like(plan.lse)
+    if plan.attend is None:
         return out.zero_(), lse.fill_(-math.inf)
-    if not out.numel():
-        return out, lse
-    sequences, longest_q, longest_k = (batch, seq_q, seq_k) if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k)
-    # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
-    left = None if left is None or left >= longest_k - 1 else max(left, -longest_q - longest_k)
-    right = None if right is None or right >= longest_q - 1 else max(right, -longest_q - longest_k)
-    shape = _shape(dim, longest_q, masked=left is not None or right is not None)
-    row_tiles = -(-longest_q // (shape.consumers * 64))
-    tiles = row_tiles * sequences * heads
-    kv_group = heads // kv_heads
-    together = max(1, L2_BYTES // (max(1, longest_k) * dim * 2 * q.element_size())) * kv_group
-    boxes = [describe(x, rows, shape.dim, ragged=ragged is not None) for x, rows in ((q, 64), (k, shape.keys), (v, shape.keys), (out, 64))]
-    grid = min(tiles, _multiprocessors(q.device))
-    # Counts the tiles that were claimed; not looked at if each has a multiprocessor of its own.
-    claims = (torch.zeros if tiles > grid else torch.empty)(1, dtype=torch.int32, device=q.device)
-    kind = (
-        shape.consumers,
-        shape.keys,
-        shape.dim,
-        shape.stages,
-        shape.query_stages,
-        shape.output_slots,
-        shape.registers,
-        shape.spare,
-        right is not None,
-        left is not None,
-        ragged is not None,
-        softcap != 0.0,
-        # Whether some block has keys that a row does not see.
-        right is not None or left is not None or ragged is not None or seq_k % shape.keys != 0,
-    )
-    args = (
-        *boxes,
-        lse,
-        claims,
-        None if ragged is None else ragged.starts_q,
-        None if ragged is None else ragged.starts_k,
-        seq_q,
-        seq_k,
-        left or 0,
-        right or 0,
-        tiles,
-        row_tiles,
-        heads,
-        kv_group,
-        sequences * heads,
-        min(together, sequences * heads),
-        seq_q,
-        1.0 if softcap else scale * LOG2E,
-        softcap * LOG2E,
-        2 * scale * LOG2E / softcap if softcap else 0.0,
-        *kind,
-    )
-    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "enable_fp_fusion": True}
-    with torch.cuda.device(q.device):
-        launch(_forward, (kind, q.dtype), grid, args, **options)
+    claims = (torch.zeros if plan.counts else torch.empty)(1, dtype=torch.int32, device=q.device)
+    plan.attend(q, k, v, out, lse, claims, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
     return out, lse
+
+
+class _Plan(NamedTuple):
+    lse: Tensor
+    """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a shape, a dtype and a device."""
+    attend: Callable[..., None] | None
+    counts: bool
+    """Whether the tiles that were claimed are counted: not where each has a multiprocessor of its own."""
+
+
+@lru_cache(maxsize=4096)
+def _plan(key: tuple[object, ...]) -> _Plan:
+    g = geometry_of(key)
+    lse = torch.empty(1, dtype=torch.float32, device=g.device).expand(g.q.shape[:3])
+    if 0 in (*g.q.shape, g.k.shape[2], g.sequences, g.longest[0]):
+        return _Plan(lse, None, False)
+    call, tiles = forward_call(g, _multiprocessors(g.device))
+    return _Plan(lse, prepare(call, g.device), tiles > call.programs[0])
+
+
+def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
+    """The launch for a problem, and how many tiles it has. Needs no GPU."""
+    longest_q, longest_k = g.longest
+    # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
+    left = None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
+    right = None if g.right is None or g.right >= longest_q - 1 else max(g.right, -longest_q - longest_k)
+    cut = left is not None or right is not None
+    shape = _shape(g.head_dim, longest_q, masked=cut)
+    row_tiles = -(-longest_q // (shape.consumers * 64))
+    all_heads = g.sequences * g.heads
+    together = max(1, L2_BYTES // (max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize)) * g.group
+    ragged = g.ragged is not None
+    boxes = {
+        f"{name}_desc": describe(x, g.dtype, rows, shape.dim, ragged=ragged)
+        for name, x, rows in (("q", g.q, 64), ("k", g.k, shape.keys), ("v", g.v, shape.keys), ("o", g.q.like(), 64))
+    }
+    starts = Pointer(torch.int32, False) if ragged else None
+    numbers = {
+        "seq_q": g.q.shape[2],
+        "seq_k": g.k.shape[2],
+        "left": left or 0,
+        "right": right or 0,
+        "tiles": row_tiles * all_heads,
+        "row_tiles": row_tiles,
+        "heads": g.heads,
+        "kv_group": g.group,
+        "all_heads": all_heads,
+        "group": min(together, all_heads),
+        "rows_in_all": g.q.shape[2],
+        "scale": 1.0 if g.softcap else g.scale * LOG2E,
+        "cap": g.softcap * LOG2E,
+        "scale_in": 2 * g.scale * LOG2E / g.softcap if g.softcap else 0.0,
+    }
+    constants = {
+        "C": shape.consumers,
+        "BN": shape.keys,
+        "D": shape.dim,
+        "STAGES": shape.stages,
+        "Q_STAGES": shape.query_stages,
+        "O_SLOTS": shape.output_slots,
+        "REGISTERS": shape.registers,
+        "SPARE": shape.spare,
+        "RIGHT": right is not None,
+        "LEFT": left is not None,
+        "RAGGED": ragged,
+        "SOFTCAP": g.softcap != 0.0,
+        # Whether some block has keys that a row does not see.
+        "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
+    }
+    pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
+    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch}
+    tiles = row_tiles * all_heads
+    return Call(_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options), tiles
 
 
 @cache

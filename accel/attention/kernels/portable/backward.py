@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
+from accel.attention.kernels.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable.configs import dbias_config, dk_dv_config, dq_config, padded
 from accel.attention.kernels.portable.forward import extras
-from accel.attention.kernels.portable.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable.kernel_backward import attention_dbias, attention_dk_dv, attention_dq, row_sums
 from accel.attention.ragged import Ragged
 from accel.runtime.launch import ALIGNMENT, Call, Pointer, prepare

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
+from accel.attention.kernels.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable.configs import PACKED_ROWS, forward_config, padded, split_keys
-from accel.attention.kernels.portable.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
 from accel.attention.ragged import Ragged
 from accel.runtime.launch import Call, Pointer, prepare
