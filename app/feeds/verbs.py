@@ -47,6 +47,7 @@ from app.models.requests import (
     Report,
     Request,
     Save,
+    SaveReport,
     StopAnswer,
     Submit,
     Submitted,
@@ -55,6 +56,7 @@ from app.models.requests import (
     Timeline,
     Told,
     Waits,
+    WriteReport,
     Wrote,
 )
 from app.models.session_requests import (
@@ -72,6 +74,7 @@ from app.models.session_requests import (
     Sessions,
     WriteText,
 )
+from app.report_file import save_report
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
@@ -103,7 +106,7 @@ class Verbs(QObject):
         self._lock = threading.Lock()
         self._open: set[Client] = set()
         self._stopped = False
-        self._assistant = Assistant()
+        self._assistant, self._reporter = Assistant(), Assistant()  # each knows of one request, to end it
         self._filing = QThreadPool()
         """One thread: what is kept last is what was said last."""
         self._filing.setMaxThreadCount(1)
@@ -124,6 +127,7 @@ class Verbs(QObject):
                 client.close()
         if self._pool.activeThreadCount():
             self._assistant.cancel()
+            self._reporter.cancel()
         self._pool.waitForDone(_PATIENCE_MS)
         self._filing.waitForDone(_PATIENCE_MS)
         self._sessions.close()
@@ -208,15 +212,27 @@ class Verbs(QObject):
                 return Inspected(self._with_client(lambda c: c.details()))
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
-            case Export(devices=devices, since=since, until=until, file=file):
-                self._with_client(lambda c: export_past(c, devices, (), since, until, None, Path(file)))
             case Remember():
                 return Remembered(self._with_client(lambda c: _remember(c, request)))
             case AlertLog():
                 return Logged(self._with_client(lambda c: c.alerts()))
+            case _:
+                self._write(request)
+        return Accepted(request)
+
+    def _write(self, request: Request) -> None:
+        """What becomes a file that the user named."""
+        match request:
+            case Export(devices=devices, since=since, until=until, file=file):
+                self._with_client(lambda c: export_past(c, devices, (), since, until, None, Path(file)))
             case Save(job=job, file=file):
                 save_result(self._with_client(lambda c: c.job(job)), Path(file))
-        return Accepted(request)
+            case WriteReport(job=job, file=file):
+                report = self._reporter.report(job, when="now").report
+                assert report is not None
+                save_report(report, Path(file))
+            case SaveReport(report=report, file=file):
+                save_report(report, Path(file))
 
     def _answer(self, request: Ask | Report) -> Reply:
         def on_event(event: Event) -> None:
@@ -272,4 +288,4 @@ def _tail(client: Client, request: Tail) -> Tailed:
 
 def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
     facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
-    return Answered(answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds)
+    return Answered(answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)

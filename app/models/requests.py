@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.models.message import Curve
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
+from assistant.reports.report import Report as Written
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
 from scheduler.search import Search
@@ -110,6 +111,22 @@ class Save:
 
 
 @dataclass(frozen=True)
+class WriteReport:
+    """Have the report on a job written now, to a file, as its name's ending says (see `app.report_file`)."""
+
+    job: int
+    file: str
+
+
+@dataclass(frozen=True)
+class SaveReport:
+    """Write a report that is there already to a file."""
+
+    report: Written
+    file: str
+
+
+@dataclass(frozen=True)
 class AlertLog:
     """Get the newest alerts, also those that are over."""
 
@@ -177,6 +194,8 @@ Request = (
     | Find
     | Fetch
     | Save
+    | WriteReport
+    | SaveReport
     | AlertLog
     | Remember
     | Export
@@ -297,6 +316,8 @@ class Answered:
     """Tokens the model wrote."""
     seconds: float = 0.0
     """From the request to the answer."""
+    report: Written | None = None
+    """Of a brief: all of it, to be saved."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QSplitter, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.job_story import Chapter, chapter, story
@@ -11,6 +11,7 @@ from app.models.jobs import details
 from app.models.log import LogTail
 from app.models.requests import Tail, Tailed, Timeline, Told
 from app.models.state import State
+from app.report_file import FILTER
 from app.views.job_charts import JobCharts
 from app.views.log_view import LogView
 from app.views.safe_text import SafeText
@@ -20,12 +21,14 @@ from scheduler.telemetry.snapshot import Snapshot
 
 
 class JobDetails(QWidget):
-    """Emits `cancelled` and `repeated` with the job's id, `held` with it and whether, `moved` with 1 for later and -1 for earlier.
+    """Emits `cancelled` and `repeated` with the job's id, `held` with it and whether, `moved` with 1 for later and -1 for earlier,
+    `reported` with its id and the file that a report on it is to be written to.
 
     `wanted` carries what is to be read of the job: its log, its timeline.
     """
 
     cancelled = Signal(int)
+    reported = Signal(int, str)
     repeated = Signal(int)
     held = Signal(int, bool)
     moved = Signal(int)
@@ -46,17 +49,19 @@ class JobDetails(QWidget):
         self.later = button("Later", tooltip="After the job below it (Alt+Down)")
         self.hold = button("Hold", tooltip="Do not start it until it is released (Ctrl+H)")
         self.cancel = button("Cancel", tooltip="Take it from the queue, or end its processes (Del)")
+        self.report = button("Report", tooltip="Save a report on this job: HTML, PDF or Markdown (Ctrl+Shift+R)")
         self.again = button("Run again", tooltip="Queue the same command once more (Ctrl+R)")
         self.earlier.clicked.connect(lambda: self.moved.emit(-1))
         self.later.clicked.connect(lambda: self.moved.emit(1))
         self.hold.clicked.connect(self._hold)
         self.cancel.clicked.connect(self._cancel)
         self.again.clicked.connect(self._again)
+        self.report.clicked.connect(self._report)
         self.facts = SafeText()
         self.facts.setAccessibleName("About the job")
         self.output = LogView()
         self.log = self.output.text
-        header = row(self.title, self.state, self.doing, self.earlier, self.later, self.hold, self.cancel, self.again)
+        header = row(self.title, self.state, self.doing, self.earlier, self.later, self.hold, self.cancel, self.report, self.again)
         header.setStretch(2, 1)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.setChildrenCollapsible(False)
@@ -148,6 +153,16 @@ class JobDetails(QWidget):
     def _again(self) -> None:
         if self._shown is not None:
             self.repeated.emit(self._shown.id)
+
+    def _report(self) -> None:
+        if self._shown is None:
+            return
+        dialog = QFileDialog(self, "Save a report on the job", f"job-{self._shown.id}.html", FILTER)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        job = self._shown.id
+        dialog.fileSelected.connect(lambda file: self.reported.emit(job, file))
+        dialog.open()
 
     def _want(self) -> None:
         if self._tail is not None and not self._asked:

@@ -30,6 +30,7 @@ from app.models.requests import (
     Tailed,
     Timeline,
     Told,
+    WriteReport,
 )
 from app.models.state import State
 from app.views.job_compare import JobCompare
@@ -90,12 +91,14 @@ class Jobs(QWidget):
         self.details.repeated.connect(self._again)
         self.details.held.connect(lambda job, held: self.requested.emit(Hold(job, held)))
         self.details.moved.connect(self._move)
+        self.details.reported.connect(lambda job, file: self.requested.emit(WriteReport(job, file)))
         self.details.wanted.connect(self.requested)
         self._lay_out()
         for keys, slot in (
             ("Ctrl+N", self.new.click),
             ("Del", self.details.cancel.click),
             ("Ctrl+R", self.details.again.click),
+            ("Ctrl+Shift+R", self.details.report.click),
             ("Ctrl+F", self.filter.setFocus),
             ("Ctrl+Shift+F", self.details.output.box.setFocus),
             ("Ctrl+H", self.details.hold.click),

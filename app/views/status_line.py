@@ -46,7 +46,7 @@ class StatusLine(QWidget):
         layout.insertSpacing(2, theme.M)
         self.setLayout(layout)
         self.setFixedHeight(28)
-        self._error = ""
+        self._message = self._meaning = ""
         self.dismiss.hide()
 
     def refresh(self, state: State) -> None:
@@ -60,16 +60,16 @@ class StatusLine(QWidget):
         notices = list(snapshot.notices) if snapshot else []
         if snapshot is not None and snapshot.paused:
             notices.append("the queue is paused")
-        set_text(self.message, self._error or " · ".join(notices))
+        set_text(self.message, self._message or " · ".join(notices))
         set_tooltip(self.message, self.message.text())
-        theme.mark(self.message, "meaning", "failed" if self._error else "warm")
+        theme.mark(self.message, "meaning", self._meaning if self._message else "warm")
 
-    def show_message(self, text: str) -> None:
-        """One line of an error; empty: none."""
-        self._error = text
+    def show_message(self, text: str, failed: bool = True) -> None:
+        """One line: what failed, or what was done; empty: none."""
+        self._message, self._meaning = text, "failed" if failed else ""
         set_text(self.message, text)
         set_tooltip(self.message, text)
-        theme.mark(self.message, "meaning", "failed" if text else "warm")
+        theme.mark(self.message, "meaning", self._meaning if text else "warm")
         self.dismiss.setVisible(bool(text))
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -13,6 +13,7 @@ from app import theme
 from app.models.alerts import unseen
 from app.models.past import Remember
 from app.models.requests import (
+    Accepted,
     Acknowledge,
     AlertLog,
     Cancel,
@@ -30,9 +31,11 @@ from app.models.requests import (
     Repeat,
     Reply,
     Request,
+    SaveReport,
     Submit,
     Tail,
     Timeline,
+    WriteReport,
 )
 from app.models.state import State
 from app.models.tiles import tiles
@@ -182,6 +185,10 @@ class MainWindow(QWidget):
                 self.status.show_message(message)
             case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
+            case Refused(request=WriteReport() | SaveReport(), message=message):
+                self.status.show_message(message)
+            case Accepted(request=WriteReport(file=file) | SaveReport(file=file)):
+                self.status.show_message(f"Report written to {file}", failed=False)
             case Configured(settings=settings) if settings.theme != self._theme:
                 self._theme = settings.theme
                 self.themed.emit(self._theme)

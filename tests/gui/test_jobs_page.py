@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
 
-from app.models.requests import Refused, Tailed, Timeline, Told
+from app.models.requests import Accepted, Refused, Tailed, Timeline, Told, WriteReport
 from scheduler.jobs import Event, Queued, Usage
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
@@ -235,3 +236,19 @@ def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_a
     fed.feed(with_jobs(*again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), *ended, later=3))
     assert told[1:] == ["in", (695, 695)]
     assert ids(page) == [10 + i for i in range(10_000) if not 300 <= i < 305] + [20_000, 20_001, 20_002, *range(6, 0, -1)]
+
+
+def test_a_report_on_the_chosen_job_is_saved_where_the_user_says(fed, page, monkeypatch):
+    monkeypatch.setattr(QFileDialog, "open", lambda self: None)  # offscreen, Qt warns of any second window
+    (number,) = page.chosen()
+    page.details.report.click()
+    (dialog,) = page.details.findChildren(QFileDialog)
+    assert dialog.selectedFiles()[0].endswith(f"job-{number}.html")
+    dialog.fileSelected.emit("/data/x.pdf")
+    request = WriteReport(number, "/data/x.pdf")
+    assert request in fed.asked
+    message = fed.window.status.message
+    fed.window.deliver(Accepted(request))
+    assert (message.text(), message.property("meaning")) == ("Report written to /data/x.pdf", "")
+    fed.window.deliver(Refused(request, "cannot write /data/x.pdf: No space left on device"))
+    assert "No space left on device" in message.text() and message.property("meaning") == "failed"

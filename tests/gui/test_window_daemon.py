@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication
 from app.desktop import Desktop, open_window
 from app.feeds.snapshots import SnapshotFeed
 from app.models.export import as_csv
-from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed
+from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed, WriteReport
 from scheduler import paths
 from scheduler.client import Client
 from tests.gui import snapshots
@@ -37,7 +37,7 @@ def desktop(qapp: QApplication, clean_qt: None, tmp_path: Path) -> Iterator[Desk
         made.window.deleteLater()
 
 
-def test_the_window_starts_the_daemon_and_follows_it(desktop, qtbot):
+def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtbot, tmp_path):
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     assert window.status.link.text() == "connected to the daemon"
@@ -52,6 +52,10 @@ def test_the_window_starts_the_daemon_and_follows_it(desktop, qtbot):
     qtbot.waitUntil(lambda: "started: attempt 1" in window.jobs.details.facts.toPlainText(), timeout=PATIENCE_MS)
     window.jobs.details.cancel.click()
     qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
+    file = tmp_path / "report.pdf"
+    desktop.verbs.request(WriteReport(number, str(file)))
+    qtbot.waitUntil(lambda: window.status.message.text() == f"Report written to {file}", timeout=PATIENCE_MS)
+    assert file.read_bytes().startswith(b"%PDF-")
 
 
 def test_refusals_and_settings_come_back(desktop, qtbot):
