@@ -45,7 +45,7 @@ lint: $(STAMP)
 
 # The commands and settings as Markdown, from where they are defined.
 docs: $(STAMP)
-	$(BIN)/python -m app.commands.reference docs
+	$(BIN)/python -m app.reference docs
 
 bench: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.benchmarks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.commands import reference
+from app import reference
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -1,4 +1,4 @@
-"""The commands and the settings as Markdown, for people and for the assistant's search: python -m app.commands.reference FOLDER"""
+"""The commands and the settings as Markdown, for people and for the assistant's search: python -m app.reference FOLDER"""
 
 from __future__ import annotations
 
