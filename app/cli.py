@@ -253,6 +253,7 @@ def _edit_verb(made: argparse.ArgumentParser) -> None:
 def _word_verbs(verb: Verb) -> None:
     made = verb("ask", words.ask, 'ask the assistant, e.g. gpudeck ask "what happened?"')
     made.add_argument("question", nargs="+", metavar="WORD")
+    made.add_argument("--cpu", action="store_true", help="do not wait for a GPU that is busy: let the model run on the CPU")
     made.add_argument("--yes", action="store_true", help="allow what is proposed, once, without being asked")
     made = verb("permissions", words.permissions, "tell what the assistant must never propose, and take it back")
     made.add_argument("--forget", action="append", default=[], metavar="TOOL", help="such as 'operate cancel'; may be given several times")
@@ -263,6 +264,7 @@ def _word_verbs(verb: Verb) -> None:
     about.add_argument("--daily", action="store_true", help="on the last 24 hours")
     made.add_argument("--format", choices=("md", "html", "pdf"), help="default: as FILE ends, else md")
     made.add_argument("--now", action="store_true", help="do not wait for an idle device")
+    made.add_argument("--cpu", action="store_true", help="neither wait for a device nor use a GPU: let the model run on the CPU")
     made.add_argument("--out", metavar="FILE", help="write it to a file, charts and all")
 
 

@@ -11,12 +11,13 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from assistant import messages as m
 from assistant.idle import Cancelled
-from assistant.messages import Answer, Event, State, Waiting, When
+from assistant.messages import Answer, Chunk, Completed, Device, Event, State, Waiting, When
 from assistant.tools.actions import NEW_JOBS
 from assistant.tools.proposals import How, Proposal
 from scheduler import paths
@@ -33,6 +34,12 @@ _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
 OnEvent = Callable[[Event], None]
 
 
+R = TypeVar("R", Answer, Completed)
+
+DEATHS = 3
+"""Processes that may end under a request one after the other, without a word and with no text more, until that is an error."""
+
+
 def door() -> Path:
     """The assistant's socket."""
     return paths.runtime() / "assistant.sock"
@@ -45,18 +52,19 @@ class Assistant:
         """`timeout`: seconds of silence after which the assistant counts as gone; while it works it speaks every second."""
         self._start, self._timeout = start, timeout
         self._request = ""
+        self._told: set[type[m.Cancel | m.UseCpu]] = set()
         self.allowed: set[str] = set()
         """Tools, such as `operate cancel`, that were allowed for this session: as long as this object is used."""
 
-    def ask(self, text: str, when: When = "now", on_event: OnEvent | None = None) -> Answer:
-        """Answer a question. `on_event` hears what is waited for and the text piece by piece.
+    def ask(self, text: str, when: When = "now", on_event: OnEvent | None = None, device: Device = "auto") -> Answer:
+        """Answer a question. `on_event` hears what is waited for and the text piece by piece. `device`: cpu does not wait for a GPU.
 
         Where something is to be done, the answer has a proposal, for `approve`: a job that is submitted so runs in this process's folder,
         with its environment. What was allowed for this session is done at once, where the rules read the request so, too.
 
         Raises Cancelled after `cancel`, DaemonGone where daemon or assistant are not there, UserError for what the user can put right.
         """
-        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd()), on_event)
+        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd(), device), on_event)
         proposal = answer.proposal
         if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
             return answer
@@ -85,17 +93,30 @@ class Assistant:
         on_event: OnEvent | None = None,
         *,
         daily: bool = False,
+        device: Device = "auto",
     ) -> Answer:
         """A brief of one job, or of all that happened since a time (None: ten minutes ago), and `Answer.report`, all of it.
 
         `daily`: it is called the report on a day. Raises as `ask` does, and NotFound.
         """
-        return self._answer(m.Report(job, since, daily, when, self._new()), on_event)
+        return self._answer(m.Report(job, since, daily, when, self._new(), device), on_event)
+
+    def complete(self, request: m.Complete, on_event: OnEvent | None = None) -> Completed:
+        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does."""
+        return self._converse(msgspec.structs.replace(request, id=self._new()), on_event, Completed)
 
     def cancel(self) -> bool:
         """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""
+        return self._tell(m.Cancel(self._request))
+
+    def use_cpu(self) -> bool:
+        """Have that request wait no more, and go on with the CPU; False where there is none."""
+        return self._tell(m.UseCpu(self._request))
+
+    def _tell(self, word: m.Cancel | m.UseCpu) -> bool:
+        self._told.add(type(word))  # heeded where there is no process just now
         try:
-            reply = self._once(m.Cancel(self._request))
+            reply = self._once(word)
         except DaemonGone:
             return False
         return isinstance(reply, m.Ok) and reply.found
@@ -107,6 +128,7 @@ class Assistant:
         return reply
 
     def _new(self) -> str:
+        self._told.clear()
         self._request = uuid.uuid4().hex
         return self._request
 
@@ -122,29 +144,44 @@ class Assistant:
         return reply
 
     def _answer(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
-        """Once more where the assistant's process ended under the request, as it does at once when a job needs its GPU."""
-        try:
-            return self._converse(request, on_event)
-        except DaemonGone:
-            return self._converse(request, on_event)
+        return self._converse(request, on_event, Answer)
 
-    def _converse(self, request: m.Ask | m.Report, on_event: OnEvent | None) -> Answer:
+    def _converse(self, request: m.Work, on_event: OnEvent | None, wanted: type[R]) -> R:
+        """Asked again, by the same id, where the assistant's process ended under the request, as it does when a job needs its GPU."""
+        heard, deaths = _Heard(on_event), 0
+        while True:
+            if m.Cancel in self._told:
+                raise Cancelled
+            try:
+                reply = self._once_through(request, heard)
+            except DaemonGone:
+                deaths = 1 if heard.anything_new() else deaths + 1
+                if deaths > DEATHS:
+                    raise
+                continue
+            if isinstance(reply, m.Left):
+                heard(Waiting(f"had to leave the GPU ({reply.reason}), and goes on later", cpu=True))
+                continue
+            assert isinstance(reply, wanted), reply
+            return reply
+
+    def _once_through(self, request: m.Work, heard: _Heard) -> m.Reply:
         connection = self._connect()
         try:
-            connection.send(_ENCODE(request))
-            told: str | None = None
-            reply = _DECODE(connection.receive())
-            while not isinstance(reply, Answer):
-                if isinstance(reply, m.Error):
-                    raise _error(reply)
-                repeated = isinstance(reply, Waiting) and reply.reason == told
-                told = reply.reason if isinstance(reply, Waiting) else told
-                if on_event is not None and isinstance(reply, Event) and not repeated:
-                    on_event(reply)
-                reply = _DECODE(connection.receive())
-            return reply
+            told = set(self._told)
+            device: Device = "cpu" if m.UseCpu in told else request.device
+            connection.send(_ENCODE(msgspec.structs.replace(request, device=device)))
+            heard.begin()
+            while isinstance(reply := _DECODE(connection.receive()), Event):
+                for word in self._told - told:  # while the request was on its way
+                    told.add(word)
+                    self._once(word(request.id))
+                heard(reply)
         finally:
             connection.close()
+        if isinstance(reply, m.Error):
+            raise _error(reply)
+        return reply
 
     def _connect(self) -> Connection:
         try:
@@ -155,6 +192,41 @@ class Assistant:
         Client().close()  # the assistant lives on the daemon's facts: that one first
         start_process("assistant.host", paths.home() / "assistant.log", "the assistant", env={ASSISTANT_MARK: "1"})
         return Connection(door(), self._timeout)
+
+
+class _Heard:
+    """What was told of a request: each thing once, although it is told again after the process has ended."""
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+        self._waiting: Waiting | None = None
+        self._text = self._now = 0
+        """Characters that were passed on, and that this process has told."""
+        self._before = -1
+
+    def begin(self) -> None:
+        """Another process begins to tell."""
+        self._now = 0
+
+    def anything_new(self) -> bool:
+        """Whether there is more text than when this was asked last."""
+        before, self._before = self._before, self._text
+        return self._text > before
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Chunk):
+            fresh = event.text[max(self._text - self._now, 0) :]
+            self._now += len(event.text)
+            self._text = max(self._text, self._now)
+            if not fresh:
+                return
+            event = Chunk(fresh)
+        elif event == self._waiting:
+            return
+        else:
+            self._waiting = event
+        if self._on_event is not None:
+            self._on_event(event)
 
 
 def _error(reply: m.Error) -> Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,10 @@ import msgspec
 from assistant import phrases
 from assistant.facts import Fact
 from assistant.idle import Cancelled, run_when_idle
-from assistant.lease import Lease, size_of
 from assistant.messages import Answer, Approve, Ask, Report
 from assistant.reports.compose import compose
 from assistant.reports.material import Material, of_job, of_span
+from assistant.resident import Resident
 from assistant.template import tell
 from assistant.template.words import sentence
 from assistant.tools.answers import look
@@ -26,13 +25,14 @@ from assistant.tools.period import Period, period
 from assistant.tools.proposals import Proposal, Proposals
 from assistant.tools.route import route
 from assistant.tools.told import Told
+from assistant.turn import Turn
 from assistant.writer import Written, by_template, write
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine import Engine, EngineAuthor
+    from assistant.engine import EngineAuthor
 
 SPAN_S = 600.0
 """What "what happened?" is about where no time is named: as long as the daemon keeps every reading."""
@@ -50,38 +50,22 @@ class Desk:
 
     def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
         """`on_evicted(reason)` is called from another thread once the model must leave the GPU."""
-        self.on_evicted = on_evicted
-        self.engine: Engine | None = None
-        self.error = ""
-        """Why the configured model could not be loaded."""
-        self.evicted = threading.Event()
-        """Set when the model must leave the GPU: it stops at the next token."""
-        self.why_evicted = ""
-        self.left_gpu = False
-        """Set when a model on the GPU was dropped, or did not fit: only the end of the process frees all of its memory."""
+        self.resident = Resident(on_evicted)
         self.proposals = Proposals()
-        self._loaded = Settings()
-        self._lease = Lease(self.evict)
 
-    def evict(self, reason: str) -> None:
-        """May be called from any thread."""
-        self.why_evicted = reason
-        self.evicted.set()
-        self.on_evicted(reason)
-
-    def answer(self, request: Ask | Report, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> Answer:
-        """Raises Cancelled, NotFound for a job there is not, DaemonGone, and UserError for what the user can put right."""
+    def answer(self, request: Ask | Report, turn: Turn) -> Answer:
+        """Raises Cancelled (also where the model had to leave the GPU), NotFound for a job there is not, DaemonGone, and UserError for
+        what the user can put right."""
         began = time.monotonic()
         if request.when == "idle":
-            _wait_for_idle(request, cancelled, waiting)
+            _wait_for_idle(request, turn)
         with Client(start=False) as daemon:
-            voice = self._voice(daemon.snapshot().settings, cancelled, waiting)
+            voice = Voice(self.resident, daemon.snapshot().settings, turn)
             if isinstance(request, Report):
-                answer = _Answering(daemon, voice, waiting).report(_material(daemon, request))
+                answer = _Answering(daemon, voice).report(_material(daemon, request))
             else:
-                answer = self._asked(daemon, request, voice, waiting)
-        tokens = voice.author.tokens if voice.author is not None else 0
-        return msgspec.structs.replace(answer, seconds=time.monotonic() - began, tokens=tokens)
+                answer = self._asked(daemon, request, voice, turn)
+        return msgspec.structs.replace(answer, seconds=time.monotonic() - began, tokens=voice.tokens, device=voice.device)
 
     def approve(self, request: Approve) -> Answer:
         """A person's word on a proposal. Raises UserError where it is gone, or cannot be carried out any more."""
@@ -92,15 +76,11 @@ class Desk:
             text = f"{text}\n\n{_proposed(outcome.proposal)}"
         return Answer(text, "template", "operate", proposal=outcome.proposal)
 
-    def _asked(self, daemon: Client, request: Ask, voice: Voice, waiting: Callable[[str], None]) -> Answer:
+    def _asked(self, daemon: Client, request: Ask, voice: Voice, turn: Turn) -> Answer:
         names = [job.spec.name for job in daemon.jobs(_NAMED)]
-        try:
-            waiting("finds out what is asked for")
-            routed = route(request.text, names, voice.author)
-        except Cancelled:
-            voice.lost()
-            routed = route(request.text, names)
-        call, answering = routed.call, _Answering(daemon, voice, waiting)
+        turn.waiting("finds out what is asked for")
+        routed = route(request.text, names, voice.at_hand())
+        call, answering = routed.call, _Answering(daemon, voice)
         if call is None:
             answer = Answer(_CANNOT, "template", "operate")
         elif call.acts:
@@ -119,70 +99,56 @@ class Desk:
             return Answer(sentence(phrases.escaped(str(e), 1000)), "template", call.role)
         return Answer(_proposed(proposal), "template", call.role, proposal=proposal)
 
-    def _voice(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> Voice:
-        """The configured model, ready to write; or why it is not."""
-        if not settings.model_folder:
-            self._drop(settings)
-            return Voice(self, cancelled)
-        try:
-            return Voice(self, cancelled, self._author(settings, cancelled, waiting))
-        except UserError as e:
-            return Voice(self, cancelled, why=str(e))
-
-    def _drop(self, settings: Settings) -> None:
-        self.left_gpu |= self.engine is not None and self.engine.device == "cuda"
-        self.engine, self.error, self._loaded = None, "", settings
-
-    def _author(self, settings: Settings, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> EngineAuthor:
-        if settings.model_device == "cuda":
-            try:
-                self._lease.take(size_of(settings.model_folder))
-            except UserError as e:
-                raise UserError(f"the model may use the GPU only while nothing else does; {e}") from e
-        from assistant.engine import Engine, EngineAuthor  # brings torch in: only where a model is configured
-
-        if self.engine is None or (self._loaded.model_folder, self._loaded.model_device) != (settings.model_folder, settings.model_device):
-            self._drop(settings)
-            waiting("loads the model")
-            try:
-                self.engine = Engine(settings.model_folder, settings.model_device)
-            except UserError as e:
-                self.error = str(e)
-                self.left_gpu = settings.model_device == "cuda"
-                raise
-        return EngineAuthor(self.engine, lambda: cancelled() or self.evicted.is_set())
-
 
 class Voice:
     """Who writes one answer: the model, or the template, and why it is not the model."""
 
-    def __init__(self, desk: Desk, cancelled: Callable[[], bool], author: EngineAuthor | None = None, why: str = "") -> None:
-        self.author, self.why = author, why
-        """`why` is empty where no model is configured."""
-        self._desk, self._cancelled = desk, cancelled
+    def __init__(self, resident: Resident, settings: Settings, turn: Turn) -> None:
+        self._resident, self._settings, self._turn = resident, settings, turn
+        self._author: EngineAuthor | None = None
+        if not settings.model_folder:
+            resident.drop()
 
-    def lost(self) -> None:
-        """The model was told to stop: by the user, which is raised, or as the GPU is needed."""
-        if self._cancelled():
-            raise Cancelled
-        self.author, self.why = None, f"the model had to leave the GPU ({self._desk.why_evicted})"
+    @property
+    def tokens(self) -> int:
+        """Tokens that the model wrote."""
+        return self._author.tokens if self._author is not None else 0
 
-    def write(self, facts: tuple[Fact, ...], question: str | None, waiting: Callable[[str], None], told: Told | None = None) -> Written:
-        """Raises Cancelled where the user wants no more."""
+    @property
+    def device(self) -> str:
+        """Where the model ran; empty where it did not."""
+        return self._author.device if self._author is not None else ""
+
+    def at_hand(self) -> EngineAuthor | None:
+        """The model where it can be had without a wait for the GPU: what is asked for may need no model at all."""
+        if self._settings.model_folder and self._resident.at_hand(self._settings, self._turn):
+            try:
+                self._author = self._resident.author(self._settings, self._turn)
+            except Cancelled:
+                raise
+            except UserError:
+                pass  # said once the answer is written
+        return self._author
+
+    def write(self, facts: tuple[Fact, ...], question: str | None, told: Told | None = None) -> Written:
+        """By the model, waiting for the GPU where that is needed. Raises Cancelled."""
         say, required = (told.say, told.required) if told is not None else (None, ())
+        if not self._settings.model_folder:
+            return write(facts, question, say=say)
         try:
-            if self.author is not None:
-                return write(facts, question, self.author, waiting, say, required)
+            self._author = self._author or self._resident.author(self._settings, self._turn)
+            return write(facts, question, self._author, self._turn.waiting, say, required)
         except Cancelled:
-            self.lost()
-        return by_template(facts, question, self.why, say) if self.why else write(facts, question, say=say)
+            raise
+        except UserError as e:
+            return by_template(facts, question, str(e), say)
 
 
 class _Answering:
     """One request that is answered in words."""
 
-    def __init__(self, daemon: Client, voice: Voice, waiting: Callable[[str], None]) -> None:
-        self._daemon, self._voice, self._waiting = daemon, voice, waiting
+    def __init__(self, daemon: Client, voice: Voice) -> None:
+        self._daemon, self._voice = daemon, voice
 
     def answer(self, call: Call, question: str) -> Answer:
         """What a tool that looks found out, or in a line why it found nothing."""
@@ -192,19 +158,26 @@ class _Answering:
             return Answer(sentence(phrases.escaped(str(e), 1000)), "template", call.role)
         if told.quotes or not told.facts:
             return Answer(tell(told.facts, told.say), "template", call.role, told.facts)
-        written = self._voice.write(told.facts, question, self._waiting, told)
+        written = self._voice.write(told.facts, question, told)
         return Answer(written.text, written.writer, call.role, told.facts)
 
     def report(self, material: Material) -> Answer:
-        written = self._voice.write(material.facts, None, self._waiting)
+        written = self._voice.write(material.facts, None)
         return Answer(written.text, written.writer, "report", material.facts, report=compose(material, written))
 
 
-def _wait_for_idle(request: Ask | Report, cancelled: Callable[[], bool], waiting: Callable[[str], None]) -> None:
+def _wait_for_idle(request: Ask | Report, turn: Turn) -> None:
+    """Return once the devices are idle, or whoever asked would not wait. Raises Cancelled."""
     with Client(start=False) as daemon:
         if isinstance(request, Report) and request.job is not None:
             daemon.job(request.job)  # a job that there is not is said at once, not after the wait
-        run_when_idle(lambda: None, daemon.subscribe(), cancelled, lambda reason: waiting(f"waits for idle devices ({reason})"))
+        run_when_idle(
+            lambda: None,
+            daemon.subscribe(),
+            turn.stop.is_set,
+            lambda reason: turn.waiting(f"waits for idle devices ({reason})", cpu=True),
+            turn.cpu.is_set,
+        )
 
 
 def _material(daemon: Client, request: Report) -> Material:

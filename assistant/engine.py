@@ -47,7 +47,7 @@ class EngineAuthor:
     """One request's use of an engine (an `assistant.writer.Author`)."""
 
     def __init__(self, engine: Engine, cancelled: Callable[[], bool]) -> None:
-        self.name = engine.name
+        self.name, self.device = engine.name, engine.device
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled = engine, cancelled

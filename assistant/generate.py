@@ -53,8 +53,15 @@ class Generation:
         *,
         limit: int,
         cancelled: Callable[[], bool] = lambda: False,
+        stops: Sequence[str] = (STOP,),
+        written: Sequence[int] = (),
+        wrote: Callable[[int], None] = lambda token: None,
     ) -> None:
-        """`limit`: tokens at most. `cancelled` is asked before every token."""
+        """`limit`: tokens at most. `cancelled` is asked before every token. `stops`: texts that it ends before.
+
+        `written`: the first tokens, chosen before; all is as if they had been chosen now. `wrote` is told every token before it is told to
+        anybody else.
+        """
         self.reason: Reason | None = None
         """Why it ended; None before that."""
         self.tokens: list[int] = []
@@ -63,7 +70,8 @@ class Generation:
         self.settled = True
         """Whether all of them have been told: nothing is held back."""
         self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
-        self._limit, self._cancelled = limit, cancelled
+        self._limit, self._cancelled, self._stops = limit, cancelled, tuple(stops)
+        self._written, self._wrote = written, wrote
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text, none empty. What might be the beginning of the stop text is held back until that is decided."""
@@ -71,11 +79,11 @@ class Generation:
         held = ""
         while (token := self._next()) is not None:
             held += decoder.decode(self._tokenizer.piece(token))
-            if (stop := held.find(STOP)) >= 0:
+            if found := [at for stop in self._stops if (at := held.find(stop)) >= 0]:
                 self.reason = "stop"
-                held = held[:stop]
+                held = held[: min(found)]
                 break
-            keep = next((n for n in range(min(len(STOP) - 1, len(held)), 0, -1) if held.endswith(STOP[:n])), 0)
+            keep = max((_begun(held, stop) for stop in self._stops), default=0)
             self.settled = keep == 0 and not decoder.getstate()[0]
             if ready := held[: len(held) - keep]:
                 yield ready
@@ -91,10 +99,22 @@ class Generation:
             self.reason = "cancelled"
         elif len(self.tokens) >= self._limit:
             self.reason = "length"
-        elif (token := self._sampler(self.logits)) == END:
+        elif (token := self._chosen(len(self.tokens))) == END:
             self.reason = "end"
         else:
             self.tokens.append(token)
             self.logits, self.state = self._model.forward([token], self.state)
             return token
         return None
+
+    def _chosen(self, number: int) -> int:
+        if number < len(self._written):
+            return self._written[number]
+        token = self._sampler(self.logits, number)
+        self._wrote(token)
+        return token
+
+
+def _begun(text: str, stop: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `stop`."""
+    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

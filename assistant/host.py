@@ -4,7 +4,8 @@ python -m assistant.host
 
 One a user. It starts on demand, serves window and command line alike, and ends after ten minutes without a request, when
 the daemon is gone, or when a model on the GPU has to make room: with the process goes all of its GPU memory. Then there is no time
-for a tidy end: what asked hears within LEAVE_S what the template says, or asks again.
+for a tidy end: what asked hears so and asks again, of the next process. A model on the GPU that nobody asks anything leaves it after
+the setting `model_idle_minutes`.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ import msgspec
 
 from assistant import messages as m
 from assistant.client import door
+from assistant.completion import complete
 from assistant.desk import Desk
 from assistant.idle import Cancelled
-from scheduler import paths, wire
+from assistant.turn import Turn
+from scheduler import paths, settings, wire
 from scheduler.background import Identity, say_ready, serve_alone
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, NotFound, UserError
 
 UNUSED_S = 600.0
 """After so long without a request the process ends."""
-LEAVE_S = 0.05
-"""How long an answer may still take when the GPU is needed; the daemon kills the process after twice as long."""
+LEAVE_S = 0.02
+"""How long it may take to tell those who wait that the process ends; the daemon kills it 0.1 s after it said that the GPU is needed."""
 BEAT_S = 1.0
 """How often a waiting client hears that its request is alive; a client that is gone is noticed then."""
 
@@ -46,8 +49,8 @@ class Host:
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
         self._desk = Desk(self._evicted)
-        self._turn = asyncio.Lock()
-        self._stops: dict[str, threading.Event] = {}
+        self._one = asyncio.Lock()
+        self._asked: dict[str, _Asked] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
         self._why = ""
@@ -62,30 +65,36 @@ class Host:
         say_ready()
         while not self._end.is_set():
             try:
-                async with asyncio.timeout(min(5.0, self._unused_s)):
+                async with asyncio.timeout(min(1.0 if self._desk.resident.on_gpu else 5.0, self._unused_s)):
                     await self._end.wait()
             except TimeoutError:
-                if not self._stops and time.monotonic() - self._used > self._unused_s:
-                    self._leave(f"unused for {self._unused_s:.0f} s")
+                await self._end_unused()
         server.close()
-        if self.evicted:
-            await self._answer_all(LEAVE_S)
-            return self._why
-        watch.close()
-        for stop in self._stops.values():
-            stop.set()
-        await self._answer_all()
+        for asked in self._asked.values():
+            asked.turn.stop.set()
+            asked.changed.set()
+        if not self.evicted:
+            watch.close()
+        await self._answer_all(LEAVE_S if self.evicted else float("inf"))
         return self._why
+
+    async def _end_unused(self) -> None:
+        """End where nobody has asked anything for long: earlier, as the user set it, with a model on the GPU."""
+        unused = self._unused_s
+        if self._desk.resident.on_gpu:
+            unused = min(unused, 60 * (await asyncio.to_thread(settings.load)).model_idle_minutes)
+        if not self._asked and time.monotonic() - self._used > unused:
+            self._leave(f"unused for {unused:.0f} s")
 
     @property
     def evicted(self) -> bool:
         """Whether it must be off the GPU at once."""
-        return self._desk.evicted.is_set()
+        return self._desk.resident.evicted.is_set()
 
     async def _answer_all(self, seconds: float = float("inf")) -> None:
         """Whoever is being answered gets the answer."""
         end = time.monotonic() + seconds
-        while self._stops and time.monotonic() < end:
+        while self._asked and time.monotonic() < end:
             await asyncio.sleep(0.002)
 
     def _leave(self, why: str) -> None:
@@ -114,70 +123,70 @@ class Host:
             await peer.send(_ENCODE(m.Error(f"that is no request this assistant knows: {e}")))
             return
         match request:
-            case m.Cancel(id):
-                stop = self._stops.get(id)
-                if stop is not None:
-                    stop.set()
-                await peer.send(_ENCODE(m.Ok(stop is not None)))
+            case m.Cancel(id) | m.UseCpu(id):
+                asked = self._asked.get(id)
+                if asked is not None:
+                    (asked.turn.stop if isinstance(request, m.Cancel) else asked.turn.cpu).set()
+                await peer.send(_ENCODE(m.Ok(asked is not None)))
             case m.Status():
-                engine = self._desk.engine
-                state = m.State(self._turn.locked(), max(0, len(self._stops) - 1), engine.name if engine else "", self._desk.error)
-                await peer.send(_ENCODE(state))
+                resident = self._desk.resident
+                await peer.send(_ENCODE(m.State(self._one.locked(), max(0, len(self._asked) - 1), resident.name, resident.error)))
             case m.Approve():
                 await self._decide(request, peer)
-            case m.Ask() | m.Report():
+            case m.Ask() | m.Report() | m.Complete():
                 await self._serve(request, peer)
 
     async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
         """A person's word waits for no answer that is being written."""
-        work = asyncio.create_task(asyncio.to_thread(self._desk.approve, request))
+        work: asyncio.Task[m.Answer | m.Completed] = asyncio.create_task(asyncio.to_thread(self._desk.approve, request))
         await asyncio.wait((work,))
         await peer.send(_ENCODE(_replies(work)[-1]))
         self._used = time.monotonic()
 
-    async def _serve(self, request: m.Ask | m.Report, peer: wire.Peer) -> None:
+    async def _serve(self, request: m.Work, peer: wire.Peer) -> None:
+        assert self._loop is not None
         key = request.id or f"unnamed {id(request)}"
-        stop = self._stops[key] = threading.Event()
-        said = _Said("waits until another request is answered" if self._turn.locked() else "gathers the facts")
-        work = asyncio.create_task(self._in_turn(request, stop, said))
+        asked = self._asked[key] = _Asked(self._loop, request.device)
+        asked.say(m.Waiting("waits until another request is answered" if self._one.locked() else "gathers the facts"))
+        work = asyncio.create_task(self._in_turn(request, asked))
         try:
             while not work.done():
-                await peer.send(_ENCODE(m.Waiting(said.reason)))
-                said.changed.clear()
-                news = asyncio.create_task(said.changed.wait())
-                await asyncio.wait((work, news), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-            for reply in _replies(work):
+                for event in asked.news():
+                    await peer.send(_ENCODE(event))
+                if self.evicted:
+                    break
+                changed = asyncio.create_task(asked.changed.wait())
+                await asyncio.wait((work, changed), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+            gone = self.evicted and (not work.done() or isinstance(work.exception(), Cancelled))
+            for reply in (*asked.rest(), *([m.Left(self._desk.resident.why_evicted)] if gone else _replies(work))):
                 await peer.send(_ENCODE(reply))
         except ConnectionError:
             _LOG.info("a client left before its answer")
         finally:
-            stop.set()
+            asked.turn.stop.set()
             await asyncio.wait((work,))
-            del self._stops[key]
+            work.exception()  # whoever wanted to know was told
+            del self._asked[key]
             self._used = time.monotonic()
-            if self._desk.left_gpu:
+            if self._desk.resident.left_gpu:
                 self._leave("the model was changed, and its GPU memory goes with the process")
 
-    async def _in_turn(self, request: m.Ask | m.Report, stop: threading.Event, said: _Said) -> m.Answer:
-        loop = asyncio.get_running_loop()
-
-        def waiting(reason: str) -> None:
-            loop.call_soon_threadsafe(said.say, reason)
-
-        async with self._turn:
-            said.say("gathers the facts")
-            if stop.is_set():
-                raise Cancelled
-            return await asyncio.to_thread(self._desk.answer, request, stop.is_set, waiting)
+    async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Answer | m.Completed:
+        async with self._one:
+            asked.turn.look()
+            if isinstance(request, m.Complete):
+                return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
+            asked.say(m.Waiting("gathers the facts"))
+            return await asyncio.to_thread(self._desk.answer, request, asked.turn)
 
 
-def _replies(work: asyncio.Task[m.Answer]) -> list[m.Reply]:
-    """The answer in pieces and whole; or what went wrong, our own bugs with a trace in the log."""
+def _replies(work: asyncio.Task[m.Answer | m.Completed]) -> list[m.Reply]:
+    """The answer, in pieces first where it was not told so; or what went wrong, our own bugs with a trace in the log."""
     match work.exception():
         case None:
-            answer = work.result()
-            return [*(m.Chunk(piece) for piece in answer.text.splitlines(keepends=True)), answer]
+            done = work.result()
+            return [*(m.Chunk(piece) for piece in done.text.splitlines(keepends=True)), done] if isinstance(done, m.Answer) else [done]
         case Cancelled() as e:
             return [m.Error(str(e), "cancelled")]
         case NotFound() as e:
@@ -189,16 +198,34 @@ def _replies(work: asyncio.Task[m.Answer]) -> list[m.Reply]:
             return [m.Error(f"the assistant failed on this request; see {log()}", "bug")]
 
 
-class _Said:
-    """What a request waits for, as last said."""
+class _Asked:
+    """A request that is being answered, and what is to be told of it."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, loop: asyncio.AbstractEventLoop, device: m.Device) -> None:
         self.changed = asyncio.Event()
+        self.turn = Turn(self._say_from_afar, device)
+        self._loop = loop
+        self._waiting = m.Waiting("")
+        self._news: list[m.Event] = []
 
-    def say(self, reason: str) -> None:
-        self.reason = reason
+    def _say_from_afar(self, event: m.Event) -> None:
+        """From the thread that works."""
+        self._loop.call_soon_threadsafe(self.say, event)
+
+    def say(self, event: m.Event) -> None:
+        if isinstance(event, m.Waiting):
+            self._waiting = event
+        self._news.append(event)
         self.changed.set()
+
+    def news(self) -> list[m.Event]:
+        """What is new; where nothing is, once more what it waits for, as a sign of life."""
+        return self.rest() or [self._waiting]
+
+    def rest(self) -> list[m.Event]:
+        self.changed.clear()
+        news, self._news = self._news, []
+        return news
 
 
 def log() -> Path:

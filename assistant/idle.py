@@ -34,8 +34,9 @@ def run_when_idle(
     idle: Iterable[Snapshot],
     cancelled: Callable[[], bool] = lambda: False,
     waiting: Callable[[str], None] = lambda reason: None,
+    at_once: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Run `task` at the first of the snapshots in `idle` that shows idle devices, and return what it returns.
+    """Run `task` at the first of the snapshots in `idle` that shows idle devices, or once `at_once` says so, and return what it returns.
 
     `idle` is what `scheduler.client.Client.subscribe` yields; `waiting` is told why it waits whenever the reason changes.
     Raises Cancelled once `cancelled` says so, DaemonGone where the snapshots end.
@@ -45,7 +46,7 @@ def run_when_idle(
         if cancelled():
             raise Cancelled
         reason = why_busy(snapshot)
-        if reason is None:
+        if reason is None or at_once():
             return task()
         if reason != told:
             waiting(reason)

@@ -19,6 +19,11 @@ class Lease:
         self._evicted = evicted
         self._daemon: Client | None = None
 
+    @property
+    def held(self) -> bool:
+        """Whether this process has a GPU, or had one: its memory there is free only once the process has ended."""
+        return self._daemon is not None
+
     def take(self, memory: int) -> None:
         """Have a GPU with so many bytes free, before CUDA is used at all: it is to see that one alone. Raises UserError saying why not."""
         if self._daemon is not None:

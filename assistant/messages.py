@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,17 +12,24 @@ from assistant.roles import Role
 from assistant.tools.call import Call
 from assistant.tools.proposals import How, Proposal
 
+MOST_TOKENS = 8192
+"""Tokens that one completion may ask for."""
+
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
+
+Device = Literal["auto", "cpu"]
+"""auto: where the settings have the model run, waiting for that GPU where somebody else needs it. cpu: on the CPU, without a wait."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     text: str
     when: When = "now"
     id: str = ""
-    """Made by the client; Cancel names it."""
+    """Made by the client; Cancel and UseCpu name it. What is asked again by the same id goes on where it was when its process ended."""
     folder: str = ""
     """Where a job runs that is submitted so; empty: the user's home folder."""
+    device: Device = "auto"
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
@@ -44,9 +51,32 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     """It is the report on a day, and called so."""
     when: When = "idle"
     id: str = ""
+    device: Device = "auto"
+
+
+class Complete(msgspec.Struct, frozen=True, tag="complete"):
+    """Text that follows `prompt`, by the model alone: nothing in it is checked. The pieces come as Chunks, then Completed."""
+
+    prompt: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)] = 256
+    """Tokens at most."""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    """0: greedy."""
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    seed: int = 0
+    stop: Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(max_length=16)] = ()
+    """The text ends before the first of these."""
+    id: str = ""
+    device: Device = "auto"
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    id: str
+
+
+class UseCpu(msgspec.Struct, frozen=True, tag="use cpu"):
+    """The request is to wait no more, and to go on with the CPU."""
+
     id: str
 
 
@@ -54,13 +84,16 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     pass
 
 
-Request = Ask | Report | Approve | Cancel | Status
+Work = Ask | Report | Complete
+Request = Work | Approve | Cancel | UseCpu | Status
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
     """What the answer waits for, or what is being done; said again every second as a sign of life."""
 
     reason: str
+    cpu: bool = False
+    """Whether it would go on at once with the CPU, if UseCpu said so."""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
@@ -88,6 +121,25 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Who found it: `rules` or `model NAME`."""
     proposal: Proposal | None = None
     """What would be done once a person approves it. Nothing was done yet."""
+    device: str = ""
+    """Where the model ran: cpu or cuda; empty for the template."""
+
+
+class Completed(msgspec.Struct, frozen=True, tag="completed"):
+    model: str
+    device: str
+    """Where the model ran: cpu or cuda."""
+    reason: Literal["stop", "length"]
+    """It came to an end or to a stop text, or to the limit."""
+    prompt_tokens: int
+    tokens: int
+    seconds: float
+
+
+class Left(msgspec.Struct, frozen=True, tag="left"):
+    """Somebody else needs the GPU, and the process ends. Ask again by the same id: the text goes on where it was."""
+
+    reason: str
 
 
 class State(msgspec.Struct, frozen=True, tag="state"):
@@ -102,7 +154,7 @@ class State(msgspec.Struct, frozen=True, tag="state"):
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):
     found: bool = True
-    """Whether there was such a request to cancel."""
+    """Whether there was such a request."""
 
 
 class Error(msgspec.Struct, frozen=True, tag="error"):
@@ -111,4 +163,4 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
 
 
 Event = Waiting | Chunk
-Reply = Waiting | Chunk | Answer | State | Ok | Error
+Reply = Waiting | Chunk | Answer | Completed | Left | State | Ok | Error

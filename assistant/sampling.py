@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+_MASK = 2**64 - 1
+
 
 class Sampler:
-    """Chooses tokens. The same seed and the same logits give the same tokens."""
+    """Chooses tokens. It remembers nothing: what it draws depends on seed, number and logits alone, so that a text can go on anywhere."""
 
     def __init__(self, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0) -> None:
         """`temperature` 0 is greedy; `top_p` keeps the most likely tokens that together reach this probability.
@@ -20,22 +22,38 @@ class Sampler:
             raise ValueError(f"temperature is 0 (greedy) or more; got {temperature}")
         if not 0 < top_p <= 1:
             raise ValueError(f"top_p is above 0 and at most 1; got {top_p}")
-        self._temperature, self._top_p = temperature, top_p
-        self._generator = torch.Generator().manual_seed(seed)
+        self._temperature, self._top_p, self._seed = temperature, top_p, seed
 
-    def __call__(self, logits: Tensor) -> int:
-        """logits [V], any device and floating-point type -> token. Raises ValueError where the model computed no numbers."""
+    def __call__(self, logits: Tensor, number: int) -> int:
+        """logits [V], any device and floating-point type, of the text's token `number` -> token.
+
+        Raises ValueError where the model computed no numbers.
+        """
         if self._temperature == 0:
             token = int(logits.argmax())
             if not math.isfinite(float(logits[token])):
                 raise ValueError(_NOT_FINITE)
             return token
-        scaled = logits.float().cpu() / self._temperature
+        scaled = logits.double().cpu() / self._temperature
         if not torch.isfinite(scaled).all():
             raise ValueError(_NOT_FINITE)
-        likely, tokens = torch.softmax(scaled, dim=-1).sort(descending=True)
-        kept = likely.cumsum(0) - likely < self._top_p  # the token that reaches top_p is the last one kept
-        return int(tokens[torch.multinomial(likely * kept, 1, generator=self._generator)])
+        likely, tokens = torch.softmax(scaled, dim=-1).sort(descending=True, stable=True)
+        upto = likely.cumsum(0)
+        kept = int((upto - likely < self._top_p).sum())  # the token that reaches top_p is the last one kept
+        drawn = torch.searchsorted(upto[:kept], _uniform(self._seed, number) * float(upto[kept - 1]), right=True)
+        return int(tokens[min(int(drawn), kept - 1)])
+
+
+def _uniform(seed: int, number: int) -> float:
+    """From [0, 1), by two rounds of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014)."""
+    return (_mixed(_mixed(seed) + number) >> 11) * 2.0**-53
+
+
+def _mixed(value: int) -> int:
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
 
 
 _NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this dtype"

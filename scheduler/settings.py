@@ -67,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Where the model runs."""
     assistant_never: str = ""
     """What the assistant must not even propose to do: tools such as `operate cancel`, separated by commas."""
+    model_idle_minutes: Annotated[float, msgspec.Meta(gt=0, le=10)] = 5.0
+    """After so many minutes without a request a model leaves the GPU."""
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """How large everything in the window is; read when it is opened."""

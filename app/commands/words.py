@@ -12,7 +12,7 @@ from app.commands.output import say, say_json, status_line
 from app.commands.queue import UsageError
 from app.report_file import check_ending, save_report
 from assistant.client import Assistant
-from assistant.messages import Answer, Event, Waiting
+from assistant.messages import Answer, Device, Event, Waiting
 from assistant.reports.files import FORMATS
 from assistant.tools.proposals import How, take_back
 from scheduler.client import Client
@@ -26,7 +26,7 @@ def ask(args: Namespace) -> int:
     if not question:
         raise UsageError('no question was asked. Example: gpudeck ask "what happened?"')
     assistant = Assistant()
-    answer = assistant.ask(question, on_event=_on_event)
+    answer = assistant.ask(question, on_event=_on_event, device=_device(args))
     status_line("")
     if answer.proposal is None:
         _show(answer, args)
@@ -83,7 +83,7 @@ def report(args: Namespace) -> int:
     """On a job, on a day, or on a span: printed, or written to a file."""
     ending = _ending(args)
     since = time.time() - DAY_S if args.daily else args.since
-    answer = Assistant().report(args.job, since, "now" if args.now else "idle", _on_event, daily=args.daily)
+    answer = Assistant().report(args.job, since, "now" if args.now else "idle", _on_event, daily=args.daily, device=_device(args))
     assert answer.report is not None, "the assistant answers a report with one"
     if args.out:
         save_report(answer.report, Path(args.out), ending)
@@ -113,7 +113,11 @@ def _ending(args: Namespace) -> str:
 
 def _on_event(event: Event) -> None:
     if isinstance(event, Waiting):
-        status_line(f"waiting: {event.reason}")
+        status_line(f"waiting: {event.reason}{'; on the CPU now: --cpu' if event.cpu else ''}")
+
+
+def _device(args: Namespace) -> Device:
+    return "cpu" if args.cpu else "auto"
 
 
 def _show(answer: Answer, args: Namespace) -> None:

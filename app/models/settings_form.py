@@ -138,6 +138,14 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
+        "model_idle_minutes",
+        "Leaves the GPU after",
+        "After so long without a request nothing of the model stays on the GPU; the next request loads it again.",
+        "number",
+        unit="min",
+        group="Assistant",
+    ),
+    Setting(
         "alert_temperature",
         "Too hot",
         "From so far below the card's own slow-down temperature on, for 10 s. Each of these is a number, or off.",

@@ -17,7 +17,9 @@ import msgspec
 import pytest
 
 from assistant.client import Assistant
-from scheduler import settings
+from assistant.messages import Chunk, Complete, Event
+from assistant.tokenizer import VOCABULARY
+from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.errors import UserError
@@ -26,6 +28,7 @@ from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
 from tests.integration.deck import kill_daemon, log_of, python, ready
 from tests.support import eventually, lives, send, state_folder
+from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
 HERE = Path(__file__).parent / "fake_gpu"
 ROOT = Path(__file__).parents[2]
@@ -156,22 +159,81 @@ def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) 
         deck.lease()
 
 
-def test_the_assistant_itself_leaves_in_the_middle_of_a_text_and_says_so(deck: Client, gpu: Path, tmp_path: Path) -> None:
-    configure(deck, model_folder=str(tmp_path), model_device="cuda")
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model whose tokens are bytes: what it writes is noise."""
+    folder = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    return folder
+
+
+class Listener:
+    """What one who asks hears."""
+
+    def __init__(self) -> None:
+        self.text, self.reasons = "", [""]
+        self.may_use_cpu = False
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Chunk):
+            self.text += event.text
+        else:
+            self.reasons.append(event.reason)
+            self.may_use_cpu = event.cpu
+
+
+ASKED = Complete("Once upon a time", limit=80, temperature=1.0, seed=7)
+
+
+@contextmanager
+def ending(assistant: Assistant) -> Iterator[None]:
+    """Nobody waits for an answer that a failed test left behind."""
+    try:
+        yield
+    finally:
+        assistant.cancel()
+
+
+def on_gpu(gpu: Path) -> int:
+    """Pid of the assistant that is on the GPU; 0 where none is."""
+    return next((int(f.name) for f in gpu.iterdir() if f.name.isdigit() and lives(int(f.name))), 0)
+
+
+@pytest.mark.parametrize("goes_on", ["on the GPU", pytest.param("on the CPU", marks=pytest.mark.slow)])
+def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_words(
+    deck: Client, gpu: Path, model_folder: Path, tmp_path: Path, goes_on: str
+) -> None:
+    configure(deck, model_folder=str(model_folder), model_device="cuda")
     eventually(lambda: isinstance(state(deck).use, Idle))
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(Assistant().ask, "what happened?")
-        pid = eventually(lambda: next((int(f.name) for f in gpu.iterdir() if f.name.isdigit() and lives(int(f.name))), 0))
-        go = tmp_path / "go"
+    assistant, heard, whole = Assistant(), Listener(), Listener()
+    go = tmp_path / "go"
+    assert assistant.complete(ASKED, whole).device == "cuda"
+    with ThreadPoolExecutor(1) as pool, ending(assistant):
+        asked = pool.submit(assistant.complete, ASKED, heard)
+        eventually(lambda: len(heard.text) > 5)
+        pid = on_gpu(gpu)
         job = deck.submit(python(f"{LISTS}\nimport time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)", gpu, go), gpus=1)
         eventually(lambda: not lives(pid))
-        answer = asked.result(60.0)
+        eventually(lambda: heard.may_use_cpu and f"job {job.id} " in heard.reasons[-1])
+        assert len(heard.text) < 80
+        if goes_on == "on the CPU":
+            assistant.use_cpu()
+            assert asked.result(60.0).device == "cpu"
         go.touch()
-    assert answer.writer == "template"
-    # in time, or asked again of an assistant that gets no GPU
-    assert f"had to leave the GPU (job {job.id} starts)" in answer.text or "may use the GPU only while nothing else does" in answer.text
+        done = asked.result(60.0)
     assert deck.wait(job.id, 30.0).status == "done"
     assert alone(gpu, job)
+    assert (done.reason, done.tokens) == ("length", 80)
+    if goes_on == "on the GPU":
+        assert done.device == "cuda"
+        assert heard.text == whole.text, "as if nothing had come between"
+
+
+def test_after_some_minutes_without_a_request_nothing_of_the_model_is_on_the_gpu(deck: Client, gpu: Path, model_folder: Path) -> None:
+    configure(deck, model_folder=str(model_folder), model_device="cuda", model_idle_minutes=0.001)
+    Assistant().complete(ASKED)
+    eventually(lambda: not on_gpu(gpu) and not state(deck).leased)
+    assert "unused for 0 s" in (paths.home() / "assistant.log").read_text()
 
 
 @contextmanager

@@ -16,13 +16,12 @@ import torch
 from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 from assistant.client import Assistant, door
-from assistant.desk import Desk
 from assistant.idle import Cancelled
-from assistant.messages import Ask, Chunk, Event, Waiting
+from assistant.messages import Chunk, Complete, Event, Waiting
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.processes import Known
-from scheduler.errors import DaemonGone, NotFound
+from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.wire import Connection
 
 pytestmark = pytest.mark.xdist_group("assistant-host")
@@ -154,6 +153,32 @@ def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_
     assert not assistant.cancel(), "there is nothing left to cancel"
 
 
+def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
+    assistant = Assistant()
+    told: list[bool] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Waiting) and event.cpu:
+            told.append(assistant.use_cpu())
+
+    assert assistant.report(when="idle", on_event=hear).writer == "template"
+    assert told == [True]
+    assert not assistant.use_cpu(), "there is nothing left that waits"
+
+
+def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no_model) -> None:
+    with pytest.raises(UserError, match="no model is set"):
+        Assistant().complete(Complete("Once"))
+    configure(model_folder=str(model_folder))
+    heard: list[Event] = []
+    done = Assistant().complete(Complete("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append)
+    assert (done.model, done.device, done.reason, done.tokens) == ("noise-7", "cpu", "length", 12)
+    text = "".join(e.text for e in heard if isinstance(e, Chunk))
+    again: list[Event] = []
+    Assistant().complete(Complete("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)), again.append)
+    assert "".join(e.text for e in again if isinstance(e, Chunk)) == text[: text.index(text[3:6])]
+
+
 def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
     code = "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
@@ -229,14 +254,6 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
         configure(model_device="cpu")
     assert "Written from the template: " in text
     assert "GPU" in text.split("Written from the template: ")[1]
-
-
-def test_a_model_that_must_leave_the_gpu_stops_and_the_template_says_why(home, model_folder, no_model) -> None:
-    configure(model_folder=str(model_folder))
-    desk = Desk()
-    answer = desk.answer(Ask("is it idle?"), lambda: False, lambda reason: desk.evict("job 3 runs") if "reads" in reason else None)
-    assert answer.writer == "template"
-    assert "the model had to leave the GPU (job 3 runs)" in answer.text
 
 
 def test_unused_it_ends_by_itself(home, tmp_path) -> None:

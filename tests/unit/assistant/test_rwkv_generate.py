@@ -29,7 +29,7 @@ class Script(Sampler):
         super().__init__()
         self.tokens = iter([*BYTES.encode(text), *([0] if end else [])])
 
-    def __call__(self, logits: torch.Tensor) -> int:
+    def __call__(self, logits: torch.Tensor, number: int) -> int:
         return next(self.tokens)
 
 
@@ -101,24 +101,24 @@ def test_a_long_prompt_is_cancelled_between_two_chunks(model) -> None:
 
 def test_greedy_takes_the_largest_and_the_same_seed_the_same_tokens() -> None:
     logits = torch.randn(50, generator=torch.Generator().manual_seed(1))
-    assert Sampler()(logits) == int(logits.argmax())
+    assert Sampler()(logits, 0) == int(logits.argmax())
     one, two, other = (Sampler(temperature=1.5, seed=s) for s in (7, 7, 8))
-    draws = [[sampler(logits) for _ in range(50)] for sampler in (one, two, other)]
+    draws = [[sampler(logits, n) for n in range(50)] for sampler in (one, two, other)]
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_top_p_keeps_just_the_tokens_that_reach_it() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05]))
     sampler = Sampler(temperature=1.0, top_p=0.75, seed=3)
-    assert {sampler(logits) for _ in range(300)} == {0, 1}
+    assert {sampler(logits, n) for n in range(300)} == {0, 1}
     narrow = Sampler(temperature=1.0, top_p=1e-9)
-    assert {narrow(logits) for _ in range(50)} == {0}
+    assert {narrow(logits, n) for n in range(50)} == {0}
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_model_that_computes_no_numbers_is_an_error_not_a_token(temperature) -> None:
     with pytest.raises(ValueError, match="not finite"):
-        Sampler(temperature)(torch.tensor([1.0, math.nan]))
+        Sampler(temperature)(torch.tensor([1.0, math.nan]), 0)
 
 
 @pytest.mark.parametrize("settings", [{"temperature": -1}, {"temperature": math.inf}, {"top_p": 0}, {"top_p": 1.1}])
@@ -133,6 +133,7 @@ class Told(NamedTuple):
     name: str
     model: RWKV7
     tokenizer: Tokenizer
+    device: str = "cpu"
 
 
 def test_an_author_goes_back_to_where_a_sentence_ended_with_the_same_bits(model) -> None:

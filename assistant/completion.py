@@ -1,0 +1,41 @@
+"""A completion: what the model makes of a prompt, for the endpoint that other programs use. Unlike an answer, nothing checks it."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from assistant.idle import Cancelled
+from assistant.messages import Complete, Completed
+from assistant.resident import Resident
+from assistant.turn import Turn
+from scheduler.client import Client
+from scheduler.errors import UserError
+
+
+def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
+    """Tell the text piece by piece, and then how it ended. Raises Cancelled, and UserError where there is no model that could."""
+    began = time.monotonic()
+    with Client(start=False) as daemon:
+        settings = daemon.snapshot().settings
+    if not settings.model_folder:
+        raise UserError("no model is set, and the template answers nothing else. Name an RWKV-7 under Settings (model_folder)")
+    engine = resident.engine(settings, turn)
+    from assistant.generate import Generation, read
+    from assistant.sampling import Sampler
+
+    def stopped() -> bool:
+        return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
+
+    tokens = engine.tokenizer.encode(request.prompt) or [0]
+    turn.waiting(f"the model {engine.name} reads the prompt")
+    after = read(engine.model, tokens, None, stopped)
+    turn.waiting(f"the model {engine.name} writes")
+    sampler = Sampler(request.temperature, request.top_p, request.seed)
+    run = Generation(engine.model, engine.tokenizer, sampler, *after, limit=request.limit, cancelled=stopped, stops=request.stop)
+    for piece in run:
+        turn.wrote(piece)
+    if run.reason == "cancelled":
+        raise Cancelled
+    reason: Literal["stop", "length"] = "length" if run.reason == "length" else "stop"
+    return Completed(engine.name, engine.device, reason, len(tokens), len(run.tokens), time.monotonic() - began)
