@@ -19,7 +19,7 @@ from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Chunk, Completed, Device, Event, State, Waiting, When
 from assistant.tools.actions import NEW_JOBS
-from assistant.tools.proposals import How, Proposal
+from assistant.tools.proposal import How, Proposal
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK

@@ -22,7 +22,8 @@ from assistant.tools.answers import look
 from assistant.tools.call import Call
 from assistant.tools.find import find_job
 from assistant.tools.period import Period, period
-from assistant.tools.proposals import Proposal, Proposals
+from assistant.tools.proposal import Proposal
+from assistant.tools.proposals import Proposals
 from assistant.tools.route import route
 from assistant.tools.told import Told
 from assistant.turn import Turn

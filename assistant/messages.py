@@ -10,7 +10,7 @@ from assistant.facts import Fact
 from assistant.reports.report import Report as Written
 from assistant.roles import Role
 from assistant.tools.call import Call
-from assistant.tools.proposals import How, Proposal
+from assistant.tools.proposal import How, Proposal
 
 MOST_TOKENS = 8192
 """Tokens that one completion may ask for."""

@@ -14,7 +14,8 @@ from app.report_file import check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Device, Event, Waiting
 from assistant.reports.files import FORMATS
-from assistant.tools.proposals import How, take_back
+from assistant.tools.proposal import How
+from assistant.tools.proposals import take_back
 from scheduler.client import Client
 from scheduler.errors import UserError
 
@@ -51,7 +52,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
     """Ask whether what was proposed is to be done; anew, where things have changed meanwhile. Status 1 where it is not."""
     while answer.proposal is not None:
         if not args.json:
-            say(f"{answer.proposal.title}?")
+            say(f"{answer.proposal.title}? {answer.proposal.note}".rstrip())
             say(answer.proposal.effect)
             for caption, value in answer.proposal.details:
                 say(f"{caption.lower()}: {value}")

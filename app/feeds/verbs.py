@@ -22,6 +22,7 @@ from app.models.requests import (
     Acknowledge,
     AlertLog,
     Answered,
+    Approve,
     Ask,
     Cancel,
     Configure,
@@ -137,7 +138,7 @@ class Verbs(QObject):
             if isinstance(request, SessionRequest):
                 reply = self._file(request)
             else:
-                reply = self._answer(request) if isinstance(request, Ask | Report) else self._carry_out(request)
+                reply = self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
         except Cancelled:
             return  # the user knows: it was their Stop
         except UserError as e:
@@ -234,7 +235,7 @@ class Verbs(QObject):
             case SaveReport(report=report, file=file):
                 save_report(report, Path(file))
 
-    def _answer(self, request: Ask | Report) -> Reply:
+    def _answer(self, request: Ask | Report | Approve) -> Reply:
         def on_event(event: Event) -> None:
             said = Waits(event.reason, request.id) if isinstance(event, Waiting) else Wrote(event.text, request.id)
             if not self._stopped:
@@ -242,6 +243,8 @@ class Verbs(QObject):
 
         if isinstance(request, Ask):
             answer = self._assistant.ask(request.text, on_event=on_event)
+        elif isinstance(request, Approve):
+            answer = self._assistant.approve(request.proposal, request.how)
         else:
             answer = self._assistant.report(on_event=on_event)
         return answered(answer, request.id, self._curves(answer))
@@ -288,4 +291,6 @@ def _tail(client: Client, request: Tail) -> Tailed:
 
 def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
     facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
-    return Answered(answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)
+    tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
+    told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)
+    return Answered(*told, tool, answer.proposal)

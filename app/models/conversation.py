@@ -9,8 +9,10 @@ import uuid
 import msgspec
 
 from app.models.message import Message, Wanted
+from app.models.proposals import said
 from app.models.requests import Answered
 from app.models.tree import ROOT, Cut, Node, Saved, Tree
+from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
 MOST = 2000
@@ -73,6 +75,15 @@ class Conversation:
         """What an answer answers."""
         return self.tree.message(self.tree.parent(answer))
 
+    def decide(self, answer: int, how: How) -> int:
+        """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises UserError where it was given already."""
+        message = self.tree.message(answer)
+        if message.proposal is None or message.decision:
+            raise UserError("this was decided already")
+        number = self.ask(said(message.proposal, how), "decision")
+        self.tree.replace(answer, msgspec.structs.replace(message, decision=how))
+        return number
+
     def step(self, number: int, by: int) -> None:
         """Show another one of a message's siblings."""
         siblings = self.tree.siblings(number)
@@ -92,7 +103,8 @@ class Conversation:
             self._change(number, state="writing", note="", text=message.text + text)
 
     def answered(self, answer: Answered) -> None:
-        told = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
+        told: dict[str, object] = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
+        told |= {"tool": answer.tool, "proposal": answer.proposal}
         self._change(answer.id, state="done", note="", tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
 
     def stopped(self) -> None:
@@ -111,7 +123,9 @@ class Conversation:
             raise UserError(f"this conversation is full ({MOST} messages); begin a new one")
 
     def _await(self, question: int) -> int:
-        self._answer = self.tree.add(question, Message("assistant", "", "waiting", "asks the assistant"))
+        self._answer = self.tree.add(
+            question, Message("assistant", "", "waiting", "asks the assistant", wants=self.tree.message(question).wants)
+        )
         self.number = next(_NUMBERS)
         self.changed = time.time()
         return self.number

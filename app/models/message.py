@@ -6,9 +6,11 @@ from typing import Literal
 
 import msgspec
 
+from assistant.tools.proposal import Proposal
+
 Author = Literal["you", "assistant"]
 Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
-Wanted = Literal["answer", "brief"]
+Wanted = Literal["answer", "brief", "decision"]
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -39,7 +41,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     """From the request to the answer."""
     wants: Wanted = "answer"
-    """What a message of yours asks for."""
+    """What a message of yours asks for, and one of the assistant gives."""
+    tool: str = ""
+    """The tool that was used, with its arguments, and who found it."""
+    proposal: Proposal | None = None
+    """What would be done, once you allow it."""
+    decision: str = ""
+    """Your answer to that: once, session or never; empty until you gave one."""
     at: float = 0.0
     """When it was said, seconds since the epoch."""
 

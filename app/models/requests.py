@@ -8,6 +8,7 @@ from app.models.message import Curve
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
 from assistant.reports.report import Report as Written
+from assistant.tools.proposal import How, Proposal
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
 from scheduler.search import Search
@@ -166,6 +167,15 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Approve:
+    """A person's word on what the assistant proposed. `id` names the answer that says what was done."""
+
+    proposal: Proposal
+    how: How
+    id: int = 0
+
+
+@dataclass(frozen=True)
 class StopAnswer:
     """End the answer that is being written."""
 
@@ -203,6 +213,7 @@ Request = (
     | Inspect
     | Kill
     | Ask
+    | Approve
     | Report
     | StopAnswer
     | SessionRequest
@@ -318,6 +329,10 @@ class Answered:
     """From the request to the answer."""
     report: Written | None = None
     """Of a brief: all of it, to be saved."""
+    tool: str = ""
+    """The tool that was used, with its arguments, and who found it."""
+    proposal: Proposal | None = None
+    """What would be done, once a person allows it."""
 
 
 @dataclass(frozen=True)

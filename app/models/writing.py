@@ -12,6 +12,8 @@ from scheduler.telemetry.snapshot import Busy, Snapshot
 def told(message: Message) -> str:
     """written by model tiny · 12:03:05 · 84 tokens in 2.1 s."""
     parts = [f"written by {message.writer}"] if message.writer else []
+    if message.tool:
+        parts.append(message.tool)
     if message.at:
         parts.append(time.strftime("%H:%M" if time.time() - message.at < 43200 else "%Y-%m-%d %H:%M", time.localtime(message.at)))
     if message.tokens and message.seconds > 0:

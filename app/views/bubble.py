@@ -10,13 +10,14 @@ from app.models.conversation_export import code_blocks
 from app.models.format import plural
 from app.models.message import Message
 from app.models.writing import told
+from app.views.proposal import ProposalCard
 from app.views.safe_text import SafeText
 from app.views.sparkline import Sparklines
 from app.views.widgets import button, elided, label, row, set_text
 
 
 class Bubble(QFrame):
-    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later."""
+    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later; once, session, never of a proposal."""
 
     acted = Signal(str)
 
@@ -30,6 +31,8 @@ class Bubble(QFrame):
         self.text = SafeText()
         self.text.setAccessibleName("Message")
         self.curves = Sparklines()
+        self.proposal = ProposalCard()
+        self.proposal.decided.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.writer = elided(size="small", meaning="muted")
         self.sources = button("", kind="quiet", checkable=True, tooltip="The facts that this text rests on")
@@ -48,7 +51,15 @@ class Bubble(QFrame):
         self.again = self._action("Again", "again", "Have another answer written; this one stays beside it (Ctrl+R for the last one)")
         self.edit = self._action("Edit", "edit", "Ask something else here; what follows stays as another branch")
         self.remove = self._action("Delete", "delete", "Delete this message and what follows it; can be undone")
-        self.controls: list[QWidget] = [self.text, self.earlier, self.later, self.sources, self.copy, self.code]
+        self.controls: list[QWidget] = [
+            self.text,
+            *self.proposal.buttons.values(),
+            self.earlier,
+            self.later,
+            self.sources,
+            self.copy,
+            self.code,
+        ]
         self.controls += [self.again, self.edit, self.remove, self.facts]
         """What the Tab key goes through."""
         self._lay_out()
@@ -66,6 +77,7 @@ class Bubble(QFrame):
         for part in (self.text, self.facts):
             part.document().setTextWidth(inside)
             part.setFixedHeight(int(part.document().size().height()) + 2)
+        self.proposal.settle()
         self.stale = False
         layout = self.layout()
         assert layout is not None
@@ -88,7 +100,8 @@ class Bubble(QFrame):
             self.text.setPlainText(message.text)
         else:
             self.text.show_markdown(message.text)
-        self.text.setVisible(bool(message.text))
+        self.proposal.show_proposal(message.proposal, message.decision)
+        self.text.setVisible(bool(message.text) and message.proposal is None)  # the card says it all
         self.curves.show_curves(message.curves)
         set_text(self.note, message.note or ("writes …" if message.state == "writing" else ""))
         self.note.setVisible(bool(self.note.text()))
@@ -103,7 +116,7 @@ class Bubble(QFrame):
         ended = not message.pending
         self.copy.setVisible(bool(message.text))
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
-        self.again.setVisible(ended and not you)
+        self.again.setVisible(ended and not you and message.wants != "decision")
         self.edit.setVisible(you and message.wants == "answer")
         self.remove.setVisible(ended)
         self._open(self.sources.isChecked())
@@ -131,7 +144,7 @@ class Bubble(QFrame):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         layout.setSpacing(theme.S)
-        for part in (self.text, self.curves, self.note):
+        for part in (self.text, self.proposal, self.curves, self.note):
             layout.addWidget(part)
         layout.addLayout(footer)
         layout.addWidget(self.facts)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app import theme
 from app.models.conversation import Conversation
 from app.models.conversation_export import code_blocks
-from app.models.requests import Answered, Ask, Refused, Reply, Report, Request, StopAnswer, Waits, Wrote
+from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, StopAnswer, Waits, Wrote
 from app.models.state import State
 from app.models.tree import Cut
 from app.models.writing import whereabouts
@@ -20,6 +20,7 @@ from app.views.entry import Entry
 from app.views.message_list import MessageList
 from app.views.undo_line import UndoLine
 from app.views.widgets import label
+from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
 EMPTY = (
@@ -85,7 +86,7 @@ class Talk(QWidget):
             case Answered():
                 self.asked.answered(reply)
                 self._ended()
-            case Refused(request=Ask(id=number) | Report(id=number), message=message):
+            case Refused(request=Ask(id=number) | Report(id=number) | Approve(id=number), message=message):
                 self.asked.failed(message, number)
                 self._ended()
             case _:
@@ -121,9 +122,16 @@ class Talk(QWidget):
         wants: Callable[[int], Request] = Report if question.wants == "brief" else lambda number: Ask(question.text, number)
         self._await(lambda: self.conversation.again(answer), wants)
 
+    def _decide(self, answer: int, how: How) -> None:
+        """Your word on what was proposed."""
+        proposal = self.conversation.tree.message(answer).proposal
+        if proposal is not None:
+            self._await(lambda: self.conversation.decide(answer, how), lambda number: Approve(proposal, how, number))
+
     def again_last(self) -> None:
-        if (path := self.conversation.path) and self.conversation.messages[-1].author == "assistant":
-            self.again(path[-1])
+        last = self.conversation.messages[-1] if self.conversation.path else None
+        if last is not None and last.author == "assistant" and last.wants != "decision":  # what was decided is not decided again
+            self.again(self.conversation.path[-1])
 
     def show_answer(self, question: str, answer: Answered) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
@@ -168,6 +176,8 @@ class Talk(QWidget):
                 self.again(number)
             case "edit":
                 self.entry.edit(number, message.text)
+            case "once" | "session" | "never":
+                self._decide(number, what)
             case "delete":
                 self._delete(number)
             case "earlier" | "later":

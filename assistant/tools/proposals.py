@@ -6,38 +6,20 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from assistant.tools.actions import plan
 from assistant.tools.call import Call
 from assistant.tools.plan import Environment, Plan
+from assistant.tools.proposal import How, Proposal
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.settings import listed
 
-How = Literal["once", "session", "never"]
 LASTS_S = 300.0
 """After so long a proposal is void: the world has moved on, and so has the person."""
 _KEPT = 100
-
-
-class Proposal(msgspec.Struct, frozen=True):
-    """Something that would be done, for a person to allow or refuse. All of it is plain text."""
-
-    id: str
-    tool: str
-    """`operate cancel`: what a permission for a session, or a refusal for good, is about."""
-    title: str
-    effect: str
-    """What would come of it, in sentences; computed from the state of things, not written by a model."""
-    details: tuple[tuple[str, str], ...] = ()
-    """Caption and value."""
-    expires: float = 0.0
-    """Seconds since the epoch."""
-    certain: bool = False
-    """The rules read the request in the same way as who routed it: a permission for the session is enough."""
+_CHANGED = "Things have changed since this was proposed, so it was not done."
 
 
 class Outcome(NamedTuple):
@@ -88,14 +70,13 @@ class Proposals:
             return Outcome(f"I will not propose this again ({tool}). {_taken_back(tool)}")
         made = plan(daemon, pending.call, pending.folder)
         if made.basis != pending.plan.basis:
-            again = self._keep(pending.call, pending.folder, made, certain=False)
-            return Outcome("Things have changed since this was proposed, so nothing was done.", again)
+            return Outcome(_CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
         return Outcome(made.act(daemon, env))
 
-    def _keep(self, call: Call, folder: str, made: Plan, certain: bool) -> Proposal:
+    def _keep(self, call: Call, folder: str, made: Plan, certain: bool, note: str = "") -> Proposal:
         now = self._clock()
         tool = f"{call.role} {call.tool}"
-        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain)
+        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain, note)
         with self._lock:
             self._pending = {number: kept for number, kept in self._pending.items() if kept.proposal.expires > now}
             self._pending[proposal.id] = _Pending(proposal, made.call or call, folder, made)

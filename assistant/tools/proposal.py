@@ -1,0 +1,28 @@
+"""A proposal as it is sent and shown: what would be done once a person allows it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+How = Literal["once", "session", "never"]
+
+
+class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that would be done, for a person to allow or refuse. All of it is plain text."""
+
+    id: str
+    tool: str
+    """`operate cancel`: what a permission for a session, or a refusal for good, is about."""
+    title: str
+    effect: str
+    """What would come of it, in sentences; computed from the state of things, not written by a model."""
+    details: tuple[tuple[str, str], ...] = ()
+    """Caption and value."""
+    expires: float = 0.0
+    """Seconds since the epoch."""
+    certain: bool = False
+    """The rules read the request in the same way as who routed it: a permission for the session is enough."""
+    note: str = ""
+    """Why it is proposed once more."""

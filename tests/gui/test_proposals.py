@@ -1,0 +1,116 @@
+"""What the assistant proposes, as a card: what it says, its three answers by mouse and keyboard, and that nothing else allows anything."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.models.conversation import Conversation
+from app.models.requests import Answered, Approve, Refused
+from app.models.session_requests import SessionRequest
+from app.models.tree import Saved
+from assistant.tools.proposal import Proposal
+from tests.gui.conftest import Fed
+
+EVIL = "train \x1b[31m<b>x</b> {gpu0.temp} \u202eevil"
+PROPOSAL = Proposal(
+    "p1",
+    "operate cancel",
+    "Cancel job 7 (train)",
+    "Job 7 (train) waits since 14:02:11; it will be taken out of the queue and never run.",
+    (("Command", "gpudeck cancel 7"),),
+    time.time() + 300,
+)
+
+
+def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
+    """The number of the message that proposes it."""
+    fed.window.show_page("assistant")
+    talk = fed.window.assistant.talk
+    fed.window.assistant.show_answer(
+        "stop job 7", Answered("as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal)
+    )
+    fed.settle()
+    return talk.conversation.path[-1]
+
+
+def asked(fed: Fed) -> list[object]:
+    return [request for request in fed.asked if not isinstance(request, SessionRequest)]
+
+
+def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -> None:
+    number = proposed(fed)
+    talk = fed.window.assistant.talk
+    card = talk.messages.bubbles[-1].proposal
+    assert card.title.text() == "Cancel job 7 (train)?"
+    assert card.effect.text() == PROPOSAL.effect
+    assert "gpudeck cancel 7" in card.details.text()
+    assert card.standing.text() == "Nothing is done before you allow it."
+    assert "operate cancel job=7 (by rules)" in talk.messages.bubbles[-1].writer.text()
+    assert asked(fed) == [], "it is shown, and nothing more"
+    card.buttons["once"].click()
+    fed.settle()
+    (request,) = asked(fed)
+    assert request == Approve(PROPOSAL, "once", talk.conversation.number)
+    assert talk.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
+    fed.window.assistant.deliver(Answered("Job 7 was taken out of the queue.", "template", id=talk.conversation.number))
+    fed.settle()
+    shown = talk.messages.bubbles[-3].proposal
+    assert shown.standing.text() == "Allowed once."
+    assert not any(made.isVisible() for made in shown.buttons.values())
+    talk._act("once", number)
+    fed.settle()
+    assert asked(fed) == [request], "decided once and for all"
+    talk.again_last()
+    assert asked(fed) == [request], "what was done is not done again"
+
+
+def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
+    proposed(fed)
+    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    names = [made.accessibleName() for made in card.buttons.values()]
+    assert names == [f"{word}: Cancel job 7 (train)" for word in ("Allow once", "Allow for this session", "Never")]
+    assert card.accessibleName() == "Proposal: Cancel job 7 (train)"
+    assert PROPOSAL.effect in card.accessibleDescription()
+    card.buttons["once"].setFocus()
+    QTest.keyClick(card.buttons["once"], Qt.Key.Key_Tab)
+    assert card.buttons["session"].hasFocus()
+    QTest.keyClick(card.buttons["session"], Qt.Key.Key_Space)
+    assert [request.how for request in asked(fed)] == ["session"]
+
+
+def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
+    proposed(fed, msgspec.structs.replace(PROPOSAL, title=EVIL, effect=EVIL, details=((EVIL, EVIL),)))
+    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    for part in (card.title, card.effect, card.details, card.standing):
+        assert part.textFormat() == Qt.TextFormat.PlainText
+    assert "<b>x</b>" in card.title.text()
+
+
+def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
+    proposed(fed, msgspec.structs.replace(PROPOSAL, expires=time.time() - 1))
+    card = fed.window.assistant.talk.messages.bubbles[-1].proposal
+    assert "has expired, and nothing was done" in card.standing.text()
+    assert not any(made.isVisible() for made in card.buttons.values())
+
+
+def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
+    proposed(fed)
+    talk = fed.window.assistant.talk
+    talk.messages.bubbles[-1].proposal.buttons["once"].click()
+    (request,) = asked(fed)
+    fed.window.assistant.deliver(Refused(request, "job 7 (train) has ended already: done"))
+    fed.settle()
+    assert talk.messages.bubbles[-1].note.text() == "job 7 (train) has ended already: done"
+
+
+def test_it_is_kept_with_the_conversation() -> None:
+    conversation = Conversation()
+    conversation.answered(Answered("x", "template", id=conversation.ask("stop job 7"), proposal=PROPOSAL))
+    conversation.decide(conversation.path[-1], "never")
+    again = Conversation(msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=Saved))
+    kept = again.messages[1]
+    assert (kept.proposal, kept.decision) == (PROPOSAL, "never")
