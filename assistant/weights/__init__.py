@@ -7,12 +7,13 @@ Read are `.safetensors` (one file, or shards named by an index; flash-linear-att
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from assistant.weights import files
 from assistant.weights.names import canonical
 from assistant.weights.shapes import HEAD, MIXES, checked
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["HEAD", "MIXES", "load"]
 
@@ -22,5 +23,7 @@ def load(path: str | Path) -> dict[str, Tensor]:
 
     Raises NotFound where nothing is there, UserError where what is there cannot be used.
     """
+    from assistant.weights import files  # brings torch in: the outline of a model is had without it
+
     source = Path(path).expanduser().absolute()
     return checked(canonical(files.read(source)), source)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torch import Tensor
-
+from assistant.weights.outline import S
 from assistant.weights.shapes import MIXES, UNUSED
 from scheduler.errors import UserError
 
@@ -15,9 +14,9 @@ _HF_ATT = {"r_proj": "receptance", "k_proj": "key", "v_proj": "value", "o_proj":
 _HF_LORA = {"2.bias": "0", "0.weight": "1", "2.weight": "2"}
 
 
-def canonical(raw: dict[str, Tensor]) -> dict[str, Tensor]:
+def canonical(raw: dict[str, S]) -> dict[str, S]:
     """Canonical names and layouts; what has no canonical name keeps its own, and is refused later."""
-    renamed: dict[str, Tensor] = {}
+    renamed: dict[str, S] = {}
     for key, tensor in raw.items():
         name, transposed = _rename(key)
         if name.endswith("att.x_x"):
@@ -27,7 +26,7 @@ def canonical(raw: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _unfused(name: str, tensor: Tensor) -> dict[str, Tensor]:
+def _unfused(name: str, tensor: S) -> dict[str, S]:
     if tensor.shape[:1] != (len(MIXES),):
         raise UserError(f"{name} has shape {list(tensor.shape)}, expected [{len(MIXES)}, channels].")
     return {name.removesuffix("x_x") + mix: tensor[i] for i, mix in enumerate(MIXES)}

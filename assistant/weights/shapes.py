@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from torch import Tensor
-
+from assistant.weights.outline import S, Shaped
 from scheduler.errors import UserError
 
 HEAD = 64
@@ -37,12 +36,12 @@ UNUSED = {"blocks.0.att.v0", "blocks.0.att.v1", "blocks.0.att.v2"}
 """The first layer makes the value residual, it does not use it: some files have these, and they do nothing."""
 
 
-def checked(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
+def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     """All tensors of an RWKV-7 and no others, each of its shape, vectors squeezed."""
     if older := next((name for name in tensors if ".time_" in name), None):
         raise UserError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
     sizes: dict[str, int] = {"64": HEAD}
-    found: dict[str, Tensor] = {}
+    found: dict[str, S] = {}
     for name, shape in _expected(tensors):
         # Ranks and widths may differ from layer to layer.
         known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
@@ -59,7 +58,7 @@ def checked(tensors: dict[str, Tensor], source: Path) -> dict[str, Tensor]:
     return found
 
 
-def _expected(tensors: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
+def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
     layers = 1 + max((int(m[1]) for name in tensors if (m := re.match(r"blocks\.(\d{1,4})\.", name))), default=0)
     yield from _TOP.items()
     for i in range(layers):
@@ -72,7 +71,7 @@ def _split_heads(sizes: dict[str, int], source: Path) -> None:
     sizes["H"] = sizes["C"] // HEAD
 
 
-def _shaped(name: str, tensor: Tensor, shape: list[str], sizes: dict[str, int], source: Path) -> Tensor:
+def _shaped(name: str, tensor: S, shape: list[str], sizes: dict[str, int], source: Path) -> S:
     given = list(tensor.shape)
     if len(shape) == 1:
         tensor = tensor.flatten() if tensor.numel() == max(given, default=0) else tensor
@@ -85,7 +84,7 @@ def _shaped(name: str, tensor: Tensor, shape: list[str], sizes: dict[str, int], 
     return tensor
 
 
-def _check_ranks(tensors: dict[str, Tensor], source: Path) -> None:
+def _check_ranks(tensors: Mapping[str, Shaped], source: Path) -> None:
     """The two halves of each low-rank pair must meet."""
     for name, first in tensors.items():
         if match := re.fullmatch(r"(blocks\.\d+\.(?:att\.[wavg]|ffn\.))(1|key\.weight)", name):

@@ -1,0 +1,95 @@
+"""What a model is and how much memory it needs, from the headers of its files alone: nothing of it is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from assistant.weights.header import read_header, read_pth
+from assistant.weights.names import canonical
+from assistant.weights.outline import Outline
+from assistant.weights.places import files_of
+from assistant.weights.shapes import HEAD, checked
+from scheduler.errors import UserError
+
+BYTES = {"cpu": 4, "cuda": 2}
+"""Of a number where the model runs: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
+LARGE = 100_000_000
+"""Parameters from which on a model can chat; below that it knows its tools and no more."""
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model in a folder or file. What is not known is 0 or empty."""
+
+    path: str
+    name: str
+    bytes: int = 0
+    """Of its files."""
+    parameters: int = 0
+    layers: int = 0
+    channels: int = 0
+    vocabulary: int = 0
+    dtype: str = ""
+    """In which its numbers are stored."""
+    dialect: str = ""
+    """Whose names its tensors have."""
+    needs: dict[str, int] = {}
+    """Bytes of memory its weights and one state take, by device: cpu, cuda. CUDA itself takes some more."""
+    problem: str = ""
+    """Why it cannot be used."""
+
+    @property
+    def large(self) -> bool:
+        return self.parameters >= LARGE
+
+
+def name_of(path: str) -> str:
+    """What the model is called that lies there."""
+    return Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
+
+
+def describe(path: str | Path) -> Model:
+    """Never raises for what is there or not: why it cannot be used is in `problem`, in one line."""
+    source = Path(path).expanduser().absolute()
+    made = Model(str(source), name_of(str(source)))
+    try:
+        files = files_of(source)
+        made = msgspec.structs.replace(made, bytes=sum(file.stat().st_size for file in files))
+        if files[0].suffix == ".pth":
+            return _from_pth(made, files[0])
+        raw: dict[str, Outline] = {}
+        for file in files:
+            raw |= read_header(file)
+        return _from_outlines(made, raw, checked(canonical(raw), source))
+    except UserError as e:
+        return msgspec.structs.replace(made, problem=str(e))
+    except OSError as e:
+        return msgspec.structs.replace(made, problem=f"{source} cannot be read: {e.strerror}")
+
+
+def _from_outlines(made: Model, raw: Mapping[str, Outline], tensors: Mapping[str, Outline]) -> Model:
+    vocabulary, channels = tensors["emb.weight"].shape
+    layers = 1 + max(int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name)))
+    parameters = sum(tensor.numel() for tensor in tensors.values())
+    state = {device: layers * channels * (2 * size + 4 * HEAD) for device, size in BYTES.items()}
+    return msgspec.structs.replace(
+        made,
+        parameters=parameters,
+        layers=layers,
+        channels=channels,
+        vocabulary=vocabulary,
+        dtype=", ".join(sorted({tensor.dtype for tensor in tensors.values()})),
+        dialect="BlinkDL" if "emb.weight" in raw else "flash-linear-attention",
+        needs={device: parameters * size + state[device] for device, size in BYTES.items()},
+    )
+
+
+def _from_pth(made: Model, file: Path) -> Model:
+    found = read_pth(file)
+    needs = {device: found.parameters * size for device, size in BYTES.items()}
+    return msgspec.structs.replace(
+        made, parameters=found.parameters, layers=found.layers, dtype=found.dtype, dialect="BlinkDL", needs=needs
+    )

@@ -1,0 +1,271 @@
+"""Fetching a model from Hugging Face, in a process of its own: it can be ended at any moment, and goes on where it was.
+
+python -m assistant.library.hub OWNER/NAME FOLDER
+
+Tells its progress as JSON lines on standard output, and ends when its standard input does. Only weights as .safetensors and what
+describes them and their vocabulary is fetched: nothing that could be run. `HF_ENDPOINT` names another hub, `HF_TOKEN` who you are.
+
+`huggingface_hub` asks, authenticates, retries and resumes within a process; of its own downloads (2.4) one that was ended begins anew,
+so the partial files here are ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assistant.weights.places import check_config
+from scheduler import paths
+from scheduler.errors import NotFound, UserError
+from scheduler.units import amount
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoSibling
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_WANTED = re.compile(
+    r"[A-Za-z0-9][\w.-]*\.safetensors|model\.safetensors\.index\.json|(?:generation_)?config\.json|tokenizer[\w-]*\.(?:json|model)"
+    r"|(?:vocab|added_tokens|special_tokens_map)\.json|merges\.txt|rwkv_vocab[\w.-]*\.txt",
+    re.ASCII,
+)
+_SPARE = 256 * 2**20
+"""Bytes of the disk that are left free."""
+_CHUNK = 2**20
+_PIECE = 2**16
+"""Bytes that are written at once: what came of a piece is lost with the connection."""
+_PATIENCE_S = 30.0
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """How far it is."""
+
+    file: str
+    done: int
+    """Bytes of all files together."""
+    total: int
+    checking: bool = False
+    """It is all there, and its checksum is being computed."""
+
+
+class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
+    folder: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    message: str
+
+
+Said = Progress | Fetched | Failed
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of the model, as the hub lists it."""
+
+    name: str
+    size: int
+    checksum: str
+    """SHA-256 of its bytes where it is large (LFS), else its git object's SHA-1."""
+
+    @property
+    def partial(self) -> str:
+        """Where it grows; a file that was changed on the hub does not go on from an older one."""
+        return f".{self.name}.{self.checksum[:16]}.partial"
+
+    def matches(self, path: Path) -> bool:
+        """Whether the bytes there have its checksum."""
+        digest = hashlib.sha256() if len(self.checksum) == 64 else hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
+        with path.open("rb") as f:
+            while chunk := f.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest() == self.checksum
+
+
+def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
+    """Have the model OWNER/NAME in `folder`. Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again."""
+    revision, files = _listed(name)
+    paths.ensure(folder.parent)
+    paths.ensure(folder)
+    _check_room(folder, files)
+    total = sum(file.size for file in files)
+    done = 0
+    for file in files:  # small ones first: what it is is known before gigabytes are fetched
+        if not (folder / file.name).is_file() or (folder / file.name).stat().st_size != file.size:
+            if file.name.endswith(".safetensors"):
+                check_config(folder)
+            _fetch(name, revision, folder, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
+            say(Progress(file.name, done + file.size, total, checking=True))
+            _accept(folder, file, name)
+        done += file.size
+    for partial in folder.glob(".*.partial"):
+        partial.unlink()  # of files that are no longer what the hub lists
+
+
+def _listed(name: str) -> tuple[str, list[File]]:
+    """The newest revision, and what of it is wanted, the smallest first."""
+    from huggingface_hub import HfApi
+
+    info = _understood(lambda: HfApi().model_info(name, files_metadata=True, timeout=_PATIENCE_S), name)
+    siblings: list[RepoSibling] = info.siblings or []
+    files = [_file(sibling) for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
+    if not any(file.name.endswith(".safetensors") for file in files):
+        raise UserError(f"{name} has no .safetensors, and nothing else is fetched. Look for it in the Hugging Face format (-hf).")
+    if info.sha is None or not re.fullmatch("[0-9a-f]{40}", info.sha):
+        raise UserError(f"the hub does not say which revision of {name} is the newest. Try again later.")
+    return info.sha, sorted(files, key=lambda file: (file.size, file.name))
+
+
+def _file(sibling: RepoSibling) -> File:
+    checksum = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+    if sibling.size is None or checksum is None or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", checksum):
+        raise UserError(f"the hub tells no size or no checksum of {sibling.rfilename}, so it is not fetched")
+    return File(sibling.rfilename, sibling.size, checksum)
+
+
+def _check_room(folder: Path, files: list[File]) -> None:
+    there = sum(_size(folder / file.name) or _size(folder / file.partial) for file in files)
+    wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
+    if wanted + _SPARE > free:
+        raise UserError(f"{amount(wanted)} are to be fetched, and the disk of {folder} has {amount(free)} free. Make room there first.")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _fetch(name: str, revision: str, folder: Path, file: File, say: Callable[[int], None]) -> None:
+    """Its bytes, in its partial file: those that are there stay."""
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    constants.DOWNLOAD_CHUNK_SIZE = _PIECE
+    partial = folder / file.partial
+    if _size(partial) > file.size:
+        partial.unlink()
+    fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, paths.PRIVATE_FILE)
+    with os.fdopen(fd, "r+b") as f:
+        start = f.seek(0, os.SEEK_END)
+        say(start)
+        http: Callable[..., None] = http_get
+        _understood(
+            lambda: http(
+                hf_hub_url(name, file.name, revision=revision),
+                f,
+                resume_size=start,
+                headers=build_hf_headers(library_name="gpudeck"),
+                expected_size=file.size,
+                displayed_filename=file.name,
+                tqdm_class=_telling(start, say),
+            ),
+            name,
+        )
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def _telling(start: int, say: Callable[[int], None]) -> type:
+    """A bar, as `huggingface_hub` fills it, that draws nothing."""
+
+    class Bar:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.done = start
+
+        def update(self, more: int) -> None:
+            self.done += more
+            say(self.done)
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    return Bar
+
+
+def _accept(folder: Path, file: File, name: str) -> None:
+    """In its place, if it is what the hub says it is."""
+    partial = folder / file.partial
+    if not file.matches(partial):
+        partial.unlink()
+        raise UserError(f"{file.name} of {name} came damaged: its checksum is not the one that the hub tells. Fetch it again.")
+    partial.replace(folder / file.name)
+
+
+def _understood(call: Callable[[], Any], name: str) -> Any:
+    """What the hub and the network refuse, as a UserError of one line."""
+    import httpx2
+    from huggingface_hub import constants, errors
+
+    try:
+        return call()
+    except errors.GatedRepoError as e:
+        raise UserError(f"{name} asks for your consent on its page first; then name yourself by HF_TOKEN") from e
+    except errors.RepositoryNotFoundError as e:
+        raise NotFound(f"there is no model {name} at {constants.ENDPOINT}, or it is private (name yourself by HF_TOKEN)") from e
+    except (errors.HfHubHTTPError, httpx2.HTTPError, errors.HFValidationError) as e:
+        raise UserError(f"{constants.ENDPOINT} does not give {name}: {_line(e)}. What was fetched is kept; go on later.") from e
+    except OSError as e:
+        raise UserError(f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; go on later.") from e
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _paced(say: Callable[[Said], None]) -> Callable[[Progress], None]:
+    """At most one word a hundredth of the whole, but each about another file."""
+    last = Progress("", -1, 0)
+
+    def tell(now: Progress) -> None:
+        nonlocal last
+        if (now.file, now.checking) != (last.file, last.checking) or now.done - last.done > now.total // 200:
+            last = now
+            say(now)
+
+    return tell
+
+
+def _until_alone() -> None:
+    """End with who started us."""
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(1)
+
+
+def main(argv: list[str]) -> int:
+    name, folder = argv
+    logging.disable(logging.WARNING)  # of retries: how far it is says more
+
+    def say(word: Said) -> None:
+        sys.stdout.write(msgspec.json.encode(word).decode() + "\n")
+        sys.stdout.flush()
+
+    threading.Thread(target=_until_alone, daemon=True).start()
+    try:
+        fetch(name, Path(folder), _paced(say))
+    except UserError as e:
+        say(Failed(str(e)))
+        return 1
+    say(Fetched(folder))
+    return 0
+
+
+def read_said(lines: Iterator[bytes]) -> Iterator[Said]:
+    """What the process said, line by line."""
+    decode = msgspec.json.Decoder(Said).decode
+    for line in lines:
+        yield decode(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

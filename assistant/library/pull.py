@@ -1,0 +1,85 @@
+"""Fetching a model, as window and command line ask for it: the process that does it, its progress, its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from assistant.library import known
+from assistant.library.describe import Model
+from assistant.library.hub import NAME, Failed, Fetched, Progress, read_said
+from scheduler import paths
+from scheduler.errors import UserError
+
+_URL = re.compile(r"https?://[^/]+/")
+
+
+class Pull:
+    """One model being fetched. `run` in one thread; `cancel` from another."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: OWNER/NAME, or the address of its page. Raises UserError for what is neither."""
+        self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
+        if not NAME.fullmatch(self.name):
+            raise UserError(f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-0.1B-g1; got {name.strip()!r}")
+        self.cancelled = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> Path:
+        return known.folder() / self.name.replace("/", "--")
+
+    def run(self, on_progress: Callable[[Progress], None]) -> Model | None:
+        """Fetch it and put it on the list; None where it was cancelled. Raises UserError. What was fetched is not fetched again."""
+        paths.ensure(known.folder())
+        failed, fetched = "", False
+        with self._started() as process:
+            assert process.stdout is not None
+            for said in read_said(process.stdout):
+                match said:
+                    case Progress():
+                        on_progress(said)
+                    case Failed(message=message):
+                        failed = message
+                    case Fetched():
+                        fetched = True
+        if self.cancelled:
+            return None
+        if not fetched:
+            raise UserError(failed or f"fetching {self.name} ended with an error; see {self._log}")
+        return known.add(self.folder)
+
+    def cancel(self) -> None:
+        """End it now. What was fetched stays, and is gone on with."""
+        with self._lock:
+            self.cancelled = True
+            if self._process is not None:
+                self._process.kill()
+
+    @property
+    def _log(self) -> Path:
+        return known.folder() / "pull.log"
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "0"}
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
+        try:
+            with self._lock:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "assistant.library.hub", self.name, str(self.folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=environment,
+                )
+                if self.cancelled:
+                    self._process.kill()
+                return self._process
+        finally:
+            os.close(log)

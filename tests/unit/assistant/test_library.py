@@ -1,0 +1,184 @@
+"""Models that the user has: described without loading, listed, and fetched from a hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from assistant.library import hub as hubs
+from assistant.library import known
+from assistant.library.describe import describe
+from assistant.library.hub import Progress
+from assistant.library.pull import Pull
+from assistant.model import RWKV7
+from scheduler.errors import NotFound, UserError
+from tests.unit.assistant.hub_server import Hub, folder_files, serving
+from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    folder = write_hf(tmp_path / "tiny", to_hf(random_model(layers=2, channels=64, vocabulary=64)))
+    shutil.copy(vocabulary_file(), folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["hf", "hf shards", "hf fused", "blinkdl", "pth"])
+def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
+    tensors = {name: t.bfloat16() for name, t in random_model().items()}
+    path = tmp_path / "model.pth"
+    if kind == "pth":
+        torch.save(tensors, path)
+    else:
+        path = tmp_path / "folder"
+        write_hf(path, tensors if kind == "blinkdl" else to_hf(tensors, fused="fused" in kind), shards=3 if "shards" in kind else 1)
+    found, loaded = describe(path), RWKV7.load(path)
+    assert found.problem == ""
+    assert (found.layers, found.dtype) == (3, "BF16")
+    assert found.dialect == ("flash-linear-attention" if kind.startswith("hf") else "BlinkDL")
+    state = loaded.fresh()
+    if kind == "pth":  # tells no shapes: the first layer's unused tensors are counted, too
+        assert loaded.parameters <= found.parameters <= 1.02 * loaded.parameters
+    else:
+        assert (found.channels, found.vocabulary, found.parameters) == (128, 320, loaded.parameters)
+        assert loaded.nbytes + state.shift.nbytes + state.wkv.nbytes <= found.needs["cpu"] <= 1.01 * (loaded.nbytes + state.wkv.nbytes)
+    assert found.needs["cuda"] < found.needs["cpu"]
+
+
+def test_why_a_model_cannot_be_used_is_said_without_loading_it(tmp_path, tiny):
+    weights = tiny / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    assert "truncated or damaged" in describe(tiny).problem
+    weights.write_bytes((2**60).to_bytes(8, "little") + whole[8:])
+    assert "truncated or damaged" in describe(tiny).problem
+    weights.write_bytes(whole)
+    (tiny / "config.json").write_text(json.dumps({"model_type": "rwkv7", "head_size": 64}))
+    assert "dialect" in describe(tiny).problem
+    (tiny / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    assert "'llama'" in describe(tiny).problem
+    assert "no model at" in describe(tmp_path / "nowhere").problem
+    (tmp_path / "x.pth").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
+    assert "no .pth that can be looked into" in describe(tmp_path / "x.pth").problem
+
+
+def test_the_list_of_models(tiny, state):
+    assert known.known() == ()
+    added = known.add(tiny)
+    known.add(tiny)
+    assert known.known() == (added,)
+    assert known.find("tiny") == known.find(str(tiny)) == added
+    assert [m.name for m in known.known("/not/there")] == ["there", "tiny"]
+    assert (state / "models.json").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(NotFound, match="tiny"):
+        known.find("other")
+    with pytest.raises(UserError, match="no model at"):
+        known.add(state / "nothing")
+    known.remove(added.path)
+    assert known.known() == ()
+    assert tiny.is_dir(), "only the list forgets it"
+    with pytest.raises(NotFound):
+        known.remove(added.path)
+    (state / "models.json").write_text("{")
+    with pytest.raises(UserError, match="delete it"):
+        known.known()
+
+
+@pytest.fixture
+def hub(tiny, monkeypatch):
+    with serving(folder_files(tiny)) as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        yield made
+
+
+def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
+    told: list[Progress] = []
+    pull = Pull(f"{hub.url}/ada/tiny")
+    model = pull.run(told.append)
+    assert model is not None
+    assert (model.path, model.problem) == (str(pull.folder), "")
+    return pull, told
+
+
+def test_a_model_is_fetched_over_a_broken_connection_and_nothing_that_could_be_run(hub, tiny):
+    hub.breaks["model.safetensors"] = 100_000
+    pull, told = pulled(hub)
+    assert {f.name: f.read_bytes() for f in pull.folder.iterdir()} == {f.name: f.read_bytes() for f in tiny.iterdir()}
+    assert any(name == "model.safetensors" and 0 < start <= 100_000 for name, start in hub.asked), "it went on where it broke"
+    assert {name for name, _ in hub.asked} == {f.name for f in tiny.iterdir()}
+    done = [p.done for p in told]
+    assert done == sorted(done)
+    assert (told[-1].done, told[-1].checking) == (told[-1].total, True)
+    assert {f.stat().st_mode & 0o777 for f in pull.folder.iterdir()} == {0o600}
+    assert [m.name for m in known.known()] == ["ada--tiny"]
+
+
+def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
+    hub.lies["model.safetensors"] = "0" * 64
+    pull = Pull("ada/tiny")
+    with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny came damaged"):
+        pull.run(lambda told: None)
+    assert not list(pull.folder.glob("*.safetensors"))
+    assert not list(pull.folder.glob(".*.partial"))
+    assert known.known() == ()
+
+
+@pytest.mark.slow
+def test_a_cancelled_one_goes_on_where_it_was_in_another_process(hub):
+    hub.stalls["model.safetensors"] = 150_000
+    pull, half = Pull("ada/tiny"), threading.Event()
+    stopper = threading.Thread(target=lambda: (half.wait(30), pull.cancel()))
+    stopper.start()
+    partial = 0
+
+    def watch(told: Progress) -> None:
+        nonlocal partial
+        if told.file == "model.safetensors" and told.done > 100_000:
+            half.set()
+
+    assert pull.run(watch) is None
+    stopper.join()
+    (left,) = pull.folder.glob(".*.partial")
+    partial = left.stat().st_size
+    assert 0 < partial <= 150_000
+    del hub.stalls["model.safetensors"]
+    pulled(hub)
+    assert ("model.safetensors", partial) in hub.asked
+    assert [name for name, _ in hub.asked].count("config.json") == 1
+
+
+@pytest.mark.slow
+def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
+    with pytest.raises(UserError, match="OWNER/NAME"):
+        Pull("../../etc/passwd")
+    with pytest.raises(UserError, match="no model ada/other") as refused:
+        Pull("ada/other").run(lambda told: None)
+    assert hub.url in str(refused.value)
+    hub.files["config.json"] = json.dumps({"model_type": "llama"}).encode()
+    with pytest.raises(UserError, match="'llama'"):
+        Pull("ada/tiny").run(lambda told: None)
+    assert "model.safetensors" not in {name for name, _ in hub.asked}, "gigabytes are not fetched in vain"
+    hub.files = {"pytorch_model.bin": b"x"}
+    with pytest.raises(UserError, match=r"no \.safetensors"):
+        Pull("ada/tiny").run(lambda told: None)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(UserError, match="does not give"):
+        Pull("ada/tiny").run(lambda told: None)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path, monkeypatch):
+    monkeypatch.setattr(hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30))
+    hubs._check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
+    with pytest.raises(UserError, match="are to be fetched, and the disk"):
+        hubs._check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])
