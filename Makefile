@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: run test slow torture ray slurm matrix emulation truth lint docs bench clean
 
 run: $(STAMP)
