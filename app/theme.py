@@ -199,9 +199,14 @@ QCheckBox {{ spacing: 8px; }}
 QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
 QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; }}
 QCheckBox:focus {{ color: {t.accent}; }}
-QTableView {{ background: {t.surface}; border: none; gridline-color: transparent; selection-background-color: {t.accent_soft};
+QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: transparent; selection-background-color: {t.accent_soft};
   selection-color: {t.text}; outline: none; }}
 QTableView::item {{ padding: 0 7px; border: none; }}
+QTreeView::item {{ padding: 5px 4px; border: none; }}
+QTreeView::item:selected {{ background: {t.accent_soft}; }}
+QTreeView::indicator {{ width: 13px; height: 13px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
+QTreeView::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; }}
+QTreeView::indicator:indeterminate {{ background: {t.accent_soft}; border-color: {t.accent}; }}
 QHeaderView {{ background: {t.surface}; border: none; }}
 QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none; border-bottom: 1px solid {t.line}; padding: 6px 10px;
   font-size: {SMALL}px; text-align: left; }}

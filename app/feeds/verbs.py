@@ -10,8 +10,10 @@ from typing import TypeVar
 import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
+from app.feeds.cleaning import Cleaning
 from app.feeds.curves import curves
 from app.feeds.session_files import SessionFiles
+from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.models.conversation_export import write_text
 from app.models.export import save_result
 from app.models.message import Curve
@@ -112,6 +114,7 @@ class Verbs(QObject):
         """One thread: what is kept last is what was said last."""
         self._filing.setMaxThreadCount(1)
         self._sessions = SessionFiles()
+        self._cleaning = Cleaning(self._tell)
 
     def request(self, request: Request) -> None:
         """Start it and return at once."""
@@ -123,6 +126,7 @@ class Verbs(QObject):
         """Drop what has not begun, interrupt what has, and wait for it."""
         self._stopped = True
         self._pool.clear()
+        self._cleaning.stop()
         with self._lock:
             for client in self._open:
                 client.close()
@@ -143,6 +147,9 @@ class Verbs(QObject):
             return  # the user knows: it was their Stop
         except UserError as e:
             reply = Refused(request, str(e))
+        self._tell(reply)
+
+    def _tell(self, reply: Reply) -> None:
         if not self._stopped:
             self.replied.emit(reply)
 
@@ -176,6 +183,10 @@ class Verbs(QObject):
         match request:
             case StopAnswer():
                 self._assistant.cancel()
+            case StopScan():
+                self._cleaning.stop()
+            case Scan() | Clean() | PutBack() | EmptyTrash():
+                return self._with_client(lambda c: self._cleaning.carry_out(c, request))
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
             case Repeat(job=job):

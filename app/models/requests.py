@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.models.cleaning_requests import CleaningReply, CleaningRequest
 from app.models.message import Curve
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
@@ -217,6 +218,7 @@ Request = (
     | Report
     | StopAnswer
     | SessionRequest
+    | CleaningRequest
 )
 
 
@@ -357,6 +359,7 @@ Reply = (
     | Wrote
     | Answered
     | SessionReply
+    | CleaningReply
 )
 
 

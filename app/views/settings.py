@@ -24,6 +24,8 @@ class Settings(QWidget):
     """Emits `requested` with the change."""
 
     requested = Signal(object)
+    cleaning = Signal()
+    """The clean-up page is wanted."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
@@ -36,6 +38,8 @@ class Settings(QWidget):
         self._about: tuple[tuple[str, str], ...] = ()
         self.copy = button("Copy diagnostics", tooltip="One text to paste into a bug report, without names, paths and secrets")
         self.copy.clicked.connect(self._copy)
+        self.clean = button("Clean up…", tooltip="Look for what may go, and choose what goes to the trash")
+        self.clean.clicked.connect(self.cleaning)
         self.copied = label(size="small", meaning="muted")
         self._lay_out()
 
@@ -89,6 +93,10 @@ class Settings(QWidget):
             for setting in SETTINGS:
                 if setting.group == group:
                     inner.addWidget(self.rows[setting.name])
+            if group == "Clean-up":
+                line = row(self.clean)
+                line.addStretch(1)
+                inner.addLayout(line)
             body.addWidget(card(inner))
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)

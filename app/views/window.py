@@ -41,6 +41,7 @@ from app.models.state import State
 from app.models.tiles import tiles
 from app.views.alerts import Alerts
 from app.views.assistant import Assistant
+from app.views.clean import Clean
 from app.views.dashboard import Dashboard
 from app.views.device import Device
 from app.views.jobs import Jobs
@@ -54,8 +55,8 @@ from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
-Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device
-P = TypeVar("P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device)
+Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Clean
+P = TypeVar("P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device, Clean)
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -133,12 +134,20 @@ class MainWindow(QWidget):
 
     @cached_property
     def settings(self) -> Settings:
-        return self._added("settings", Settings(self.state))
+        page = self._added("settings", Settings(self.state))
+        page.cleaning.connect(self.show_clean)
+        return page
 
     @cached_property
     def device(self) -> Device:
         page = self._added("device", Device(self.state))
         page.left.connect(lambda: self.show_page("dashboard"))
+        return page
+
+    @cached_property
+    def clean(self) -> Clean:
+        page = self._added("clean up", Clean())
+        page.left.connect(lambda: self.show_page("settings"))
         return page
 
     @cached_property
@@ -206,6 +215,12 @@ class MainWindow(QWidget):
         self.pages.setCurrentWidget(self.device)
         self.device.show_device(device)
         self.device.setFocus()
+
+    def show_clean(self) -> None:
+        """Show what may be cleaned up."""
+        self.rail.show_chosen("settings")
+        self.pages.setCurrentWidget(self.clean)
+        self.clean.setFocus()
 
     def show_welcome(self) -> None:
         """What is seen when the window is opened for the first time."""

@@ -1,0 +1,185 @@
+"""The clean-up page: what may go is chosen by a person, goes to the trash, and comes back; with the real daemon and files at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.desktop import Desktop
+from app.models.cleaning_requests import (
+    Clean,
+    Cleaned,
+    EmptyTrash,
+    InTrash,
+    Looking,
+    PutBack,
+    Restored,
+    Scan,
+    Scanned,
+    StopScan,
+    TrashEmptied,
+)
+from app.models.requests import Refused
+from app.views.clean import NOTHING
+from assistant.housekeeping import Emptied, Find, Item, Left, Receipt, Undone
+from assistant.housekeeping.find import encoded
+from scheduler import settings
+from scheduler.devices.model import Process
+from scheduler.settings import Settings
+from tests.gui import snapshots
+from tests.gui.test_accessible import nameless
+from tests.support import state_folder
+from tests.unit.assistant.debris import aged, write
+
+GIB, DAY = 2**30, 86400.0
+PATIENCE_MS = 20_000
+
+
+def find(kind: str, path: str, size: int = GIB, days: float = 40) -> Find:
+    return Find(kind, encoded(path), encoded("/data"), size, f"may go: {kind}", days * DAY, "seal")  # type: ignore[arg-type]
+
+
+KERNELS = tuple(find("cache", f"/data/cache/K{i}", (20 - i) * 2**20) for i in range(12))
+DUMP = find("core", "/data/core.\x1b[31m1")
+ARTEFACTS = find("artefacts", "/data/jobs/7/artefacts", 3 * GIB, 100)
+ORPHAN = Find("process", "", "", 5 * GIB, "python holds a GPU for job 7", 3600.0, process=Process(4711, "python"))
+FINDS = (*KERNELS, DUMP, ARTEFACTS, ORPHAN)
+
+
+@pytest.fixture
+def page(fed):
+    fed.feed(snapshots.gpu_snapshot(2))
+    fed.window.show_page("settings")
+    fed.asked.clear()
+    fed.window.settings.clean.click()
+    fed.settle()
+    assert fed.asked == [Scan()], "it looks as soon as it is seen"
+    return fed.window.clean
+
+
+def scanned(fed, *finds: Find, trash: InTrash | None = None, **more: object) -> None:
+    fed.window.deliver(Scanned(finds, trash or InTrash(), **more))  # type: ignore[arg-type]
+    fed.settle()
+
+
+def rows(page) -> dict[str, tuple[str, ...]]:
+    """The kinds, by title, with size and box."""
+    tops = [page.tree.topLevelItem(i) for i in range(page.tree.topLevelItemCount())]
+    return {top.text(0): (top.text(1), top.checkState(0).name) for top in tops}
+
+
+def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, fed):
+    fed.window.deliver(Looking("~/.triton/cache/K1"))
+    assert page.progress.text() == "looking at ~/.triton/cache/K1"
+    assert page.stop.isVisible()
+    scanned(fed, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
+    assert rows(page) == {
+        "Process on a GPU (1)": ("5.0 GiB", "Unchecked"),
+        "Artefacts of a job (1)": ("3.0 GiB", "Unchecked"),
+        "Core dump (1)": ("1.0 GiB", "Checked"),
+        "Kernel cache (12)": ("174 MiB", "Checked"),
+    }
+    assert page.tree.chosen() == (DUMP, *KERNELS)
+    assert page.total.text() == "13 things, 1.2 GiB chosen"
+    assert page.progress.text() == "15 things, 9.2 GiB found · there may be more: not done after 60 s · 1 not looked at"
+    assert "Permission denied" in page.progress.toolTip()
+    dump = page.tree.topLevelItem(2).child(0)
+    assert [dump.text(i) for i in range(4)] == ["/data/core.\\x1b[31m1", "1.0 GiB", "40 days", "may go: core"]
+    assert nameless(fed.window) == []
+
+
+def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, fed):
+    scanned(fed, *FINDS)
+    tree = page.tree
+    assert tree.hasFocus()
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Space):  # the process, its kind, artefacts
+        QTest.keyClick(tree, key)
+    fed.settle()
+    assert ARTEFACTS in tree.chosen()
+    cache = tree.topLevelItem(3)
+    cache.child(0).setCheckState(0, Qt.CheckState.Unchecked)
+    fed.settle()
+    assert cache.checkState(0) == Qt.CheckState.PartiallyChecked
+    assert page.total.text() == "13 things, 4.2 GiB chosen"
+    fed.asked.clear()
+    QTest.keyClick(tree, Qt.Key.Key_Delete)
+    assert fed.asked == [Clean((ARTEFACTS, DUMP, *KERNELS[1:]))]
+    assert not page.move_button.isEnabled(), "once at a time"
+    QTest.keyClick(tree, Qt.Key.Key_F5)
+    assert len(fed.asked) == 1
+
+
+def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, fed):
+    scanned(fed, *FINDS)
+    assert not page.undo.isVisible()
+    page.move_button.click()
+    moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
+    left = Left(DUMP, "python (pid 4711) has it open")
+    fed.window.deliver(Cleaned(Receipt("one", 0.0, moved, (left,)), InTrash(12, 174 * 2**20, "one")))
+    fed.settle()
+    assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
+    assert page.said.text() == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
+    assert "12 things, 174 MiB" in page.trash.text()
+    fed.asked.clear()
+    QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert fed.asked == [PutBack("one")]
+    fed.window.deliver(Restored(Undone("one", KERNELS), InTrash()))
+    assert fed.asked[-1] == Scan(), "the list is made anew"
+    assert not page.undo.isVisible()
+
+
+def test_the_trash_is_emptied_only_after_a_person_was_asked(page, fed):
+    scanned(fed, trash=InTrash(3, GIB, "one"))
+    assert page.empty.text() == NOTHING
+    fed.asked.clear()
+    page.empty_trash.click()
+    assert page.question.text() == "Delete 3 things, 1.0 GiB for good? It cannot be undone."
+    assert page.no.hasFocus()
+    QTest.keyClick(page.no, Qt.Key.Key_Escape)
+    assert not page.question.isVisible()
+    assert fed.asked == []
+    page.empty_trash.click()
+    page.yes.click()
+    assert fed.asked == [EmptyTrash()]
+    fed.window.deliver(TrashEmptied(Emptied(3, GIB), InTrash()))
+    assert page.said.text() == "3 things, 1.0 GiB, deleted"
+
+
+def test_a_refusal_is_told_and_the_page_is_left_by_escape(page, fed):
+    fed.window.deliver(Refused(Scan(), "the daemon does not answer"))
+    assert page.said.text() == "the daemon does not answer"
+    page.again.click()
+    page.stop.click()
+    assert fed.asked[-2:] == [Scan(), StopScan()]
+    QTest.keyClick(page, Qt.Key.Key_Escape)
+    assert fed.window.pages.currentWidget() is fed.window.settings
+
+
+def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monkeypatch: pytest.MonkeyPatch):
+    for name in ("TRITON_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_CACHE", "CUDA_CACHE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    kernel = tmp_path / "cache" / "K"
+    write(kernel / "a.cubin", b"k" * 2**20)
+    aged(kernel, 60)
+    with state_folder(tmp_path / "home"):
+        settings.save(Settings(source="cpu", clean_memory="off"))
+        desktop = Desktop(qapp)
+        desktop.start()
+        page = desktop.window.clean
+        desktop.window.show_clean()
+        qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
+        page.move_button.click()
+        qtbot.waitUntil(lambda: "in the trash now" in page.said.text(), timeout=PATIENCE_MS)
+        assert not kernel.exists()
+        page.undo.click()
+        qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
+        assert (kernel / "a.cubin").read_bytes() == b"k" * 2**20
+        desktop.window.close()
+        desktop.stop()
+        desktop.window.deleteLater()
