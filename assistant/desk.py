@@ -194,9 +194,9 @@ def _reported(daemon: Client, call: Call) -> Material:
     now = time.time()
     if call.tool == "daily":
         past = period(call, now) or Period(now - DAY_S, now)
-        return of_span(daemon, past.since, "daily")
+        return of_span(daemon, past.since, "daily", past.until)
     past = period(call, now) or Period(now - SPAN_S, now)
-    return of_span(daemon, past.since)
+    return of_span(daemon, past.since, until=past.until)
 
 
 def _proposed(proposal: Proposal) -> str:

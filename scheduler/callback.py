@@ -11,14 +11,13 @@ from collections.abc import Callable
 
 from scheduler import paths
 from scheduler.jobs import Job
+from scheduler.launch import open_log
 
 TIMEOUT_S = 60.0
 """After which a command is ended, and all that it started."""
 AT_ONCE = 4
 WAITING = 10_000
 """Jobs whose ends wait to be told at most; of more, the oldest are not told."""
-MAX_LOG = 2**20
-"""Bytes of a log, after which it is put aside as the old one."""
 
 
 class Callback:
@@ -59,7 +58,7 @@ class Callback:
         """Why it failed; empty where it did not."""
         told = {"GPUDECK_JOB": str(job.id), "GPUDECK_STATUS": job.status, "GPUDECK_NAME": job.spec.name}
         try:
-            log = _open_log()
+            log = open_log(paths.callback_log())
             try:
                 process = await asyncio.create_subprocess_exec(
                     *shlex.split(command),
@@ -79,11 +78,3 @@ class Callback:
                 os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own, and is not waited for yet: the number is its
                 await process.wait()
         return f"it ended with status {status}" if status else ""
-
-
-def _open_log() -> int:
-    """A descriptor that appends to the log. Raises OSError."""
-    file = paths.callback_log()
-    if file.exists() and file.stat().st_size > MAX_LOG:
-        file.replace(file.with_name(file.name + ".old"))
-    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, paths.PRIVATE_FILE)

@@ -34,6 +34,7 @@ from scheduler.notices import Notices
 from scheduler.publisher import Publisher
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
+from scheduler.scribing import Scribing
 from scheduler.store import Store
 from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
@@ -71,6 +72,7 @@ class Daemon:
         self._notices = Notices(self.touch)
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
         self._callback = Callback(lambda words: self._notices.tell("callback", words))
+        self._scribing = Scribing(lambda: self._settings, lambda words: self._notices.tell("scribing", words))
         self.ends = Ends()
         self.monitor = Monitor()
         self.recorder = Recorder(paths.history_file(), lambda words: self._notices.tell("damaged history", words))
@@ -91,7 +93,14 @@ class Daemon:
         await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
         tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
-        lasting = (self._publisher.publish(), self._obey(), self.watching.attend(), _every(LOOK_S, self._look), self._keep())
+        lasting = (
+            self._publisher.publish(),
+            self._obey(),
+            self.watching.attend(),
+            _every(LOOK_S, self._look),
+            self._keep(),
+            self._scribing.attend(),
+        )
         tasks += [asyncio.create_task(t) for t in lasting]
         say_ready()
         stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
@@ -319,6 +328,7 @@ class Daemon:
         settings.save(new)
         old, self._settings = self._settings, new
         await self.watching.start(new)
+        self._scribing.review()
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         self._step()

@@ -14,6 +14,15 @@ from scheduler.errors import UserError
 
 READY = "ready"
 """What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
+MAX_LOG = 2**20
+"""Bytes of a log, after which it is put aside as the old one."""
+
+
+def open_log(file: Path) -> int:
+    """A descriptor that appends to the log. Raises OSError."""
+    if file.exists() and file.stat().st_size > MAX_LOG:
+        file.replace(file.with_name(file.name + ".old"))
+    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, paths.PRIVATE_FILE)
 
 
 def start_daemon() -> None:

@@ -74,6 +74,11 @@ def callback_log() -> Path:
     return home() / "on_job_end.log"
 
 
+def scribe_log() -> Path:
+    """Of the process that writes reports by itself."""
+    return home() / "scribe.log"
+
+
 def job_folder(job_id: int) -> Path:
     """Log, result and artefacts of one job."""
     return home() / "jobs" / str(job_id)

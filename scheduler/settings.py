@@ -69,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """What the assistant must not even propose to do: tools such as `operate cancel`, separated by commas."""
     model_idle_minutes: Annotated[float, msgspec.Meta(gt=0, le=10)] = 5.0
     """After so many minutes without a request a model leaves the GPU."""
+    report_jobs: Threshold = "off"
+    """Minutes that a job must have run for a report on it to be written by itself; "off": none is."""
+    report_daily: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK})?$")] = ""
+    """When the report on a day is written by itself, local time, e.g. 08:00; empty: never."""
     theme: Literal["system", "light", "dark"] = "system"
     scale: Annotated[float, msgspec.Meta(ge=0.75, le=3)] = 1.0
     """How large everything in the window is; read when it is opened."""

@@ -146,6 +146,23 @@ SETTINGS = (
         group="Assistant",
     ),
     Setting(
+        "report_jobs",
+        "Report on jobs",
+        "A report on each job that ran for so long is written by itself, once the devices are idle: HTML, in the folder reports among the "
+        "state; the newest 200 are kept. off: none.",
+        "threshold",
+        unit="min",
+        group="Assistant",
+    ),
+    Setting(
+        "report_daily",
+        "Daily report",
+        "When a report on what happened since the last one is written by itself, such as 08:00, or as soon as the devices are idle then. "
+        "Empty: never.",
+        "text",
+        group="Assistant",
+    ),
+    Setting(
         "alert_temperature",
         "Too hot",
         "From so far below the card's own slow-down temperature on, for 10 s. Each of these is a number, or off.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from assistant import logs, phrases
 from assistant.facts.devices import subject
-from assistant.facts.jobs import during
 from assistant.reports import charts, layout
 from assistant.reports.cells import Cells
 from assistant.reports.material import Material, extra_facts
@@ -46,7 +45,7 @@ def _title(material: Material) -> str:
         job = material.jobs[0]
         return f"Report on job {job.id}: {phrases.plain(job.spec.name, 80)}"
     if material.kind == "daily":
-        return f"Daily report, {phrases.date(material.until)}"
+        return f"Daily report, {phrases.date((material.since + material.until) / 2)}"
     return f"Report, {phrases.stretch(material.since, material.until)}"
 
 
@@ -63,14 +62,14 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
 
 
 def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
-    states, happened = material.snapshot.devices, during(material.jobs, material.since, material.until)
+    states = material.snapshot.devices
     charted = tuple(sorted(_busiest(states, cells)[:MOST_CHARTED], key=lambda s: s.device.index))
     blocks: list[Block] = list(charts.by_device("util", charted, material.histories, material.since, material.until, cells))
     if len(states) > len(charted):
         blocks.append(Prose("Only the busiest devices have a chart of their own; the table tells of all."))
     return (
-        Section("Jobs", (layout.jobs(happened, cells),)),
-        Section("Energy", (layout.energy(happened, states, cells),)),
+        Section("Jobs", (layout.jobs(material.jobs, cells),)),
+        Section("Energy", (layout.energy(material.jobs, states, cells),)),
         Section("Utilisation", tuple(blocks)),
         Section("Devices", (*_by_field(material, _SPAN_FIELDS, cells, charted), layout.devices(states, cells))),
         Section("Alerts", (layout.alerts(material.alerts, cells),)),

@@ -14,6 +14,8 @@ from scheduler import paths
 from scheduler.errors import UserError
 
 FORMATS: dict[str, Callable[[Report], str]] = {".md": markdown, ".html": html}
+MARK = "to_write.json"
+"""In the folder: what is still to be written."""
 KEPT = 200
 """Reports in the folder; of more the oldest go."""
 
@@ -38,7 +40,8 @@ def name(report: Report) -> str:
     if report.kind == "job":
         return f"job-{report.job}"
     pattern = "daily-%Y-%m-%d" if report.kind == "daily" else "report-%Y-%m-%d-%H%M"
-    return time.strftime(pattern, time.localtime(report.until))
+    at = (report.since + report.until) / 2 if report.kind == "daily" else report.until
+    return time.strftime(pattern, time.localtime(at))
 
 
 def write_private(file: Path, data: bytes) -> None:

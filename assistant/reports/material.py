@@ -15,10 +15,13 @@ from scheduler.client import Client
 from scheduler.jobs import Ended, Event, Job, Queued
 from scheduler.search import Search
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
+from scheduler.telemetry.tiers import LAST, TIERS
 
 POINTS = 240
 """Buckets of a chart: about as many as its width can show. Of one width each, so that a mean over them is one over time."""
 FIRST_READING_S = 3.0
+NOW_S = 10.0
+"""An end that is not longer ago than this is now."""
 LOG_BYTES = 8 * 1024
 """Of the end of a job's log."""
 MOST_JOBS = 500
@@ -63,11 +66,13 @@ def of_job(daemon: Client, number: int) -> Material:
     return _told(daemon, found)
 
 
-def of_span(daemon: Client, since: float, kind: Kind = "span") -> Material:
-    """All that happened from `since` (seconds since the epoch) until now."""
+def of_span(daemon: Client, since: float, kind: Kind = "span", until: float | None = None) -> Material:
+    """All that waited, ran or ended between two times (seconds since the epoch; None: now), at most as long as readings are kept."""
     snapshot = read_snapshot(daemon)
-    jobs, _ = daemon.find(Search(since=since, until=snapshot.time), MOST_JOBS)
-    return _told(daemon, Material(kind, since, snapshot.time, snapshot, jobs, {}, _alerts(daemon, since, snapshot.time)))
+    until = snapshot.time if until is None or until > snapshot.time - NOW_S else until
+    since = min(max(since, until - TIERS[LAST].keep), until)
+    jobs, _ = daemon.find(Search(since=since, until=until), MOST_JOBS)
+    return _told(daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until)))
 
 
 def read_snapshot(daemon: Client) -> Snapshot:

@@ -1,0 +1,86 @@
+"""Reports that nobody asked for: written by a real process that the daemon starts, once the devices are idle, and remembered."""
+
+from __future__ import annotations
+
+import stat
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from assistant.reports import files, to_write
+from assistant.reports.to_write import Mark, daily_due, load, look, save
+from assistant.scribe import Scribe
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.support import eventually, state_folder
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory):
+    with state_folder(tmp_path_factory.mktemp("scribe") / "home") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def deck(state: Path):
+    """A daemon whose CPU always counts as idle, and a job that has ended."""
+    settings.save(Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0))
+    with Client() as client:
+        client.wait(client.submit([sys.executable, "-c", "print('hello from the job')"], name="greet").id)
+        yield client
+
+
+def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) -> None:
+    save(Mark(0.0, 0.0, 0.0, (), (1,)))
+    assert Scribe().turn() is False
+    assert list((state / "reports").iterdir()) == []
+    assert load().began == pytest.approx(time.time(), abs=60), "what ended while it was off is not reported on later"
+
+
+def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> None:
+    now, wish = time.time(), Settings(report_jobs=0.0)
+    first = look(deck, Mark(now - 9, now - 9, now - 60), wish, now)
+    assert first.jobs == (1,)
+    assert look(deck, first, wish, now + 1).jobs == (1,)
+    assert look(deck, Mark(now, now, now + 60), wish, now).jobs == (), "it ended before anybody asked"
+    assert look(deck, Mark(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now).jobs == (), "it was short"
+    assert look(deck, Mark(now + 9999, now, now - 60), wish, now).jobs == (1,), "the clock was set back"
+
+
+def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(deck: Client, state: Path) -> None:
+    save(Mark(0.0, 0.0, 0.0))
+    deck.configure(report_jobs=0.0, report_daily="00:00")
+    (job, daily) = (
+        eventually(lambda: list((state / "reports").glob("job-1.html")))[0],
+        eventually(lambda: list((state / "reports").glob("daily-*.html")))[0],
+    )
+    assert "hello from the job" in job.read_text() and "greet" in daily.read_text()
+    assert stat.S_IMODE(job.stat().st_mode) == 0o600
+    eventually(lambda: load().day > 0 and not load().jobs)
+
+
+def at(clock: str) -> float:
+    return datetime.fromisoformat(f"2026-11-21T{clock}").timestamp()
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "daily", "due"),
+    [
+        ("07:59", "08:00", "08:00", True),
+        ("08:00", "23:59", "08:00", False),
+        ("00:10", "07:59", "08:00", False),
+        ("07:00", "07:30", "", False),
+    ],
+)
+def test_a_daily_report_is_due_once_a_day(told: str, now: str, daily: str, due: bool) -> None:
+    assert daily_due(Mark(0.0, at(told), 0.0), Settings(report_daily=daily), at(now)) is due
+    assert daily_due(Mark(0.0, at(told) - 5 * 86400, 0.0), Settings(report_daily=daily), at(now)) is bool(daily)
+
+
+def test_a_mark_that_is_damaged_begins_anew(home: Path) -> None:
+    (files.folder() / files.MARK).write_bytes(b"{]")
+    assert to_write.load().jobs == ()
