@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from scheduler.queue.progress import parse, parse_bar, printable, unescaped
 
-from scheduler.queue.progress import parse, parse_bar, printable
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")  # ECMA-48: colours, cursor moves, titles
 _TAB = "    "
 
 
@@ -20,7 +17,7 @@ def lines(data: bytes) -> list[str]:
 
 def clean(text: str) -> str:
     """One line without escape sequences and control characters."""
-    return printable(_ESCAPES.sub("", text).replace("\t", _TAB)).rstrip()
+    return printable(unescaped(text).replace("\t", _TAB)).rstrip()
 
 
 def _line(raw: bytes) -> str:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import re
 
-from scheduler.queue.progress import MAX_LINE, parse, printable
-
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")  # ECMA-48: colours, cursor moves, titles
+from scheduler.queue.progress import MAX_LINE, parse, printable, unescaped
 
 
 class LogTail:
@@ -38,5 +35,5 @@ class LogTail:
 
 
 def _clean(text: str) -> str:
-    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = unescaped(text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(printable(line.replace("\t", "    ")) for line in lines)

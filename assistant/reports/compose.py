@@ -81,8 +81,10 @@ def _busiest(states: tuple[DeviceState, ...], cells: Cells) -> list[DeviceState]
 
 
 def _by_field(material: Material, fields: tuple[str, ...], cells: Cells, states: tuple[DeviceState, ...] | None = None) -> list[Chart]:
+    """Those of which something was read; the table below them tells why there is nothing of the others."""
     shown = material.snapshot.devices if states is None else states
-    return [charts.by_field(field, shown, material.histories, material.since, material.until, cells) for field in fields]
+    drawn = (charts.by_field(field, shown, material.histories, material.since, material.until, cells) for field in fields)
+    return [chart for chart in drawn if chart.lines]
 
 
 def _log(material: Material) -> Excerpt:

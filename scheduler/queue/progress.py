@@ -20,6 +20,8 @@ from scheduler.jobs import Progress
 MAX_LINE = 4096
 """Bytes; a longer line is output, not progress."""
 _MARK = b'"gpudeck"'
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""ECMA-48: colours, cursor moves, titles."""
 _FACTORS = {b"k": 1e3, b"M": 1e6, b"G": 1e9, b"T": 1e12}
 _COUNT = rb"\d{1,15}(?:\.\d{1,9})?[kMGT]?"
 _BAR = re.compile(rb"(?P<note>[^%|]{0,200}?)\s{0,9}\d{1,3}%\|[^|]*\| *(?P<done>" + _COUNT + rb")/(?P<total>" + _COUNT + rb") \[.*")
@@ -65,6 +67,11 @@ def _scaled(text: bytes) -> float:
     """A count as tqdm writes it, with or without a unit: 45, 1.20k, 3.0M."""
     factor = _FACTORS.get(text[-1:], 1.0)
     return float(text[:-1] if factor > 1 else text) * factor
+
+
+def unescaped(text: str) -> str:
+    """`text` without the sequences that colour a terminal, move its cursor or name its window."""
+    return _ESCAPES.sub("", text)
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scheduler import logfile, paths
 from scheduler.jobs import Progress
-from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable
+from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable, unescaped
 
 _ENDS = re.compile(rb"[\r\n]")
 """A bar that is drawn anew ends its line with a carriage return."""
@@ -61,7 +61,7 @@ def last_line(file: Path) -> str:
     except OSError:
         return ""
     for line in reversed(lines):
-        text = printable(line.decode(errors="replace").strip())
+        text = printable(unescaped(line.decode(errors="replace")).strip())
         if text.strip() and parse(line, 0.0) is None and parse_bar(line, 0.0) is None:
             return text[:200]
     return ""

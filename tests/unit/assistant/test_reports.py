@@ -91,9 +91,10 @@ def test_what_is_not_known_is_said_with_its_reason() -> None:
     assert ("Energy", "no data") in used.rows
     assert "No data for energy: its device does not tell its power." in used.note
     assert "has not ended yet" in tables(composed(of_job(JOBS[0])))["Outcome"].note
-    for chart in charts(composed(span(histories={}))):
-        assert not chart.lines
-        assert "no data (no data in this time)" in chart.note
+    unread = composed(span(histories={}))
+    assert [chart.title for chart in charts(unread)] == ["Utilisation of REPLAY GPU 0", "Utilisation of REPLAY GPU 1"]
+    assert all(not chart.lines and "no data (no data in this time)" in chart.note for chart in charts(unread))
+    assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 
 def test_sources_that_disagree_are_both_told() -> None:
