@@ -78,7 +78,9 @@ class Call:
     constants: Mapping[str, object]
     """Every tl.constexpr argument by name."""
     options: Mapping[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 2})
-    """num_warps, num_stages and other compiler options."""
+    """num_warps, num_stages and other compiler options. With `launch_pdl` it may begin while the kernel before it on the stream still runs
+    (programmatic dependent launch, CUDA C++ Programming Guide): it must wait for that itself, before it touches what that one does.
+    """
 
     @property
     def programs(self) -> tuple[int, int, int]:
@@ -207,6 +209,15 @@ class _Config(ctypes.Structure):
     )
 
 
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("kind", ctypes.c_uint64), ("value", ctypes.c_int), ("unused", ctypes.c_uint8 * 60))
+
+
+_EARLY = _Attribute(6, 1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
 class _Slot:
     """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
 
@@ -235,6 +246,8 @@ class _Slot:
         ] * 2  # Triton adds pointers to scratch memory and to a profiler's; these kernels have none
         self.parameters = (ctypes.c_void_p * len(places))(*places)
         self.config = _Config(*call.programs, function.threads, 1, 1, function.shared)
+        if call.options.get("launch_pdl"):
+            self.config.attributes, self.config.attribute_count = ctypes.addressof(_EARLY), 1
         self.config_at = ctypes.byref(self.config)
 
     def _keep(self, value: Any) -> int:

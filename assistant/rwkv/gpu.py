@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank
 from assistant.rwkv.state import State
 from assistant.weights import HEAD
 
-_SPLITS = 8
+_SPLITS = 16
 """Parts that the channel mix's second matrix is summed in, so that there are programs enough for all processors."""
 _COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
@@ -50,8 +50,13 @@ class Tile(NamedTuple):
 def tile_of(batch: int, turned: bool) -> Tile:
     """First guesses, to be measured."""
     if batch == 1:
-        return Tile(64, 64, 4) if turned else Tile(16, 256, 4)
+        return Tile(64, 128, 4) if turned else Tile(4, 1024, 4)
     return Tile(64, 64, 4 if batch <= 64 else 8)  # with 4 warps, 128 sequences spill registers
+
+
+def overlaps(device: torch.device) -> bool:
+    """Whether a kernel may begin there before the one before it has ended: from compute capability 9.0 on."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 class Product(NamedTuple):
@@ -108,6 +113,7 @@ class Step:
             at += size
         self._logits = torch.zeros(batch, len(parameters.embeddings), device=device)
         self._work: list[Callable[[], None]] = []
+        self._early = overlaps(device)
         self.calls: list[Call] = []
         """Every kernel as planned."""
         self._plan()
@@ -160,7 +166,18 @@ class Step:
         self._mix(before, w.norm, None, None, room["out"])
         self._project(w.values, [_product(w.head, room["out"][0], self._logits)])
 
-    def _launch(self, call: Call, *tensors: Tensor) -> None:
+    def _launch(
+        self,
+        kernel: object,
+        grid: int,
+        arguments: Mapping[str, Pointer | int],
+        constants: Mapping[str, object],
+        options: Mapping[str, int],
+        *tensors: Tensor,
+    ) -> None:
+        """Each kernel but the first, which follows copies of torch's, begins early; all wait for the one before, and so for all before."""
+        early = bool(self._work) and self._early
+        call = Call(kernel, grid, arguments, {**constants, "EARLY": early}, {**options, "launch_pdl": int(early)})
         self.calls.append(call)
         self._work.append(partial(prepare(call, self._parameters.device), *tensors))
 
@@ -173,7 +190,7 @@ class Step:
         arguments = _pointers(names, tensors) | {"channels": channels, "shift_stride": shift.stride(0)}
         block = 1 << (channels - 1).bit_length()
         constants = {"BATCH": self._batch, "MIXES": count, "SPLITS": len(delta), "BLOCK": block}
-        self._launch(Call(kernels.mix, self._batch, arguments, constants, {"num_warps": 8, "num_stages": 1}), *tensors)
+        self._launch(kernels.mix, self._batch, arguments, constants, {"num_warps": 8, "num_stages": 1}, *tensors)
 
     def _project(self, arena: Tensor, products: list[Product]) -> None:
         """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
@@ -192,7 +209,7 @@ class Step:
             "COMPUTE": _COMPUTE[self._parameters.dtype],
         }
         arguments = _pointers(("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors)
-        self._launch(Call(kernels.project, len(plan), arguments, constants, {"num_warps": tile.warps, "num_stages": 3}), *tensors)
+        self._launch(kernels.project, len(plan), arguments, constants, {"num_warps": tile.warps, "num_stages": 3}, *tensors)
 
     def _recur(self, layer: Layer, number: int) -> None:
         room, channels = self._room, self._room["x"].shape[2]
@@ -203,7 +220,7 @@ class Step:
         arguments = _pointers([f"{name}_ptr" for name in names], tensors) | {"channels": channels}
         constants = {"BATCH": self._batch, "FIRST": number == 0, "HEAD": HEAD}
         grid = self._batch * channels // HEAD
-        self._launch(Call(kernels.recur, grid, arguments, constants, {"num_warps": 4, "num_stages": 1}), *tensors)
+        self._launch(kernels.recur, grid, arguments, constants, {"num_warps": 4, "num_stages": 1}, *tensors)
 
 
 def _product(matrix: Matrix, x: Tensor, out: Tensor, activation: int = 0) -> Product:
@@ -220,5 +237,5 @@ def _base(tensor: Tensor) -> Tensor:
     return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
 
 
-def _pointers(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Pointer | int | float | None]:
+def _pointers(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Pointer | int]:
     return {name: Pointer(t.dtype, t.data_ptr() % 16 == 0) for name, t in zip(names, tensors, strict=True)}

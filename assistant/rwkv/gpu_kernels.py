@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 COLUMNS = 10
 """Of the table of `project`: places of weights, scales, x and out; rows and depth; strides of x, out and weights; activation."""
@@ -26,12 +27,15 @@ def sigmoid(x):
 @triton.jit
 def mix(
     x_ptr, delta_ptr, weight_ptr, bias_ptr, mixes_ptr, shift_ptr, out_ptr, channels, shift_stride,
-    BATCH: tl.constexpr, MIXES: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
+    BATCH: tl.constexpr, MIXES: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """x [B, C] += the sum of delta [SPLITS, B, C]; out [MIXES, B, C] = its LayerNorm, mixed with the last token's, whose place it takes.
 
     One program a sequence. MIXES 0: out [B, C] is the LayerNorm itself.
     """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     sequence = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     inside = at < channels
@@ -61,13 +65,15 @@ def mix(
 def project(
     x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
     BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, TURNED: tl.constexpr, SCALED: tl.constexpr,
-    COMPUTE: tl.constexpr,
+    COMPUTE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out [B, rows] = f(x [B, depth] times a block of rows of a matrix), for the block that the table names for this program.
 
     TURNED: the matrix is stored [depth, rows]; where x is 0 its rows are not read. SCALED: in int8, with a scale a row as stored.
-    A batch is multiplied in COMPUTE.
+    A batch is multiplied in COMPUTE. EARLY: the first weights are read while the kernel before still computes x.
     """
+    if EARLY:
+        gdc_launch_dependents()
     entry = table_ptr + tl.program_id(0) * _COLUMNS
     weights = weights_ptr + tl.load(entry)
     scales = scales_ptr + tl.load(entry + 1)
@@ -80,26 +86,36 @@ def project(
     step = tl.arange(0, DEPTH)
     sequence = tl.arange(0, BLOCK_B)
     there = row < rows
+    if TURNED:
+        at = weights + step[None, :] * stride + row[:, None]
+        ahead = DEPTH * stride
+    else:
+        at = weights + row[:, None] * stride + step[None, :]
+        ahead = DEPTH
     if BATCH == 1:
         partial = tl.zeros((ROWS, DEPTH), tl.float32)
+        if not TURNED:
+            weight = tl.load(at, mask=there[:, None] & (step < depth)[None, :], other=0)
     else:
         acc = tl.zeros((ROWS, BLOCK_B), tl.float32)
+    if EARLY:
+        gdc_wait()
+    if BATCH == 1 and TURNED:
+        x = tl.load(x_at + step, mask=step < depth, other=0.0)
     for start in range(0, depth, DEPTH):
         k = start + step
         deep = k < depth
-        if TURNED:
-            at = weights + k[None, :] * stride + row[:, None]
-        else:
-            at = weights + row[:, None] * stride + k[None, :]
-        if BATCH == 1:
-            x = tl.load(x_at + k, mask=deep, other=0.0)
-            if TURNED:
-                wanted = there[:, None] & (x != 0.0)[None, :]
-            else:
-                wanted = there[:, None] & deep[None, :]
-            if TURNED and SCALED:
+        if BATCH == 1 and TURNED:
+            after = tl.load(x_at + k + DEPTH, mask=k + DEPTH < depth, other=0.0)
+            weight = tl.load(at, mask=there[:, None] & (x != 0.0)[None, :], other=0)
+            if SCALED:
                 x *= tl.load(scales + k, mask=deep, other=0.0)
-            partial += tl.load(at, mask=wanted, other=0).to(tl.float32) * x[None, :]
+            partial += weight.to(tl.float32) * x[None, :]
+            x = after
+        elif BATCH == 1:
+            after = tl.load(at + ahead, mask=there[:, None] & (k + DEPTH < depth)[None, :], other=0)
+            partial += weight.to(tl.float32) * tl.load(x_at + k, mask=deep, other=0.0)[None, :]
+            weight = after
         else:
             x_there = deep[:, None] & (sequence < BATCH)[None, :]
             x = tl.load(x_at + sequence[None, :] * x_stride + k[:, None], mask=x_there, other=0.0)
@@ -107,6 +123,7 @@ def project(
                 x *= tl.load(scales + k, mask=deep, other=0.0)[:, None]
             weight = tl.load(at, mask=there[:, None] & deep[None, :], other=0)
             acc = tl.dot(weight.to(COMPUTE), x.to(COMPUTE), acc, input_precision="ieee")
+        at += ahead
     if BATCH == 1:
         acc = tl.sum(partial, 1)[:, None]
     if SCALED and not TURNED:
@@ -127,12 +144,14 @@ def project(
 def recur(
     projected_ptr, ranks_ptr, first_ptr, state_ptr, out_ptr,
     decay_ptr, rate_ptr, residual_ptr, k_k_ptr, k_a_ptr, r_k_ptr, weight_ptr, bias_ptr, channels,
-    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr,
+    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A head of a sequence: projected [3, B, C] r, k, v; ranks [4, B, C] decay, rate, gate, residual without their biases -> out [B, C].
 
     first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by keys, in place.
     """
+    if EARLY:
+        gdc_launch_dependents()
     heads = channels // HEAD
     head = tl.program_id(0) % heads
     sequence = tl.program_id(0) // heads
@@ -140,6 +159,10 @@ def recur(
     at = head * HEAD + lane
     here = sequence * channels + at
     size = BATCH * channels
+    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + lane[:, None] * HEAD + lane[None, :]
+    state = tl.load(memory)
+    if EARLY:
+        gdc_wait()
     r = tl.load(projected_ptr + here)
     k = tl.load(projected_ptr + size + here)
     v = tl.load(projected_ptr + 2 * size + here)
@@ -155,8 +178,6 @@ def recur(
     kk = kk / tl.maximum(tl.sqrt(tl.sum(kk * kk, 0)), 1e-12)
     k = k * (1.0 + (rate - 1.0) * tl.load(k_a_ptr + at).to(tl.float32))
 
-    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + lane[:, None] * HEAD + lane[None, :]
-    state = tl.load(memory)
     erased = -tl.sum(state * kk[None, :], 1)
     state = state * w[None, :] + erased[:, None] * (kk * rate)[None, :] + v[:, None] * k[None, :]
     tl.store(memory, state)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -35,10 +36,11 @@ SLACK = 256 * 2**20
 PATIENCE_S = 60.0
 
 HOST = """
-import os, threading, time
+import os, sys, threading, time
 import torch
 from assistant.lease import Lease
 from scheduler.errors import UserError
+sys.stdin.readline()
 evicted = threading.Event()
 lease = Lease(lambda why: evicted.set())
 end = time.monotonic() + 60
@@ -119,7 +121,8 @@ def main() -> int:
             if strangers := [p.pid for s in deck.snapshot().devices for p in s.reading.processes if p.foreign]:  # type: ignore[union-attr]
                 sys.stderr.write(f"a GPU is in use by process {strangers[0]}: a figure would be of no use\n")
                 return 1
-            rows = [*_trials(deck, memory, args.trials), *_pairs(deck, memory, args.pairs)]
+            with contextlib.closing(Hosts()) as hosts:
+                rows = [*_trials(deck, memory, hosts, args.trials), *_pairs(deck, memory, hosts, args.pairs)]
     where = context(memory.name, ["torch", "nvidia-ml-py"])
     print(write("eviction", [{**row, **where} for row in rows]))
     for row in rows:
@@ -127,13 +130,48 @@ def main() -> int:
     return 0
 
 
-def _trials(deck: Client, memory: Memory, count: int) -> list[dict[str, object]]:
+class Hosts:
+    """Hosts that have imported all they need and wait to be told to begin: some are started ahead, as importing torch takes seconds."""
+
+    def __init__(self, ahead: int = 4) -> None:
+        self._ready = deque(self._started() for _ in range(ahead))
+
+    def close(self) -> None:
+        for process in self._ready:
+            process.kill()
+            process.communicate()
+
+    @staticmethod
+    def _started() -> subprocess.Popen[str]:
+        environment = {**os.environ, ASSISTANT_MARK: "1"}
+        return subprocess.Popen([sys.executable, "-c", HOST], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    @contextlib.contextmanager
+    def resident(self, memory: Memory, before: int) -> Iterator[None]:
+        """One with a lease, and its memory on the GPU; it has left at the end."""
+        self._ready.append(self._started())
+        process = self._ready.popleft()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write("begin\n")
+            process.stdin.flush()
+            if process.stdout.readline() != "resident\n":
+                raise SystemExit("the host got no lease, or no memory")
+            eventually(lambda: memory.free() < before - 3 * 2**30 + SLACK, PATIENCE_S)
+            yield
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[str, object]]:
     """Milliseconds from the call of `submit` to: its answer, the memory free, the job's first instruction."""
     took: dict[str, list[float]] = {"submit acknowledged": [], "memory free": [], "job begins": [], "job begins, empty machine": []}
     for _ in range(count):
         took["job begins, empty machine"].append(_run(deck, memory.gpus, BRIEF))
         before = memory.free()
-        with _host(memory, before), memory.until_free(before - SLACK) as freed:
+        with hosts.resident(memory, before), memory.until_free(before - SLACK) as freed:
             began = time.monotonic()
             job = deck.submit([sys.executable, "-c", BRIEF], gpus=memory.gpus)
             took["submit acknowledged"].append(1e3 * (time.monotonic() - began))
@@ -143,32 +181,16 @@ def _trials(deck: Client, memory: Memory, count: int) -> list[dict[str, object]]
     return [{"from enqueue to": what, "unit": "ms", **_spread(samples)} for what, samples in took.items()]
 
 
-def _pairs(deck: Client, memory: Memory, count: int) -> list[dict[str, object]]:
+def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[str, object]]:
     """Seconds from the call of `submit` to the end of the work, with a host to be evicted and without, in turn."""
     took: dict[str, list[float]] = {"work done, host evicted": [], "work done, empty machine": []}
     for _ in range(count):
-        with _host(memory, memory.free()):
+        with hosts.resident(memory, memory.free()):
             took["work done, host evicted"].append(_run(deck, memory.gpus, LONG) / 1e3)
         took["work done, empty machine"].append(_run(deck, memory.gpus, LONG) / 1e3)
     ratios = [100 * (evicted / alone - 1) for evicted, alone in zip(*took.values(), strict=True)]
     rows: list[dict[str, object]] = [{"from enqueue to": what, "unit": "s", **_spread(samples)} for what, samples in took.items()]
     return [*rows, {"from enqueue to": "slow-down of the pairs", "unit": "%", **_spread(ratios)}]
-
-
-@contextlib.contextmanager
-def _host(memory: Memory, before: int) -> Iterator[None]:
-    """One with a lease, and its memory on the GPU; it has left at the end."""
-    environment = {**os.environ, ASSISTANT_MARK: "1"}
-    with subprocess.Popen([sys.executable, "-c", HOST], env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            if process.stdout.readline() != "resident\n":
-                raise SystemExit("the host got no lease, or no memory")
-            eventually(lambda: memory.free() < before - 3 * 2**30 + SLACK, PATIENCE_S)
-            yield
-            process.wait(PATIENCE_S)
-        finally:
-            process.kill()
 
 
 def _run(deck: Client, gpus: int, code: str) -> float:
