@@ -11,13 +11,13 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from assistant import messages as m
 from assistant.idle import Cancelled
-from assistant.messages import Answer, Chunk, Completed, Device, Event, State, Waiting, When
+from assistant.messages import Answer, Chunk, Completed, Device, Event, Speed, State, Waiting, When
 from assistant.tools.actions import NEW_JOBS
 from assistant.tools.proposal import How, Proposal
 from scheduler import paths
@@ -34,7 +34,7 @@ _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
 OnEvent = Callable[[Event], None]
 
 
-R = TypeVar("R", Answer, Completed)
+R = TypeVar("R", Answer, Completed, Speed)
 
 DEATHS = 3
 """Processes that may end under a request one after the other, without a word and with no text more, until that is an error."""
@@ -104,6 +104,10 @@ class Assistant:
     def complete(self, request: m.Complete, on_event: OnEvent | None = None) -> Completed:
         """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does."""
         return self._converse(msgspec.structs.replace(request, id=self._new()), on_event, Completed)
+
+    def benchmark(self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None) -> Speed:
+        """How fast the model in that folder or file is there. Raises as `ask` does."""
+        return self._converse(m.Benchmark(model, on, self._new()), on_event, Speed)
 
     def cancel(self) -> bool:
         """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""

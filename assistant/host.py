@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from assistant import messages as m
+from assistant.benchmark import benchmark
 from assistant.client import door
 from assistant.completion import complete
 from assistant.desk import Desk
@@ -133,12 +134,12 @@ class Host:
                 await peer.send(_ENCODE(m.State(self._one.locked(), max(0, len(self._asked) - 1), resident.name, resident.error)))
             case m.Approve():
                 await self._decide(request, peer)
-            case m.Ask() | m.Report() | m.Complete():
+            case m.Ask() | m.Report() | m.Complete() | m.Benchmark():
                 await self._serve(request, peer)
 
     async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
         """A person's word waits for no answer that is being written."""
-        work: asyncio.Task[m.Answer | m.Completed] = asyncio.create_task(asyncio.to_thread(self._desk.approve, request))
+        work: asyncio.Task[m.Done] = asyncio.create_task(asyncio.to_thread(self._desk.approve, request))
         await asyncio.wait((work,))
         await peer.send(_ENCODE(_replies(work)[-1]))
         self._used = time.monotonic()
@@ -172,16 +173,18 @@ class Host:
             if self._desk.resident.left_gpu:
                 self._leave("the model was changed, and its GPU memory goes with the process")
 
-    async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Answer | m.Completed:
+    async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Done:
         async with self._one:
             asked.turn.look()
             if isinstance(request, m.Complete):
                 return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
+            if isinstance(request, m.Benchmark):
+                return await asyncio.to_thread(benchmark, self._desk.resident, request, asked.turn)
             asked.say(m.Waiting("gathers the facts"))
             return await asyncio.to_thread(self._desk.answer, request, asked.turn)
 
 
-def _replies(work: asyncio.Task[m.Answer | m.Completed]) -> list[m.Reply]:
+def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
     """The answer, in pieces first where it was not told so; or what went wrong, our own bugs with a trace in the log."""
     match work.exception():
         case None:

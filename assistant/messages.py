@@ -70,6 +70,16 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     device: Device = "auto"
 
 
+class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
+    """How fast a model is. It is loaded in place of the one in use, which is loaded again for the next answer."""
+
+    model: str
+    """Its folder or file."""
+    on: Literal["cpu", "cuda"] = "cpu"
+    id: str = ""
+    device: Device = "auto"
+
+
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     id: str
 
@@ -84,7 +94,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     pass
 
 
-Work = Ask | Report | Complete
+Work = Ask | Report | Complete | Benchmark
 Request = Work | Approve | Cancel | UseCpu | Status
 
 
@@ -136,6 +146,27 @@ class Completed(msgspec.Struct, frozen=True, tag="completed"):
     seconds: float
 
 
+class Rate(msgspec.Struct, frozen=True):
+    """Tokens a second: the median of some rounds, the lowest and the highest."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+
+class Speed(msgspec.Struct, frozen=True, tag="speed"):
+    """What a benchmark found."""
+
+    model: str
+    device: str
+    parameters: int
+    loaded: float
+    """Seconds to load it; near 0 where it was loaded already."""
+    decode: Rate
+    prefill: Rate
+
+
 class Left(msgspec.Struct, frozen=True, tag="left"):
     """Somebody else needs the GPU, and the process ends. Ask again by the same id: the text goes on where it was."""
 
@@ -163,4 +194,6 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
 
 
 Event = Waiting | Chunk
-Reply = Waiting | Chunk | Answer | Completed | Left | State | Ok | Error
+Done = Answer | Completed | Speed
+"""The last word on a piece of work."""
+Reply = Waiting | Chunk | Done | Left | State | Ok | Error

@@ -58,6 +58,7 @@ from app.models.requests import (
     Tailed,
     Timeline,
     Told,
+    UseCpu,
     Waits,
     WriteReport,
     Wrote,
@@ -187,6 +188,8 @@ class Verbs(QObject):
                 self._cleaning.stop()
             case Scan() | Clean() | PutBack() | EmptyTrash():
                 return self._with_client(lambda c: self._cleaning.carry_out(c, request))
+            case UseCpu():
+                self._assistant.use_cpu()
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
             case Repeat(job=job):
@@ -248,7 +251,7 @@ class Verbs(QObject):
 
     def _answer(self, request: Ask | Report | Approve) -> Reply:
         def on_event(event: Event) -> None:
-            said = Waits(event.reason, request.id) if isinstance(event, Waiting) else Wrote(event.text, request.id)
+            said = Waits(event.reason, request.id, event.cpu) if isinstance(event, Waiting) else Wrote(event.text, request.id)
             if not self._stopped:
                 self.replied.emit(said)
 
@@ -304,4 +307,4 @@ def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Ans
     facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
     tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
     told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)
-    return Answered(*told, tool, answer.proposal)
+    return Answered(*told, tool, answer.proposal, answer.device)

@@ -95,23 +95,24 @@ class Conversation:
             raise UserError("stop the answer that is being written first")
         return self.tree.cut(number)
 
-    def waits(self, reason: str, number: int) -> None:
-        self._change(number, state="waiting", note=reason)
+    def waits(self, reason: str, number: int, cpu: bool = False) -> None:
+        """`cpu`: it would go on at once with the CPU."""
+        self._change(number, state="waiting", note=reason, cpu=cpu)
 
     def wrote(self, text: str, number: int) -> None:
         if message := self.writing:
-            self._change(number, state="writing", note="", text=message.text + text)
+            self._change(number, state="writing", note="", cpu=False, text=message.text + text)
 
     def answered(self, answer: Answered) -> None:
         told: dict[str, object] = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
-        told |= {"tool": answer.tool, "proposal": answer.proposal}
-        self._change(answer.id, state="done", note="", tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
+        told |= {"tool": answer.tool, "proposal": answer.proposal, "device": answer.device}
+        self._change(answer.id, state="done", note="", cpu=False, tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
 
     def stopped(self) -> None:
-        self._change(self.number, state="stopped", note="stopped")
+        self._change(self.number, state="stopped", note="stopped", cpu=False)
 
     def failed(self, reason: str, number: int) -> None:
-        self._change(number, state="failed", note=reason)
+        self._change(number, state="failed", note=reason, cpu=False)
 
     def saved(self) -> Saved:
         return Saved(self.key, self.title, self.changed, *self.tree.saved())
@@ -140,4 +141,6 @@ def _ended(node: Node) -> Node:
     """An answer that was being written when the window went is one that was stopped."""
     if not node.message.pending:
         return node
-    return Node(node.id, node.parent, msgspec.structs.replace(node.message, state="stopped", note="the window was closed meanwhile"))
+    return Node(
+        node.id, node.parent, msgspec.structs.replace(node.message, state="stopped", note="the window was closed meanwhile", cpu=False)
+    )

@@ -32,6 +32,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     state: Stage = "done"
     note: str = ""
     """Why it waits, or why it failed."""
+    cpu: bool = False
+    """It waits for a GPU, and would go on with the CPU."""
     writer: str = ""
     facts: tuple[tuple[str, str, str], ...] = ()
     """Name, value and source of each fact the text rests on."""
@@ -40,6 +42,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens the model wrote; 0 for the template, and while they are not known."""
     seconds: float = 0.0
     """From the request to the answer."""
+    device: str = ""
+    """Where the model ran: cpu or cuda."""
     wants: Wanted = "answer"
     """What a message of yours asks for, and one of the assistant gives."""
     tool: str = ""

@@ -177,6 +177,11 @@ class Approve:
 
 
 @dataclass(frozen=True)
+class UseCpu:
+    """The answer that is awaited is to wait for no GPU, and to be written on the CPU."""
+
+
+@dataclass(frozen=True)
 class StopAnswer:
     """End the answer that is being written."""
 
@@ -216,6 +221,7 @@ Request = (
     | Ask
     | Approve
     | Report
+    | UseCpu
     | StopAnswer
     | SessionRequest
     | CleaningRequest
@@ -306,6 +312,8 @@ class Waits:
 
     reason: str
     id: int = 0
+    cpu: bool = False
+    """It would go on at once with the CPU, if told so."""
 
 
 @dataclass(frozen=True)
@@ -335,6 +343,8 @@ class Answered:
     """The tool that was used, with its arguments, and who found it."""
     proposal: Proposal | None = None
     """What would be done, once a person allows it."""
+    device: str = ""
+    """Where the model ran: cpu or cuda; empty for the template."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ def told(message: Message) -> str:
     if message.at:
         parts.append(time.strftime("%H:%M" if time.time() - message.at < 43200 else "%Y-%m-%d %H:%M", time.localtime(message.at)))
     if message.tokens and message.seconds > 0:
-        parts.append(f"{plural(message.tokens, 'token')} in {duration(message.seconds)}")
+        where = f" on {message.device}" if message.device else ""
+        parts.append(f"{plural(message.tokens, 'token')} in {duration(message.seconds)}{where}")
     return " · ".join(parts)
 
 

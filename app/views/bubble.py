@@ -17,7 +17,7 @@ from app.views.widgets import button, elided, label, row, set_text
 
 
 class Bubble(QFrame):
-    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later; once, session, never of a proposal."""
+    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later, cpu; once, session, never of a proposal."""
 
     acted = Signal(str)
 
@@ -34,6 +34,8 @@ class Bubble(QFrame):
         self.proposal = ProposalCard()
         self.proposal.decided.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
+        self.use_cpu = button("Answer on the CPU now", tooltip="Wait for no GPU: slower, and it disturbs nobody")
+        self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
         self.writer = elided(size="small", meaning="muted")
         self.sources = button("", kind="quiet", checkable=True, tooltip="The facts that this text rests on")
         self.facts = SafeText()
@@ -54,6 +56,7 @@ class Bubble(QFrame):
         self.controls: list[QWidget] = [
             self.text,
             *self.proposal.buttons.values(),
+            self.use_cpu,
             self.earlier,
             self.later,
             self.sources,
@@ -105,6 +108,7 @@ class Bubble(QFrame):
         self.curves.show_curves(message.curves)
         set_text(self.note, message.note or ("writes …" if message.state == "writing" else ""))
         self.note.setVisible(bool(self.note.text()))
+        self.use_cpu.setVisible(message.cpu)
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "muted")
         set_text(self.writer, told(message))
         place, of = self._branch
@@ -146,5 +150,6 @@ class Bubble(QFrame):
         layout.setSpacing(theme.S)
         for part in (self.text, self.proposal, self.curves, self.note):
             layout.addWidget(part)
+        layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addLayout(footer)
         layout.addWidget(self.facts)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app import theme
 from app.models.conversation import Conversation
 from app.models.conversation_export import code_blocks
-from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, StopAnswer, Waits, Wrote
+from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, StopAnswer, UseCpu, Waits, Wrote
 from app.models.state import State
 from app.models.tree import Cut
 from app.models.writing import whereabouts
@@ -79,8 +79,8 @@ class Talk(QWidget):
     def deliver(self, reply: Reply) -> None:
         """An event of the answer; pieces are drawn at most twenty times a second."""
         match reply:
-            case Waits(reason=reason, id=number):
-                self.asked.waits(reason, number)
+            case Waits(reason=reason, id=number, cpu=cpu):
+                self.asked.waits(reason, number, cpu)
             case Wrote(text=text, id=number):
                 self.asked.wrote(text, number)
             case Answered():
@@ -174,6 +174,8 @@ class Talk(QWidget):
                 self._copy("\n\n".join(code_blocks(message.text)), "the code")
             case "again":
                 self.again(number)
+            case "cpu":
+                self.requested.emit(UseCpu())
             case "edit":
                 self.entry.edit(number, message.text)
             case "once" | "session" | "never":

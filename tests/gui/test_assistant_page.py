@@ -14,7 +14,7 @@ from app import theme
 from app.feeds.verbs import Verbs
 from app.models.conversation import Conversation
 from app.models.message import Curve
-from app.models.requests import Answered, Ask, Report, Wrote
+from app.models.requests import Answered, Ask, Report, UseCpu, Waits, Wrote
 from app.models.session_requests import (
     BringBack,
     DropSession,
@@ -125,6 +125,21 @@ def test_another_answer_stands_beside_the_first_and_a_brief_is_asked_for_again_a
     fed.window.deliver(Answered("brief again", "template", (), fed.asked[1].id))
     talk.refresh()
     assert (shown(talk)[-1], talk.messages.bubbles[1].branch.text()) == ("brief again", "2/2")
+
+
+def test_what_waits_for_the_gpu_can_be_answered_on_the_cpu_now(fed, qtbot):
+    talk = opened(fed)
+    talk.entry.brief.click()
+    number = fed.asked[0].id
+    fed.window.deliver(Waits("waits for the GPU (GPU 0: job 8 needs it)", number, cpu=True))
+    qtbot.waitUntil(talk.messages.bubbles[1].use_cpu.isVisible)
+    assert "job 8 needs it" in talk.messages.bubbles[1].note.text()
+    talk.messages.bubbles[1].use_cpu.click()
+    assert fed.asked[-1] == UseCpu()
+    fed.window.deliver(Waits("the model tiny writes", number))
+    qtbot.waitUntil(lambda: not talk.messages.bubbles[1].use_cpu.isVisible())
+    fed.window.deliver(Answered("brief", "model tiny", (), number, tokens=84, seconds=2.1, device="cpu"))
+    assert "84 tokens in 2.1 s on cpu" in talk.messages.bubbles[1].writer.text()
 
 
 def test_copy_delete_and_undo(fed):

@@ -300,3 +300,16 @@ def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -
     while "ends: the daemon is gone" not in (tmp_path / "assistant.log").read_text() and time.monotonic() < end:
         time.sleep(0.02)
     assert "ends: the daemon is gone" in (tmp_path / "assistant.log").read_text()
+
+
+def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_folder) -> None:
+    assistant, told = Assistant(), []
+    speed = assistant.benchmark(str(model_folder), on_event=told.append)
+    assert (speed.model, speed.device) == ("noise-7", "cpu")
+    assert 0 < speed.decode.low <= speed.decode.median <= speed.decode.high
+    assert 0 < speed.prefill.low <= speed.prefill.high
+    assert {"loads the model", "decodes, round 1 of 5", "reads a prompt, round 5 of 5"} <= {e.reason for e in told}
+    with pytest.raises(Cancelled):
+        assistant.benchmark(str(model_folder), on_event=lambda event: assistant.cancel())
+    with pytest.raises(UserError, match="no model at"):
+        assistant.benchmark("/nowhere")
