@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from accel.workloads.catalog import WORKLOADS
 from app import __version__
-from app.commands import alerts, care, clean, clusters, live, orders, past, processes, queue, watch, words
+from app.commands import alerts, care, clean, clusters, live, models, orders, past, processes, queue, watch, words
 from app.commands.output import status_line
 from assistant.housekeeping import KINDS
 from assistant.housekeeping.watch import SCAN_S
@@ -266,6 +266,13 @@ def _word_verbs(verb: Verb) -> None:
     made.add_argument("--now", action="store_true", help="do not wait for an idle device")
     made.add_argument("--cpu", action="store_true", help="neither wait for a device nor use a GPU: let the model run on the CPU")
     made.add_argument("--out", metavar="FILE", help="write it to a file, charts and all")
+    _model_verb(verb("models", models.models, "list the models for the assistant; add, fetch, choose, time or forget one"))
+
+
+def _model_verb(made: argparse.ArgumentParser) -> None:
+    made.add_argument("action", choices=models.ACTIONS, nargs="?", default="list")
+    made.add_argument("name", nargs="?", metavar="MODEL", help="its name in the list, its folder or file; with pull: OWNER/NAME")
+    made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="with benchmark: where to time it (default: cpu)")
 
 
 def _care_verbs(verb: Verb) -> None:

@@ -1,0 +1,59 @@
+"""The models at hand as the page and the command line tell of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.models.format import memory, significant
+from assistant.library.describe import Model
+from scheduler.telemetry.snapshot import Snapshot
+
+CAN = (
+    "It answers what it has tools for: the GPUs and jobs now and in the past, why a job waits, energy, reports, housekeeping, and what is "
+    "to be done with jobs, as proposals."
+)
+"""What a small model can do."""
+
+
+def parameters(model: Model) -> str:
+    """14.2 M, 1.53 B; – where that is not known."""
+    count = model.parameters
+    if not count:
+        return "–"
+    return f"{significant(count / 1e9)} B" if count >= 1e9 else f"{significant(count / 1e6)} M"
+
+
+def is_used(model: Model, used: str) -> bool:
+    return bool(used) and model.path == str(Path(used).expanduser().absolute())
+
+
+def state(model: Model, used: str) -> str:
+    """in use; or why it cannot be."""
+    return model.problem or ("in use" if is_used(model, used) else "")
+
+
+def needs(model: Model, snapshot: Snapshot | None) -> str:
+    """What it takes on each device, and whether a GPU has that free now."""
+    if not model.needs:
+        return ""
+    text = f"needs {memory(model.needs['cpu'])} on the CPU, {memory(model.needs['cuda'])} on a GPU"
+    free = [
+        total - used
+        for state in (snapshot.devices if snapshot else ())
+        if state.device.kind == "nvidia" and state.reading
+        for total, used in [(state.reading.values.get("mem_total"), state.reading.values.get("mem_used"))]
+        if total is not None and used is not None
+    ]
+    if not free:
+        return text
+    return f"{text} ({memory(max(free))} is free there now{'' if max(free) > model.needs['cuda'] else ': too little'})"
+
+
+def details(model: Model) -> str:
+    """What it consists of, in a line."""
+    parts = [f"{parameters(model)} parameters"]
+    parts += [f"{model.layers} layers"] if model.layers else []
+    parts += [f"{model.channels} channels"] if model.channels else []
+    parts += [f"vocabulary {model.vocabulary}"] if model.vocabulary else []
+    parts += [f"{model.dtype}, names of {model.dialect}"] if model.dialect else []
+    return " · ".join([*parts, f"{memory(model.bytes)} on disk"])
