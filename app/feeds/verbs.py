@@ -12,9 +12,7 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.feeds.cleaning import Cleaning
 from app.feeds.curves import curves
-from app.feeds.session_files import SessionFiles
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
-from app.models.conversation_export import write_text
 from app.models.export import save_result
 from app.models.message import Curve
 from app.models.past import Page, Remember, page
@@ -63,21 +61,7 @@ from app.models.requests import (
     WriteReport,
     Wrote,
 )
-from app.models.session_requests import (
-    BringBack,
-    DropSession,
-    FindSessions,
-    KeepPresets,
-    KeepSession,
-    Opened,
-    OpenSession,
-    Presets,
-    ReadPresets,
-    RenameSession,
-    SessionRequest,
-    Sessions,
-    WriteText,
-)
+from app.models.session_requests import SessionRequest
 from app.report_file import save_report
 from assistant.client import Assistant
 from assistant.idle import Cancelled
@@ -111,16 +95,16 @@ class Verbs(QObject):
         self._open: set[Client] = set()
         self._stopped = False
         self._assistant, self._reporter = Assistant(), Assistant()  # each knows of one request, to end it
-        self._filing = QThreadPool()
+        self._one_by_one = QThreadPool()
         """One thread: what is kept last is what was said last."""
-        self._filing.setMaxThreadCount(1)
-        self._sessions = SessionFiles()
+        self._one_by_one.setMaxThreadCount(1)
+        self._filing = Filing()
         self._cleaning = Cleaning(self._tell)
 
     def request(self, request: Request) -> None:
         """Start it and return at once."""
         if not self._stopped:
-            pool = self._filing if isinstance(request, SessionRequest) else self._pool
+            pool = self._one_by_one if isinstance(request, SessionRequest) else self._pool
             pool.start(lambda: self._run(request))
 
     def stop(self) -> None:
@@ -135,13 +119,13 @@ class Verbs(QObject):
             self._assistant.cancel()
             self._reporter.cancel()
         self._pool.waitForDone(_PATIENCE_MS)
-        self._filing.waitForDone(_PATIENCE_MS)
-        self._sessions.close()
+        self._one_by_one.waitForDone(_PATIENCE_MS)
+        self._filing.close()
 
     def _run(self, request: Request) -> None:
         try:
             if isinstance(request, SessionRequest):
-                reply = self._file(request)
+                reply = self._filing.carry_out(request)
             else:
                 reply = self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
         except Cancelled:
@@ -154,42 +138,14 @@ class Verbs(QObject):
         if not self._stopped:
             self.replied.emit(reply)
 
-    def _file(self, request: SessionRequest) -> Reply:
-        """What concerns the files of conversations."""
-        files = self._sessions
-        match request:
-            case FindSessions(words=words):
-                found = files.find(words)
-                return Sessions(request, found, files.notice)
-            case OpenSession(key=key):
-                return Opened(files.open(key))
-            case KeepSession(saved=saved):
-                files.keep(saved)
-            case RenameSession(key=key, title=title):
-                files.rename(key, title)
-            case DropSession(key=key):
-                files.drop(key)
-            case BringBack(key=key):
-                files.bring_back(key)
-            case ReadPresets():
-                return Presets(files.presets())
-            case KeepPresets(presets=presets):
-                files.keep_presets(presets)
-                return Presets(presets)
-            case WriteText(file=file, text=text):
-                write_text(Path(file), text)
-        return Accepted(request)
-
     def _carry_out(self, request: Request) -> Reply:
         match request:
-            case StopAnswer():
-                self._assistant.cancel()
+            case StopAnswer() | UseCpu():
+                (self._assistant.cancel if isinstance(request, StopAnswer) else self._assistant.use_cpu)()
             case StopScan():
                 self._cleaning.stop()
             case Scan() | Clean() | PutBack() | EmptyTrash():
                 return self._with_client(lambda c: self._cleaning.carry_out(c, request))
-            case UseCpu():
-                self._assistant.use_cpu()
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
             case Repeat(job=job):

@@ -23,6 +23,7 @@ from scheduler.devices import trace
 from scheduler.jobs import Done, Job
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.support import eventually
+from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
 WAIT_S = 60.0
 
@@ -414,3 +415,22 @@ def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> 
         feed.send_signal(signal.SIGINT)
         feed.stdout.close()
     assert second["seq"] > first["seq"]
+
+
+def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    assert "no models" in sh("models")
+    assert sh("models", "add", str(folder)).startswith("tiny-7 (")
+    (made,) = sh.json("models")
+    assert (made["name"], made["layers"], made["dialect"]) == ("tiny-7", 1, "flash-linear-attention")
+    sh("models", "use", "tiny-7")
+    assert "in use" in sh("models")
+    (folder / "model.safetensors").write_bytes(b"")
+    assert "truncated or damaged" in sh("models"), "why it cannot be used is said where it is listed"
+    assert "truncated or damaged" in sh.fails("models", "use", str(folder))
+    sh("models", "use", "none")
+    sh("models", "remove", "tiny-7")
+    assert "no models" in sh("models")
+    assert "no model, or more than one" in sh.fails("models", "use", "tiny-7")
+    assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
+    assert "Example" in sh.fails("models", "benchmark", status=2)
