@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.feeds.cleaning import Cleaning
 from app.feeds.curves import curves
+from app.feeds.filing import Filing
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.models.export import save_result
 from app.models.message import Curve
