@@ -11,6 +11,7 @@ import msgspec
 
 from assistant import phrases
 from assistant.facts import Fact
+from assistant.housekeeping import Watch
 from assistant.idle import Cancelled, run_when_idle
 from assistant.messages import Answer, Approve, Ask, Report
 from assistant.reports.compose import compose
@@ -18,6 +19,7 @@ from assistant.reports.material import Material, of_job, of_span
 from assistant.resident import Resident
 from assistant.template import tell
 from assistant.template.words import sentence
+from assistant.tools import housekeep
 from assistant.tools.answers import look
 from assistant.tools.call import Call
 from assistant.tools.find import find_job
@@ -84,6 +86,8 @@ class Desk:
         call, answering = routed.call, _Answering(daemon, voice)
         if call is None:
             answer = Answer(_CANNOT, "template", "operate")
+        elif (call.role, call.tool) == ("housekeep", "scan"):
+            answer = self._clean(daemon, call, turn)
         elif call.acts:
             answer = self._propose(daemon, request, call, routed.certain)
         elif call.role == "report":
@@ -92,12 +96,26 @@ class Desk:
             answer = answering.answer(call, request.text)
         return msgspec.structs.replace(answer, call=call, routed=routed.by)
 
+    def _clean(self, daemon: Client, call: Call, turn: Turn) -> Answer:
+        """What may go, and the proposal to move it to the trash."""
+        watch = Watch(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
+        found = housekeep.look(daemon, call, watch)
+        turn.look()
+        text = tell(found.told.facts, found.told.say)
+        if found.plan is None:
+            return Answer(text, "template", "housekeep", found.told.facts)
+        try:
+            proposal = self.proposals.offer(daemon, call, found.plan)
+        except UserError as e:
+            return Answer(f"{text}\n\n{_line(e)}", "template", "housekeep", found.told.facts)
+        return Answer(f"{text}\n\n{_proposed(proposal)}", "template", "housekeep", found.told.facts, proposal=proposal)
+
     def _propose(self, daemon: Client, request: Ask, call: Call, certain: bool) -> Answer:
         """What would be done, or in a line why it cannot."""
         try:
             proposal = self.proposals.propose(daemon, call, request.folder or str(Path.home()), certain)
         except UserError as e:
-            return Answer(sentence(phrases.escaped(str(e), 1000)), "template", call.role)
+            return Answer(_line(e), "template", call.role)
         return Answer(_proposed(proposal), "template", call.role, proposal=proposal)
 
 
@@ -154,9 +172,9 @@ class _Answering:
     def answer(self, call: Call, question: str) -> Answer:
         """What a tool that looks found out, or in a line why it found nothing."""
         try:
-            told = look(self._daemon, call)
+            told = look(self._daemon, call, question)
         except UserError as e:
-            return Answer(sentence(phrases.escaped(str(e), 1000)), "template", call.role)
+            return Answer(_line(e), "template", call.role)
         if told.quotes or not told.facts:
             return Answer(tell(told.facts, told.say), "template", call.role, told.facts)
         written = self._voice.write(told.facts, question, told)
@@ -197,6 +215,11 @@ def _reported(daemon: Client, call: Call) -> Material:
         return of_span(daemon, past.since, "daily", past.until)
     past = period(call, now) or Period(now - SPAN_S, now)
     return of_span(daemon, past.since, until=past.until)
+
+
+def _line(error: UserError) -> str:
+    """Why it cannot be, in a sentence."""
+    return sentence(phrases.escaped(str(error), 1000))
 
 
 def _proposed(proposal: Proposal) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.tools import orders, submit
+from assistant.tools import housekeep, orders, submit
 from assistant.tools.call import Call
 from assistant.tools.plan import Plan
 from scheduler.client import Client
-from scheduler.errors import UserError
 
 Planner = Callable[[Client, Call, str], Plan]
 NEW_JOBS = ("operate submit", "operate retry")
@@ -24,10 +23,6 @@ def _of(order: Callable[[Client, Call], Plan]) -> Planner:
     return lambda daemon, call, _: order(daemon, call)
 
 
-def _not_yet(daemon: Client, call: Call, folder: str) -> Plan:
-    raise UserError("nothing was cleaned up that could be taken back")
-
-
 PLANNERS: dict[tuple[str, str], Planner] = {
     ("operate", "cancel"): _of(orders.cancel),
     ("operate", "move"): _of(orders.move),
@@ -36,5 +31,5 @@ PLANNERS: dict[tuple[str, str], Planner] = {
     ("operate", "kill"): _of(orders.kill),
     ("operate", "submit"): submit.submit,
     ("operate", "retry"): submit.retry,
-    ("housekeep", "undo"): _not_yet,
+    ("housekeep", "undo"): housekeep.put_back,
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+from assistant.facts.fact import Adder
+from assistant.retrieval import quoted, search
 from assistant.tools import compare, devices, energy, jobs
 from assistant.tools.call import Call
 from assistant.tools.told import Told, stated
@@ -19,9 +22,12 @@ _CAN = (
 _TRY = 'For example: "what failed today?", "why is my job waiting?", "compare job 3 with job 2", "cancel job 7", "run gemm".'
 
 
-def look(daemon: Client, call: Call) -> Told:
-    """The facts, and how to tell them. Raises NotFound, and UserError where something was not said."""
-    return LOOKERS[call.tool](daemon, call)
+def look(daemon: Client, call: Call, question: str) -> Told:
+    """The facts, and how to tell them; `question` as it was asked, to be looked up.
+
+    Raises NotFound, and UserError where something was not said.
+    """
+    return _docs(question) if call.tool == "docs" else LOOKERS[call.tool](daemon, call)
 
 
 def _help(daemon: Client, call: Call) -> Told:
@@ -32,14 +38,14 @@ def _other(daemon: Client, call: Call) -> Told:
     return stated("I did not find out what this asks about, or it is nothing that I can do.", _CAN, _TRY)
 
 
-def _clean(daemon: Client, call: Call) -> Told:
-    return stated("I cannot look for what can be cleaned up yet.")
-
-
-def _docs(daemon: Client, call: Call) -> Told:
-    return stated(
-        "How GPU Deck is used stands in its README; `gpudeck --help` lists every command, and `gpudeck COMMAND --help` explains one."
-    )
+def _docs(question: str) -> Told:
+    """What the manual says, word for word, and where."""
+    passages = search(question)
+    add = Adder("docs", "", "the manual", time.time())
+    for i, passage in enumerate(passages):
+        add.source = passage.cite
+        add.words(f"passage{i}", passage.heading or passage.file, passage.text)
+    return Told(tuple(add.facts), lambda _: [quoted(passages), "" if passages else _TRY], quotes=True)
 
 
 LOOKERS: dict[str, Looker] = {
@@ -53,8 +59,6 @@ LOOKERS: dict[str, Looker] = {
     "log": jobs.log,
     "energy": energy.energy,
     "compare": compare.compare,
-    "docs": _docs,
     "help": _help,
     "other": _other,
-    "scan": _clean,
 }

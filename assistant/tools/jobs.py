@@ -35,7 +35,8 @@ _OUTCOMES = {
     "cancelled": ("cancelled",),
     "lost": ("lost",),
 }
-_SAYS = {"running": "runs", "queued": "waits", "failed": "failed", "done": "was done", "cancelled": "was cancelled", "lost": "was lost"}
+_ONE = {"running": "runs", "queued": "waits", "failed": "failed", "done": "is done", "cancelled": "was cancelled", "lost": "was lost"}
+_MANY = {"running": "run", "queued": "wait", "failed": "failed", "done": "are done", "cancelled": "were cancelled", "lost": "were lost"}
 
 
 def one(daemon: Client, call: Call) -> Told:
@@ -188,9 +189,12 @@ def _opening(book: Book, state: str) -> str:
     when = given("{}: ", book.said("span.when"))
     counts = [f"{count} {name}" for name in _OUTCOMES if (count := book.said(f"jobs.{name}"))]
     if not book.jobs():
-        what = "no job ran, waited or ended" if state == "all" else f"no job {_SAYS[state]}"
+        what = "no job ran, waited or ended" if state == "all" else f"no job {_ONE[state]}"
         return sentence(when, what)
-    return sentence(when, listed(counts)) if counts else ""
+    if len(counts) == 1 and state != "all":
+        (count, _), one = counts[0].split(), counts[0].startswith("1 ")
+        return sentence(when, f"{count} {'job' if one else 'jobs'} {_ONE[state] if one else _MANY[state]}")
+    return sentence(when, "jobs: ", listed(counts)) if counts else ""
 
 
 def _labels(daemon: Client) -> dict[str, str]:

@@ -50,9 +50,13 @@ class Proposals:
 
         Raises UserError where it cannot be done as things are, or was refused for good.
         """
-        if (tool := f"{call.role} {call.tool}") in listed(daemon.snapshot().settings.assistant_never):
-            raise UserError(f"you told me never to do this ({tool}). {_taken_back(tool)}")
+        _check(daemon, call)
         return self._keep(call, folder, plan(daemon, call, folder), certain)
+
+    def offer(self, daemon: Client, call: Call, made: Plan) -> Proposal:
+        """Keep what was planned already. No permission for a session is enough for it: each time it is something else. Raises UserError."""
+        _check(daemon, call)
+        return self._keep(call, "", made, certain=False)
 
     def approve(self, daemon: Client, number: str, how: How, env: Environment) -> Outcome:
         """Do what was proposed, once; with `never` it is not done, now and later. What `session` allows is kept by who asks.
@@ -68,7 +72,7 @@ class Proposals:
             tool = pending.proposal.tool
             refuse(daemon, tool)
             return Outcome(f"I will not propose this again ({tool}). {_taken_back(tool)}")
-        made = plan(daemon, pending.call, pending.folder)
+        made = pending.plan if pending.plan.sealed else plan(daemon, pending.call, pending.folder)
         if made.basis != pending.plan.basis:
             return Outcome(_CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
         return Outcome(made.act(daemon, env))
@@ -83,6 +87,12 @@ class Proposals:
             for oldest in list(self._pending)[:-_KEPT]:
                 del self._pending[oldest]
         return proposal
+
+
+def _check(daemon: Client, call: Call) -> None:
+    """Raises UserError where a person told it never to propose this."""
+    if (tool := f"{call.role} {call.tool}") in listed(daemon.snapshot().settings.assistant_never):
+        raise UserError(f"you told me never to do this ({tool}). {_taken_back(tool)}")
 
 
 def refuse(daemon: Client, *tools: str) -> None:

@@ -164,6 +164,8 @@ class _Reading:
         job, gpu, text = self._job(_JOB), self._first(_GPU), self._text
         if _HELP.match(text):
             return call("answer", "help")
+        if _DOCS.search(text):
+            return call("answer", "docs")
         if _ALERTS.search(text):
             return call("answer", "alerts")
         if _COMPARE.search(text) and (found := self._compare(job, gpu)) is not None:
@@ -176,7 +178,7 @@ class _Reading:
             return call("answer", "energy", job=job, gpu=gpu, **self._period())
         if job is not None:
             return call("answer", "log" if _LOG.search(text) else "job", job=job)
-        return self._metric(gpu) or self._jobs() or call("answer", "docs" if _DOCS.search(text) else "other")
+        return self._metric(gpu) or self._jobs() or call("answer", "other")
 
     def _compare(self, job: str | None, gpu: str | None) -> Call | None:
         slots: list[str] = _ANY.findall(self._text)

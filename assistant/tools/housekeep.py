@@ -1,0 +1,131 @@
+"""What can be cleaned up: told with sizes and reasons, and proposed to be moved to the trash; and the way back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from assistant import phrases
+from assistant.facts import Fact
+from assistant.facts.fact import Adder
+from assistant.housekeeping import TITLES, Find, Kind, Left, Watch, move_to_trash, receipts, scan, undo
+from assistant.template.book import Book
+from assistant.template.words import listed, sentence, table
+from assistant.tools.call import Call
+from assistant.tools.plan import Environment, Plan
+from assistant.tools.told import Told
+from scheduler.client import Client
+from scheduler.errors import NotFound
+
+TOLD = 12
+"""Finds told one by one, the largest."""
+_KINDS: dict[str, tuple[Kind, ...]] = {
+    "caches": ("cache",),
+    "logs": ("log",),
+    "dumps": ("core",),
+    "processes": ("process",),
+    "models": ("duplicate",),
+    "memory": ("memory",),
+    "results": ("artefacts",),
+}
+_NAMED = 3
+
+
+class Found(NamedTuple):
+    told: Told
+    plan: Plan | None
+    """The move to the trash; None where there is nothing to move."""
+
+
+def look(daemon: Client, call: Call, watch: Watch) -> Found:
+    """What may go, of the kind that is asked about or of all. Nothing is moved."""
+    wanted = _KINDS.get(call.words("what"), ())
+    finds = [find for find in scan(daemon, watch) if not wanted or find.kind in wanted]
+    movable = [find for find in finds if find.kind != "process"]
+    return Found(_told(finds, watch), _moved(movable) if movable else None)
+
+
+def put_back(daemon: Client, call: Call, folder: str) -> Plan:
+    """Take the last clean-up back. Raises NotFound."""
+    newest = next(iter(receipts()), None)
+    if newest is None:
+        raise NotFound("nothing of a clean-up is in the trash")
+    receipt = newest
+
+    def act(daemon: Client, env: Environment) -> str:
+        undone = undo(receipt)
+        return f"{_things(len(undone.restored))} back in place.{_left(undone.left)}"
+
+    size = phrases.quantity(receipt.bytes, "B")
+    when = phrases.moment(receipt.time, time.time())
+    effect = (
+        f"{_things(len(receipt.items))} ({size}), moved to the trash {when}, would be put back to where they were, over nothing that is "
+        "there now."
+    )
+    return Plan("Take the last clean-up back", effect, receipt.id, act, (("Command", f"gpudeck clean --undo {receipt.id}"),))
+
+
+def _moved(finds: Sequence[Find]) -> Plan:
+    """Each find is looked at again as it is moved: what has changed since, is open or is needed stays."""
+
+    def act(daemon: Client, env: Environment) -> str:
+        receipt = move_to_trash(daemon, finds)
+        size = phrases.quantity(receipt.bytes, "B")
+        moved = f"{_things(len(receipt.items))} ({size}) moved to the trash."
+        return f"{moved}{_left(receipt.left)} To take that back, say: undo the clean-up."
+
+    size = phrases.quantity(sum(find.bytes for find in finds), "B")
+    effect = (
+        f"{_things(len(finds))} ({size}) would be moved to the trash, from where all can be put back; the space is free once the trash is emptied. "
+        "What has changed until then, is open, or is needed by a job stays."
+    )
+    details = [(TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}") for find in finds[:TOLD]]
+    more = [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")] if len(finds) > TOLD else []
+    shown = tuple((caption, phrases.plain(words, 400)) for caption, words in (*details, *more))
+    return Plan(f"Move {_things(len(finds))} to the trash", effect, None, act, shown, sealed=True)
+
+
+def _told(finds: Sequence[Find], watch: Watch) -> Told:
+    now = time.time()
+    facts: list[Fact] = []
+    for i, find in enumerate(finds[:TOLD]):
+        add = Adder(f"find{i}", "Find", "the file system" if find.place else "the daemon's list of processes", now)
+        add.words("where", "where", find.shown)
+        add.number("size", "size", find.bytes, "B", "not known")
+        add.said("age", "unused for", find.age, "s", phrases.duration(find.age))
+        add.words("reason", "reason", find.reason)
+        facts += add.facts
+    add = Adder("finds", "Finds", "the file system", now)
+    add.said("count", "in all", len(finds), "", str(len(finds)))
+    add.number("size", "size of all", sum(find.bytes for find in finds), "B", "not known")
+    for i, line in enumerate(watch.unseen):
+        add.words(f"unseen{i}", "not looked at", line)
+    if watch.stopped:
+        add.words("stopped", "the search ended early", watch.stopped)
+
+    def say(book: Book) -> list[str]:
+        rows = [
+            (TITLES[find.kind], *(book.said(f"find{i}.{what}") or "N/A" for what in ("size", "age", "where", "reason")))
+            for i, find in enumerate(finds[:TOLD])
+        ]
+        said = book.about("finds")
+        opening = (
+            sentence(said("count") or "N/A", " may go, ", said("size") or "N/A", " in all") if finds else "There is nothing to clean up."
+        )
+        ending = sentence("not looked at: ", listed(book.starting("finds.unseen"))) if watch.unseen else ""
+        return [opening, table(("Kind", "Size", "Unused for", "Where", "Why"), rows), ending, sentence(said("stopped") or "")]
+
+    return Told((*facts, *add.facts), say, quotes=True)
+
+
+def _left(left: Sequence[Left]) -> str:
+    """Why some stayed where they were."""
+    if not left:
+        return ""
+    more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return f" {_things(len(left))} stayed: " + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED]) + more + "."
+
+
+def _things(count: int) -> str:
+    return f"{count} {'thing' if count == 1 else 'things'}"
