@@ -18,8 +18,7 @@ import msgspec
 from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Chunk, Completed, Device, Event, Speed, State, Waiting, When
-from assistant.tools.actions import NEW_JOBS
-from assistant.tools.proposal import How, Proposal
+from assistant.tools.proposal import NEW_JOBS, How, Proposal
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
@@ -73,7 +72,7 @@ class Assistant:
 
     def approve(self, proposal: Proposal, how: How = "once") -> Answer:
         """A person's word on a proposal: it is done, and the answer says so; `session`: and not asked again by this object; `never`: it
-        is not done, nor proposed again, until that is taken back (`assistant.tools.proposals.take_back`).
+        is not done, nor proposed again, until that is taken back (`assistant.tools.permissions.take_back`).
 
         Where things have changed meanwhile, nothing is done, and the answer has another proposal. Raises UserError where the proposal is
         gone, or cannot be carried out any more, DaemonGone.

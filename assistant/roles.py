@@ -21,10 +21,11 @@ _OPERATE = re.compile(
     _POLITE
     + r"(?:cancel|stop|kill|abort|end|terminate|start|run|rerun|re-run|launch|submit|queue|enqueue|resubmit|retry|restart|pause|resume|"
     r"delete|remove|set|change|configure|benchmark|execute|measure|move|put|bring|prioriti[sz]e|hold|release|freeze|unfreeze|unpause|"
-    r"suspend|continue|carry on|go on with|call off|(?:do not|don't) start|no (?:more|new) jobs|let job|job \S+ (?:is urgent|should go))\b"
+    r"suspend|continue|carry on|go on with|call off|(?:do not|don't) start|no (?:more|new) jobs|let job|"
+    r"(?:job |pid |process |#)\S+ (?:is urgent|should go|cancel|stop|kill|abort|hold|pause|resume|release|retry|to the))\b"
 )
 _REPORT = re.compile(
-    r"\b(?:report|brief|briefing|summar(?:y|ise|ize)|overview|recap|digest|write[- ]?up|status update)\b|"
+    r"\b(?:report|brief|briefing|summar(?:y|ise|ize)|overview|recap|digest|gist|tl;?dr|write[- ]?up|status update)\b|"
     r"\bwhat(?:'s| has| is| did)? (?:happened|happen|been happening|been going on|been done|going on|new|i miss)\b|\bwhat did i miss\b|"
     r"\bcatch me up\b|\bhow did (?:it|things|everything) go\b"
 )

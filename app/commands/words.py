@@ -14,8 +14,8 @@ from app.report_file import check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Device, Event, Waiting
 from assistant.reports.files import FORMATS
+from assistant.tools.permissions import take_back
 from assistant.tools.proposal import How
-from assistant.tools.proposals import take_back
 from scheduler.client import Client
 from scheduler.errors import UserError
 

@@ -10,8 +10,6 @@ from assistant.tools.plan import Plan
 from scheduler.client import Client
 
 Planner = Callable[[Client, Call, str], Plan]
-NEW_JOBS = ("operate submit", "operate retry")
-"""Tools that queue jobs, which have the environment of who approves them."""
 
 
 def plan(daemon: Client, call: Call, folder: str) -> Plan:

@@ -77,8 +77,8 @@ def _moved(finds: Sequence[Find]) -> Plan:
 
     size = phrases.quantity(sum(find.bytes for find in finds), "B")
     effect = (
-        f"{_things(len(finds))} ({size}) would be moved to the trash, from where all can be put back; the space is free once the trash is emptied. "
-        "What has changed until then, is open, or is needed by a job stays."
+        f"{_things(len(finds))} ({size}) would be moved to the trash, from where all can be put back; the space is free once the trash is "
+        "emptied. What has changed until then, is open, or is needed by a job stays."
     )
     details = [(TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}") for find in finds[:TOLD]]
     more = [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")] if len(finds) > TOLD else []

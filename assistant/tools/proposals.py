@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from assistant.tools.actions import plan
 from assistant.tools.call import Call
+from assistant.tools.permissions import check, refuse, taken_back
 from assistant.tools.plan import Environment, Plan
 from assistant.tools.proposal import How, Proposal
 from scheduler.client import Client
 from scheduler.errors import UserError
-from scheduler.settings import listed
 
 LASTS_S = 300.0
 """After so long a proposal is void: the world has moved on, and so has the person."""
@@ -50,12 +50,12 @@ class Proposals:
 
         Raises UserError where it cannot be done as things are, or was refused for good.
         """
-        _check(daemon, call)
+        check(daemon, call.role, call.tool)
         return self._keep(call, folder, plan(daemon, call, folder), certain)
 
     def offer(self, daemon: Client, call: Call, made: Plan) -> Proposal:
         """Keep what was planned already. No permission for a session is enough for it: each time it is something else. Raises UserError."""
-        _check(daemon, call)
+        check(daemon, call.role, call.tool)
         return self._keep(call, "", made, certain=False)
 
     def approve(self, daemon: Client, number: str, how: How, env: Environment) -> Outcome:
@@ -71,7 +71,7 @@ class Proposals:
         if how == "never":
             tool = pending.proposal.tool
             refuse(daemon, tool)
-            return Outcome(f"I will not propose this again ({tool}). {_taken_back(tool)}")
+            return Outcome(f"I will not propose this again ({tool}). {taken_back(tool)}")
         made = pending.plan if pending.plan.sealed else plan(daemon, pending.call, pending.folder)
         if made.basis != pending.plan.basis:
             return Outcome(_CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
@@ -87,27 +87,3 @@ class Proposals:
             for oldest in list(self._pending)[:-_KEPT]:
                 del self._pending[oldest]
         return proposal
-
-
-def _check(daemon: Client, call: Call) -> None:
-    """Raises UserError where a person told it never to propose this."""
-    if (tool := f"{call.role} {call.tool}") in listed(daemon.snapshot().settings.assistant_never):
-        raise UserError(f"you told me never to do this ({tool}). {_taken_back(tool)}")
-
-
-def refuse(daemon: Client, *tools: str) -> None:
-    """Never propose these again: they are added to the setting `assistant_never`."""
-    never = listed(daemon.snapshot().settings.assistant_never) | set(tools)
-    daemon.configure(assistant_never=", ".join(sorted(never)))
-
-
-def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
-    """Propose these again; what is still refused is returned."""
-    never = tuple(sorted(listed(daemon.snapshot().settings.assistant_never) - set(tools)))
-    if tools:
-        daemon.configure(assistant_never=", ".join(never))
-    return never
-
-
-def _taken_back(tool: str) -> str:
-    return f"To take that back: gpudeck permissions --forget '{tool}'"

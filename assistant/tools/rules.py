@@ -52,13 +52,16 @@ _PERIODS = {
 }
 _MORNING = "06:00"
 _STATS = {"max": r"max(?:imum)?|highest|hottest|peak|most", "min": r"min(?:imum)?|lowest|coolest|least", "mean": r"mean|average|avg"}
-_LAST = r"(?:my |the )?(?:last|latest|newest|most recent) (?:job|run|one)\b"
-_JOB = re.compile(r"(?:\bjobs?|\brun|#)\s*#?\s*(\{[nw]\d+\})|(\{w\d+\})(?= job\b)")
+_LAST = r"(?:my |the )?(?:last|latest|newest|most recent|previous) (?:job|run|one)"
+_JOB = re.compile(
+    r"(?:\b(?:jobs?|runs?|tasks?|id)|#)(?:\s+(?:number|nr\.?|no\.?|id|named|called))?\s*#?\s*(\{[nw]\d+\})|"
+    r"(\{w\d+\})(?= (?:job|run|task|one)\b)"
+)
 _ANY = re.compile(r"\{[nw]\d+\}")
-_GPU = re.compile(r"\b(?:gpus?|devices?|cards?)\s*#?\s*(\{n\d+\})")
+_GPU = re.compile(r"\b(?:gpus?|devices?|cards?)\s*(?:number|nr\.?|no\.?)?\s*#?\s*(\{n\d+\})")
 _GPUS = re.compile(r"(\{n\d+\})\s*gpus?\b|\b(?:on|with|using) (a|one|the) gpu\b")
-_AGO = re.compile(r"(?:last|past|in|of|since|for)\s+(?:the )?(?:last |past )?(\{n\d+\})\s*(min|h|d|w)\w*")
-_SINCE = re.compile(r"(?:since|from|after)\s+(\{t\d+\})")
+_AGO = re.compile(r"(?:last|past|previous|in|of|since|for)\s+(?:the )?(?:last |past |previous )?(\{n\d+\})\s*(min|h|d|w)\w*")
+_SINCE = re.compile(r"(?:since|from|after|starting)\s+(\{t\d+\})")
 _UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 _WAITS = re.compile(
@@ -116,7 +119,7 @@ class _Reading:
         says = self._says
         if says(r"(?:process|pid)\b.*\{n\d+\}"):
             return call("operate", "kill", pid=self._first(_ANY))
-        if says(r"pause|hold|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"):
+        if says(r"pause|hold|on ice|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"):
             return call("operate", "pause", job=self._job(_ANY))
         if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
             return call("operate", "resume", job=self._job(_ANY))
@@ -156,7 +159,7 @@ class _Reading:
     def _report(self) -> Call:
         if (job := self._job(_JOB)) is not None:
             return call("report", "job", job=job)
-        if self._says(r"daily"):
+        if self._says(r"daily|day report|today's|yesterday's|report (?:of|on|for) the day"):
             return call("report", "daily", period="yesterday" if self._says("yesterday") else "today")
         return call("report", "brief", **self._period())
 
@@ -218,7 +221,7 @@ class _Reading:
 
     def _job(self, pattern: re.Pattern[str]) -> str | None:
         """A job that is named as one, by its number or name."""
-        return "last" if re.search(_LAST, self._text) else self._first(_JOB) or self._first(pattern)
+        return self._first(_JOB) or ("last" if self._says(_LAST) else self._first(pattern))
 
     def _first(self, pattern: re.Pattern[str]) -> str | None:
         found = pattern.search(self._text)
