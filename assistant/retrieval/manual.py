@@ -13,8 +13,10 @@ from scheduler import paths
 _HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
 _BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
 """A list item or a row of a table: a passage of its own."""
-_IGNORED = re.compile(r"\s*(?:\|[\s|:-]*\||!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
-"""Rules of tables, pictures, anchors."""
+_RULE = re.compile(r"\s*\|[\s|:-]+\|\s*$")
+"""Below the heads of a table, which say nothing by themselves."""
+_IGNORED = re.compile(r"\s*(?:!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
+"""Pictures, anchors."""
 
 
 @cache
@@ -39,12 +41,13 @@ def passages(name: str, text: str) -> Iterator[Passage]:
         fence = line.lstrip().startswith("```")
         title = None if fenced or fence else _HEADING.match(line)
         begins = not fenced and not fence and (title is not None or not line.strip() or bool(_BEGINS.match(line)))
-        if begins and any(map(str.strip, block)):
+        heads = not fenced and _RULE.match(line) is not None
+        if begins and not heads and any(map(str.strip, block)):
             yield Passage("docs", name, first, first + len(block) - 1, "\n".join(block), heading)
         if begins:
             block = []
         heading = title[1] if title else heading
-        if title is None and (fenced or (line.strip() and not _IGNORED.match(line))):
+        if title is None and not heads and (fenced or (line.strip() and not _IGNORED.match(line))):
             first = first if block else number
             block.append(line)
         fenced = fenced != fence

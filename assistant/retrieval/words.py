@@ -15,16 +15,30 @@ _WORD = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.75
 """As usual: how soon more of the same word counts less, and how much long texts are marked down. Robertson and Zaragoza 2009."""
 _SAY_NOTHING = """
-a about after all also am an and any are as at be been before but by can could did do does doing for from get give go had has have
-how i if in into is it its just know let like make many me mean more most much my need no not now of off on one only or our please
-say says shall should show so some tell than that the their them then there these they this to too up use used using want was way
-we were what when where which while who why will with would you your
+a about after all also am an and any are as at be been before but by can could did do does doing for from get give go had happen
+happened happens has have how i if in into is it its just know let like make many me mean more most much my need needed needs no
+not now of off on one only or our please possible put say says shall should show so some support supports tell than that the their
+them then there these they thing things this to too up use used using want was way we were what when where which while who why
+will with work working works would you your
 """
 _ALIKE = (
     ("fail", "error", "exception", "traceback", "crash", "wrong", "abort", "kill", "fatal", "fault"),
     ("oom", "memory", "alloc", "allocate", "allocation"),
-    ("cancel", "stop", "end", "kill", "abort"),
-    ("submit", "queue", "start", "run"),
+    ("cancel", "stop", "end", "kill", "abort", "terminate"),
+    ("submit", "queue", "start", "launch"),
+    ("limit", "timeout", "large", "larger", "largest", "big", "maximum", "most"),
+    ("depend", "dependency", "wait", "after"),
+    ("index", "indice", "array"),
+    ("night", "quiet", "silent", "mute"),
+    ("notification", "notify", "alert", "warn", "warning"),
+    ("font", "text", "size", "scale", "zoom"),
+    ("play", "replay"),
+    ("record", "trace"),
+    ("delete", "remove", "clean", "trash"),
+    ("card", "gpu", "device"),
+    ("store", "state", "keep", "kept", "save"),
+    ("picture", "screenshot", "image"),
+    ("reboot", "restart", "crash"),
 )
 """Words that mean the same to who asks: one of them is as good as another."""
 

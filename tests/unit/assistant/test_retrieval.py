@@ -62,7 +62,6 @@ def test_every_block_of_a_manual_is_a_passage_under_its_heading() -> None:
         ("A", 3, 4, "one\ntwo"),
         ("A", 5, 6, "- item\n  goes on"),
         ("A", 7, 7, "- next"),
-        ("A", 9, 9, "| x | y |"),
         ("A", 11, 11, "| 1 | 2 |"),
         ("A", 13, 17, "```sh\n# no heading\n\n- no item\n```"),
         ("B", 20, 20, "end"),
