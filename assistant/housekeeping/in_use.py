@@ -15,24 +15,30 @@ _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEX
 
 
 class Holders:
-    """Who had what open, mapped, or as its working folder, when this was made. Processes of others cannot be seen into."""
+    """Who had what open, mapped, or as its working folder, when this was first asked. Processes of others cannot be seen into."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], int] = {}
         self._mapped: dict[int, int] = {}
         """By inode number alone: the device that maps tell is not always the one that stat(2) tells (btrfs, overlay)."""
-        with os.scandir("/proc") as processes:
-            for process in processes:
-                if process.name.isdigit():
-                    self._look(int(process.name))
+        self._looked = False
 
     def of(self, inodes: frozenset[tuple[int, int]]) -> str:
         """Which process has one of these; empty where none has."""
+        if not self._looked:
+            self._look_at_all()
         for inode in inodes:
             pid = self._open.get(inode) or self._mapped.get(inode[1])
             if pid is not None:
                 return _name(pid)
         return ""
+
+    def _look_at_all(self) -> None:
+        self._looked = True
+        with os.scandir("/proc") as processes:
+            for process in processes:
+                if process.name.isdigit():
+                    self._look(int(process.name))
 
     def _look(self, pid: int) -> None:
         """A process that ends meanwhile has nothing open; one that is not ours tells nothing."""

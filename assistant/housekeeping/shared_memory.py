@@ -21,11 +21,10 @@ def find(grounds: Grounds, watch: Watch) -> Iterator[Find]:
     oldest, now = grounds.age_of("memory"), time.time()
     if oldest is None or grounds.memory is None:
         return
-    holders: Holders | None = None
+    holders = Holders()
     for path, root, info in directly_in(grounds.memory, watch):
         if not stat.S_ISREG(info.st_mode) or now - max(info.st_mtime, info.st_atime) < oldest:
             continue
-        holders = holders or Holders()
         try:
             with parent(path) as (folder, name):
                 found = measure(folder, name)

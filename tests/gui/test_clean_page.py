@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
 
 from app.desktop import Desktop
 from app.models.cleaning_requests import (
@@ -24,12 +25,12 @@ from app.models.cleaning_requests import (
 )
 from app.models.requests import Refused
 from app.views.clean import NOTHING
+from app.views.clean import Clean as CleanPage
 from assistant.housekeeping import Emptied, Find, Item, Left, Receipt, Undone
 from assistant.housekeeping.find import encoded
 from scheduler import settings
 from scheduler.devices.model import Process
 from scheduler.settings import Settings
-from tests.gui import snapshots
 from tests.gui.test_accessible import nameless
 from tests.support import state_folder
 from tests.unit.assistant.debris import aged, write
@@ -50,19 +51,35 @@ FINDS = (*KERNELS, DUMP, ARTEFACTS, ORPHAN)
 
 
 @pytest.fixture
-def page(fed):
-    fed.feed(snapshots.gpu_snapshot(2))
-    fed.window.show_page("settings")
-    fed.asked.clear()
-    fed.window.settings.clean.click()
-    fed.settle()
-    assert fed.asked == [Scan()], "it looks as soon as it is seen"
-    return fed.window.clean
+def asked() -> list[object]:
+    """What the page asked for."""
+    return []
 
 
-def scanned(fed, *finds: Find, trash: InTrash | None = None, **more: object) -> None:
-    fed.window.deliver(Scanned(finds, trash or InTrash(), **more))  # type: ignore[arg-type]
-    fed.settle()
+@pytest.fixture
+def page(qapp, clean_qt, asked):
+    window = QWidget()
+    window.resize(1000, 600)
+    made = CleanPage()
+    made.setParent(window)
+    made.resize(window.size())
+    made.requested.connect(asked.append)
+    window.show()
+    assert asked == [Scan()], "it looks as soon as it is seen"
+    yield made
+    window.close()
+    window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def scanned(page, *finds: Find, trash: InTrash | None = None, **more: object) -> None:
+    page.deliver(Scanned(finds, trash or InTrash(), **more))  # type: ignore[arg-type]
+    settle()
+
+
+def settle() -> None:
+    for _ in range(3):
+        QApplication.processEvents()
 
 
 def rows(page) -> dict[str, tuple[str, ...]]:
@@ -71,11 +88,11 @@ def rows(page) -> dict[str, tuple[str, ...]]:
     return {top.text(0): (top.text(1), top.checkState(0).name) for top in tops}
 
 
-def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, fed):
-    fed.window.deliver(Looking("~/.triton/cache/K1"))
+def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked):
+    page.deliver(Looking("~/.triton/cache/K1"))
     assert page.progress.text() == "looking at ~/.triton/cache/K1"
     assert page.stop.isVisible()
-    scanned(fed, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
+    scanned(page, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
     assert rows(page) == {
         "Process on a GPU (1)": ("5.0 GiB", "Unchecked"),
         "Artefacts of a job (1)": ("3.0 GiB", "Unchecked"),
@@ -88,74 +105,72 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, fed):
     assert "Permission denied" in page.progress.toolTip()
     dump = page.tree.topLevelItem(2).child(0)
     assert [dump.text(i) for i in range(4)] == ["/data/core.\\x1b[31m1", "1.0 GiB", "40 days", "may go: core"]
-    assert nameless(fed.window) == []
+    assert nameless(page) == []
 
 
-def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, fed):
-    scanned(fed, *FINDS)
+def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked):
+    scanned(page, *FINDS)
     tree = page.tree
     assert tree.hasFocus()
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Space):  # the process, its kind, artefacts
         QTest.keyClick(tree, key)
-    fed.settle()
+    settle()
     assert ARTEFACTS in tree.chosen()
     cache = tree.topLevelItem(3)
     cache.child(0).setCheckState(0, Qt.CheckState.Unchecked)
-    fed.settle()
+    settle()
     assert cache.checkState(0) == Qt.CheckState.PartiallyChecked
     assert page.total.text() == "13 things, 4.2 GiB chosen"
-    fed.asked.clear()
+    asked.clear()
     QTest.keyClick(tree, Qt.Key.Key_Delete)
-    assert fed.asked == [Clean((ARTEFACTS, DUMP, *KERNELS[1:]))]
+    assert asked == [Clean((ARTEFACTS, DUMP, *KERNELS[1:]))]
     assert not page.move_button.isEnabled(), "once at a time"
     QTest.keyClick(tree, Qt.Key.Key_F5)
-    assert len(fed.asked) == 1
+    assert len(asked) == 1
 
 
-def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, fed):
-    scanned(fed, *FINDS)
+def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
+    scanned(page, *FINDS)
     assert not page.undo.isVisible()
     page.move_button.click()
     moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
     left = Left(DUMP, "python (pid 4711) has it open")
-    fed.window.deliver(Cleaned(Receipt("one", 0.0, moved, (left,)), InTrash(12, 174 * 2**20, "one")))
-    fed.settle()
+    page.deliver(Cleaned(Receipt("one", 0.0, moved, (left,)), InTrash(12, 174 * 2**20, "one")))
+    settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
     assert page.said.text() == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
     assert "12 things, 174 MiB" in page.trash.text()
-    fed.asked.clear()
+    asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    assert fed.asked == [PutBack("one")]
-    fed.window.deliver(Restored(Undone("one", KERNELS), InTrash()))
-    assert fed.asked[-1] == Scan(), "the list is made anew"
+    assert asked == [PutBack("one")]
+    page.deliver(Restored(Undone("one", KERNELS), InTrash()))
+    assert asked[-1] == Scan(), "the list is made anew"
     assert not page.undo.isVisible()
 
 
-def test_the_trash_is_emptied_only_after_a_person_was_asked(page, fed):
-    scanned(fed, trash=InTrash(3, GIB, "one"))
+def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
+    scanned(page, trash=InTrash(3, GIB, "one"))
     assert page.empty.text() == NOTHING
-    fed.asked.clear()
+    asked.clear()
     page.empty_trash.click()
     assert page.question.text() == "Delete 3 things, 1.0 GiB for good? It cannot be undone."
     assert page.no.hasFocus()
     QTest.keyClick(page.no, Qt.Key.Key_Escape)
     assert not page.question.isVisible()
-    assert fed.asked == []
+    assert asked == []
     page.empty_trash.click()
     page.yes.click()
-    assert fed.asked == [EmptyTrash()]
-    fed.window.deliver(TrashEmptied(Emptied(3, GIB), InTrash()))
+    assert asked == [EmptyTrash()]
+    page.deliver(TrashEmptied(Emptied(3, GIB), InTrash()))
     assert page.said.text() == "3 things, 1.0 GiB, deleted"
 
 
-def test_a_refusal_is_told_and_the_page_is_left_by_escape(page, fed):
-    fed.window.deliver(Refused(Scan(), "the daemon does not answer"))
+def test_a_refusal_is_told_and_a_search_stopped(page, asked):
+    page.deliver(Refused(Scan(), "the daemon does not answer"))
     assert page.said.text() == "the daemon does not answer"
     page.again.click()
     page.stop.click()
-    assert fed.asked[-2:] == [Scan(), StopScan()]
-    QTest.keyClick(page, Qt.Key.Key_Escape)
-    assert fed.window.pages.currentWidget() is fed.window.settings
+    assert asked[-2:] == [Scan(), StopScan()]
 
 
 def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monkeypatch: pytest.MonkeyPatch):
@@ -171,8 +186,9 @@ def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monk
         settings.save(Settings(source="cpu", clean_memory="off"))
         desktop = Desktop(qapp)
         desktop.start()
+        desktop.window.show_page("settings")
+        desktop.window.settings.clean.click()
         page = desktop.window.clean
-        desktop.window.show_clean()
         qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
         page.move_button.click()
         qtbot.waitUntil(lambda: "in the trash now" in page.said.text(), timeout=PATIENCE_MS)
@@ -180,6 +196,8 @@ def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monk
         page.undo.click()
         qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
         assert (kernel / "a.cubin").read_bytes() == b"k" * 2**20
+        page.back.click()
+        assert desktop.window.pages.currentWidget() is desktop.window.settings
         desktop.window.close()
         desktop.stop()
         desktop.window.deleteLater()
