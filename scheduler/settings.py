@@ -139,6 +139,9 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
         raise UserError(f"no setting is called {', '.join(sorted(unknown))}. There are: {', '.join(Settings.__struct_fields__)}.")
     if "source" in changes and not re.match(SOURCES, str(changes["source"])):
         raise UserError(f"no source of readings is called {changes['source']!r}. There are: auto, cpu, nvml, replay:FILE.")
+    for folder in listed(str(changes.get("clean_folders", ""))):
+        if not folder.startswith("/") and folder != "~" and not folder.startswith("~/"):
+            raise UserError(f"clean_folders names folders by their whole path, such as ~/models; got {folder!r}")
     try:
         shlex.split(str(changes.get("on_job_end", "")))
     except ValueError as e:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
-from assistant.housekeeping import mounts
 from assistant.housekeeping.find import shown
+from assistant.housekeeping.mounts import Mounts, number
 from assistant.housekeeping.tree import folder_in, opened, parent
 
 FILES, INFO, ENDING = "files", "info", ".trashinfo"
@@ -43,13 +43,13 @@ def name_for(path: Path, token: str) -> str:
     return f"{os.fsdecode(os.fsencode(path.name)[:_LONGEST])}.{token}"
 
 
-def bin_for(path: Path, root: Path) -> Bin:
+def bin_for(path: Path, root: Path, mounts: Mounts) -> Bin:
     """The trash to which `path`, below the allowed folder `root`, can be renamed; made where it is not there yet.
 
     Raises OSError where there is none.
     """
     trouble: OSError | None = None
-    for found in _candidates(path, root):
+    for found in _candidates(path, root, mounts):
         try:
             _make(found.path)
         except OSError as e:
@@ -69,28 +69,28 @@ def inside(path: Path, part: str) -> Iterator[int]:
             yield inner
 
 
-def _candidates(path: Path, root: Path) -> Iterator[Bin]:
+def _candidates(path: Path, root: Path, mounts: Mounts) -> Iterator[Bin]:
     with opened(path.parent) as fd:
-        number, device = mounts.number(fd), os.fstat(fd).st_dev
+        mount, device = number(fd), os.fstat(fd).st_dev
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     home = Path(os.path.realpath(Path(data).expanduser())) / "Trash"
-    if _same(home, number, device):
+    if _same(home, mount, device):
         yield Bin(home, None)
-    top, user = mounts.points()[number], os.geteuid()
-    shared = top / ".Trash"
-    if _same(top, number, device):
+    top, user = mounts.points.get(mount), os.geteuid()
+    if top is not None and _same(top, mount, device):
+        shared = top / ".Trash"
         if _is_shared(shared):
             yield Bin(shared / str(user), top)
         yield Bin(top / f".Trash-{user}", top)
     yield Bin(root / f".Trash-{user}", root)
 
 
-def _same(path: Path, number: int, device: int) -> bool:
+def _same(path: Path, mount: int, device: int) -> bool:
     """Whether what would be made at `path` is on this mount and device."""
     while not path.is_dir():
         path = path.parent
     with opened(Path(os.path.realpath(path))) as fd:
-        return mounts.number(fd) == number and os.fstat(fd).st_dev == device
+        return number(fd) == mount and os.fstat(fd).st_dev == device
 
 
 def _is_shared(path: Path) -> bool:

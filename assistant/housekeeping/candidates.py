@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
     info: os.stat_result
 
 
-def look_through(root: Path, spared: tuple[Path, ...], watch: Watch) -> Iterator[Candidate]:
+def look_through(root: Path, spared: Path | None, watch: Watch) -> Iterator[Candidate]:
     """All files and links in a folder, however deep, but for other file systems, trash folders and what is spared."""
     try:
         with opened(root) as fd:
@@ -33,11 +33,11 @@ def look_through(root: Path, spared: tuple[Path, ...], watch: Watch) -> Iterator
 class _Search:
     root: Path
     device: int
-    spared: tuple[Path, ...]
+    spared: Path | None
     watch: Watch
 
     def below(self, above: int, name: str, folder: Path, depth: int) -> Iterator[Candidate]:
-        if folder in self.spared or self.watch.over(folder):
+        if folder == self.spared or self.watch.over(folder):
             return
         try:
             if not depth:

@@ -69,7 +69,7 @@ def _stays(grounds: Grounds, found: Candidate, linked: frozenset[Path]) -> bool:
         or found.path in linked
         or found.info.st_uid != os.geteuid()
         or _in_library(grounds, found.path)
-        or any(within(found.path, folder) or found.path == folder for folder in grounds.spared)
+        or (grounds.model is not None and grounds.model in (found.path, *found.path.parents))
     )
 
 

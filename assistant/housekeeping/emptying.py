@@ -8,9 +8,10 @@ import time
 
 import msgspec
 
-from assistant.housekeeping import bins, mounts
+from assistant.housekeeping import bins
 from assistant.housekeeping.find import Kept, decoded
 from assistant.housekeeping.journal import Item, Left, every, forget, locked, written
+from assistant.housekeeping.mounts import Mounts
 from assistant.housekeeping.put_back import drop_note
 from assistant.housekeeping.tree import DEEPEST, folder_in
 
@@ -30,7 +31,7 @@ class Emptied(msgspec.Struct, frozen=True):
 def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
     """Delete for good what went to the trash more than `older_than` seconds ago. Raises UserError where another clean-up is under way."""
     until = (time.time() if now is None else now) - older_than
-    count, freed, left = 0, 0, list[Left]()
+    count, freed, left, mounts = 0, 0, list[Left](), Mounts()
     with locked():
         for receipt in every():
             items = written(receipt)
@@ -39,7 +40,7 @@ def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
             failed = len(left)
             for item in items:
                 try:
-                    deleted = _delete(item)
+                    deleted = _delete(item, mounts)
                 except (Kept, OSError) as e:
                     left.append(Left(item.find, str(e)))
                 else:
@@ -49,7 +50,7 @@ def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
     return Emptied(count, freed, tuple(left))
 
 
-def _delete(item: Item) -> bool:
+def _delete(item: Item, mounts: Mounts) -> bool:
     """Whether it was still in the trash."""
     trash, name = decoded(item.trash), str(decoded(item.name))
     try:
@@ -61,16 +62,18 @@ def _delete(item: Item) -> bool:
             drop_note(item)
             if mounts.hit(trash / bins.FILES / (name + _DOOMED)):
                 raise Kept("something is mounted there")
-            return _remove(files, name + _DOOMED, DEEPEST)
+            return _remove(files, name + _DOOMED, os.fstat(files).st_dev, DEEPEST)
     except FileNotFoundError:
         return False  # the trash itself is gone
 
 
-def _remove(folder: int, name: str, depth: int) -> bool:
+def _remove(folder: int, name: str, device: int, depth: int) -> bool:
     try:
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
+    if info.st_dev != device:
+        raise Kept("something is mounted in it")
     if not stat.S_ISDIR(info.st_mode):
         os.unlink(name, dir_fd=folder)
         return True
@@ -80,6 +83,6 @@ def _remove(folder: int, name: str, depth: int) -> bool:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries]
         for inner in names:
-            _remove(fd, inner, depth - 1)
+            _remove(fd, inner, device, depth - 1)
     os.rmdir(name, dir_fd=folder)
     return True

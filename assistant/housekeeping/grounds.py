@@ -49,8 +49,10 @@ class Grounds:
     """Those the user named: looked through for core dumps and duplicate models."""
     library: Path | None = None
     """A store of models whose files are looked at, and never proposed."""
-    spared: tuple[Path, ...] = ()
-    """What nothing is proposed in."""
+    state: Path | None = None
+    """The state folder: none of the folders above is looked through there."""
+    model: Path | None = None
+    """The assistant's model."""
     days: Mapping[Kind, float] | None = None
     """From what age on; a kind that is left out is not looked for."""
     active: tuple[Job, ...] = ()
@@ -87,7 +89,8 @@ def grounds(settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ..
         ran=tuple(sorted(folder for folder in {_real(folder) for folder in ran} - {_ROOT} if folder.is_dir())),
         folders=_folders(sorted(listed(settings.clean_folders))),
         library=_real(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or _cached("huggingface")) / "hub"),
-        spared=(state, *(_real(folder) for folder in (settings.model_folder,) if folder)),
+        state=state,
+        model=_real(settings.model_folder) if settings.model_folder else None,
         days={kind: value for kind, value in days.items() if not isinstance(value, str)},
         active=active,
     )

@@ -6,18 +6,23 @@ import os
 import re
 from pathlib import Path
 
-from assistant.housekeeping.find import within
-
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
-def points() -> dict[int, Path]:
-    """Where each mount is, by its number."""
-    found = {}
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        fields = line.split(b" ")
-        found[int(fields[0])] = Path(os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4])))
-    return found
+class Mounts:
+    """As they were when this was made."""
+
+    def __init__(self) -> None:
+        self.points: dict[int, Path] = {}
+        """Where each is, by its number."""
+        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+            fields = line.split(b" ")
+            self.points[int(fields[0])] = Path(os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4])))
+        self._above = {folder for point in self.points.values() for folder in (point, *point.parents)}
+
+    def hit(self, path: Path) -> bool:
+        """Whether something is mounted at this path, or below it."""
+        return path in self._above
 
 
 def number(fd: int) -> int:
@@ -26,8 +31,3 @@ def number(fd: int) -> int:
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
     raise OSError(f"the kernel does not tell the mount of file {fd}")
-
-
-def hit(path: Path) -> bool:
-    """Whether something is mounted at this path, or below it."""
-    return any(point == path or within(point, path) for point in points().values())

@@ -10,13 +10,15 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from assistant.housekeeping import bins, mounts
+from assistant.housekeeping import bins
 from assistant.housekeeping.find import Find, Kept, decoded, encoded, within
 from assistant.housekeeping.grounds import Grounds
 from assistant.housekeeping.in_use import Holders, check_unused
 from assistant.housekeeping.journal import Item, Journal, Left, Receipt, forget, locked
-from assistant.housekeeping.needed import needed
+from assistant.housekeeping.mounts import Mounts
+from assistant.housekeeping.needed import Needs
 from assistant.housekeeping.put_back import put_back
 from assistant.housekeeping.tree import measure, measured, parent
 
@@ -28,10 +30,10 @@ CHANGED = "it has changed since it was looked at"
 def move(grounds: Grounds, finds: Iterable[Find]) -> Receipt:
     """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt."""
     finds, left, moved = tuple(finds), list[Left](), list[Item]()
-    began = time.time()
+    began, checks = time.time(), _Checks(grounds, frozenset(find.path for find in finds if find.place))
     with locked(), Journal() as journal:
         for start in range(0, len(finds), _AT_ONCE):
-            planned = list(_plan(grounds, finds[start : start + _AT_ONCE], began, left))
+            planned = list(_plan(checks, finds[start : start + _AT_ONCE], began, left))
             journal.append(planned)
             taken = list(_take(planned, left))
             moved += _keep_back(taken, left)
@@ -40,43 +42,52 @@ def move(grounds: Grounds, finds: Iterable[Find]) -> Receipt:
     return Receipt(journal.id, began, tuple(moved), tuple(left))
 
 
-def _plan(grounds: Grounds, finds: Sequence[Find], now: float, left: list[Left]) -> Iterator[Item]:
-    holders = Holders()
+class _Checks:
+    """What must be true of a find before it is moved."""
+
+    def __init__(self, grounds: Grounds, going: frozenset[Path]) -> None:
+        """`going`: all that is to be moved."""
+        self._roots, self._needs, self._going = grounds.roots, Needs(grounds), going
+
+    def check(self, find: Find, holders: Holders, mounts: Mounts) -> None:
+        """Raises Kept or OSError where it is to stay."""
+        if find.kind == "process":
+            raise Kept("a process is ended, not moved: gpudeck kill PID")
+        if find.root not in self._roots or ".." in find.path.parts or not within(find.path, decoded(find.root)) or bins.is_bin(find.path):
+            raise Kept("it lies outside the folders that may be cleaned up (see: Settings)")
+        if why := self._needs.of(find):
+            raise Kept(why)
+        if mounts.hit(find.path):
+            raise Kept("something is mounted there")
+        if find.twin:
+            self._check_twin(find)
+        with parent(find.path) as (folder, name):
+            _check_still(find, folder, name, holders)
+
+    def _check_twin(self, find: Find) -> None:
+        """The copy that stays must be there, as it was, and stay."""
+        twin = decoded(find.twin)
+        if not self._going.isdisjoint((twin, *twin.parents)):
+            raise Kept("the file that is the same is to go as well")
+        try:
+            seal = measured(twin).seal
+        except (Kept, OSError) as e:
+            raise Kept("the file that is the same is not there any more") from e
+        if seal != find.twin_seal:
+            raise Kept("the file that was the same has changed")
+
+
+def _plan(checks: _Checks, finds: Sequence[Find], now: float, left: list[Left]) -> Iterator[Item]:
+    holders, mounts = Holders(), Mounts()
     for find in finds:
         try:
-            _check(grounds, find, holders)
-            found = bins.bin_for(find.path, decoded(find.root))
+            checks.check(find, holders, mounts)
+            found = bins.bin_for(find.path, decoded(find.root), mounts)
         except (Kept, OSError) as e:
             left.append(_left(find, e))
         else:
             name = bins.name_for(find.path, secrets.token_hex(6))
             yield Item(find, encoded(found.path), encoded(name), now, encoded(found.top) if found.top else "")
-
-
-def _check(grounds: Grounds, find: Find, holders: Holders) -> None:
-    """Raises Kept or OSError where it is to stay."""
-    if find.kind == "process":
-        raise Kept("a process is ended, not moved: gpudeck kill PID")
-    if find.root not in grounds.roots or ".." in find.path.parts or not within(find.path, decoded(find.root)) or bins.is_bin(find.path):
-        raise Kept("it lies outside the folders that may be cleaned up (see: Settings)")
-    if why := needed(find, grounds.active):
-        raise Kept(why)
-    if mounts.hit(find.path):
-        raise Kept("something is mounted there")
-    if find.twin:
-        _check_twin(find)
-    with parent(find.path) as (folder, name):
-        _check_still(find, folder, name, holders)
-
-
-def _check_twin(find: Find) -> None:
-    """The copy that stays must be there, as it was."""
-    try:
-        seal = measured(decoded(find.twin)).seal
-    except (Kept, OSError) as e:
-        raise Kept("the file that is the same is not there any more") from e
-    if seal != find.twin_seal:
-        raise Kept("the file that was the same has changed")
 
 
 def _check_still(find: Find, folder: int, name: str, holders: Holders) -> None:

@@ -8,7 +8,7 @@ from assistant.housekeeping import caches, cores, duplicates, job_files, process
 from assistant.housekeeping.candidates import Candidate, directly_in, look_through
 from assistant.housekeeping.find import Find, within
 from assistant.housekeeping.grounds import Grounds
-from assistant.housekeeping.needed import needed
+from assistant.housekeeping.needed import Needs
 from assistant.housekeeping.watch import Watch
 from scheduler.devices.model import Detail
 from scheduler.jobs import Job
@@ -20,7 +20,8 @@ def survey(grounds: Grounds, watch: Watch, job: Callable[[int], Job], details: I
     `job` tells of a job by its number, or raises NotFound; `details` are those of the devices. Changes nothing. What could not be seen,
     and whether the time was enough, is in `watch`.
     """
-    found = [find for find in _all(grounds, watch, job, details) if not (find.place and needed(find, grounds.active))]
+    needs = Needs(grounds)
+    found = [find for find in _all(grounds, watch, job, details) if not (find.place and needs.of(find))]
     inner = _nested(found)
     return tuple(sorted((f for f in found if f.place not in inner or not f.place), key=lambda f: (-f.bytes, f.place)))
 
@@ -40,10 +41,10 @@ def _files(grounds: Grounds, watch: Watch) -> Iterator[Candidate]:
         if not any(folder == named or within(folder, named) for named in grounds.folders):
             yield from directly_in(folder, watch)
     for folder in grounds.folders:
-        yield from look_through(folder, grounds.spared, watch)
+        yield from look_through(folder, grounds.state, watch)
     library = grounds.library
     if grounds.folders and library and library.is_dir() and not any(within(library, folder) for folder in grounds.folders):
-        yield from look_through(library, (), watch)
+        yield from look_through(library, None, watch)
 
 
 def _nested(finds: Iterable[Find]) -> frozenset[str]:

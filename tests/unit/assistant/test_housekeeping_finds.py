@@ -81,7 +81,7 @@ def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(place
     (place.models / "link.gguf").symlink_to(linked)
     os.link(model(place.models / "twice.gguf", days=700), place.models / "twice again.gguf")
     model(place.models / "configured" / "weights.gguf", days=600)
-    grounds = replace(place.grounds, library=tmp_path / "hub", spared=(place.models / "configured",))
+    grounds = replace(place.grounds, library=tmp_path / "hub", model=place.models / "configured")
     [find] = found(place._replace(grounds=grounds))
     assert find.path.name == "oldest.gguf"
     assert find.twin in (encoded(blob), encoded(linked))
@@ -230,3 +230,25 @@ def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> No
     watch = Watch()
     assert found(gone, watch) == ()
     assert watch.unseen == [f"{tmp_path / 'gone'}: No such file or directory"]
+
+
+def test_of_two_copies_never_both_go(place: World, small: int) -> None:
+    """Neither as each other's copy, found by two scans, nor with a folder that holds the other."""
+    one, two = model(place.models / "one.pt", days=300), model(place.models / "two.pt", days=100)
+    [first] = found(place)
+    link = place.models / "link"
+    link.symlink_to(two)
+    [second] = found(place)
+    link.unlink()
+    assert (first.path, second.path) == (two, one)
+    assert {left.why for left in move(place.grounds, [first, second]).left} == {"the file that is the same is to go as well"}
+    assert one.exists()
+    assert two.exists()
+
+
+def test_the_assistants_model_stays_also_where_it_was_chosen_after_the_scan(place: World, small: int) -> None:
+    model(place.models / "a" / "w.pt", days=300)
+    model(place.models / "b" / "w.pt")
+    finds = found(place)
+    chosen = replace(place.grounds, model=place.models / "b")
+    assert [left.why for left in move(chosen, finds).left] == ["it belongs to the assistant's model"]

@@ -21,8 +21,9 @@ from assistant.housekeeping.journal import Receipt
 from assistant.housekeeping.moving import CHANGED, move
 from assistant.housekeeping.tree import DEEPEST
 from assistant.housekeeping.watch import Watch
+from scheduler.errors import UserError
 from scheduler.jobs import Job, Queued, Spec
-from scheduler.settings import Settings
+from scheduler.settings import Settings, changed
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 
 STRANGER = 65534
@@ -356,3 +357,5 @@ def test_settings_say_where_and_from_when_on(tmp_path: Path, monkeypatch: pytest
     assert made.ran == (tmp_path / "real",)
     assert made.jobs == tmp_path / ".local/state/gpudeck/jobs"
     assert (made.age_of("cache"), made.age_of("core")) == (2 * 86400, None)
+    with pytest.raises(UserError, match="whole path"):
+        changed(Settings(), {"clean_folders": "~/models, models"})
