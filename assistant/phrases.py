@@ -34,9 +34,9 @@ def _bytes(value: float, unit: str) -> str:
 
 
 def energy(joules: float) -> str:
-    """As the bill counts it, where there is enough of it: 812 J, 4.50 Wh, 1.24 kWh."""
+    """As the bill counts it, where there is enough of it: 81 J, 0.25 Wh, 4.50 Wh, 1.24 kWh."""
     hours = joules / 3600
-    if abs(hours) < 1:
+    if abs(hours) < 0.1:
         return f"{joules:.0f} J"
     return f"{significant(hours)} Wh" if abs(hours) < 1000 else f"{significant(hours / 1000)} kWh"
 

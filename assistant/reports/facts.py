@@ -35,6 +35,18 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
     return add.facts
 
 
+def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fact]:
+    """How much of the memory of its devices a job had at its most. `totals`: bytes by device id, of those that tell."""
+    add = Adder(f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now)
+    usage, held = job.usage, () if isinstance(job.state, j.Queued) else job.state.devices
+    known = [totals[device] for device in held if totals.get(device)]
+    if usage is not None and "memory" not in usage.absent and known and len(known) == len(held):
+        add.number("used.share", "most of a device's memory", 100 * usage.memory / min(known), "%", "not a finite number")
+    else:
+        add.absent("used.share", "most of a device's memory", "its memory, or that of its devices, is not known")
+    return add.facts
+
+
 def _unwatched(job: j.Job) -> str:
     if job.active:
         return "it has not ended yet"
@@ -98,7 +110,8 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
     add.source = f"{source(device)} of {'its energy counter' if counted is not None else 'its power, added up'}, history"
     joules = counted if counted is not None else _integrated(history)
     if joules is None:
-        add.absent("energy", "energy", "neither energy nor power was read in this time")
+        read = history is not None and any(v is not None for v in history.columns.get("power", ()))
+        add.absent("energy", "energy", "too little was read in this time" if read else "neither energy nor power was read in this time")
     else:
         add.said("energy", "energy", joules, "J", phrases.energy(joules))
     return add.facts

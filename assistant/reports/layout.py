@@ -27,6 +27,7 @@ _OUTCOME = (
     ("Energy", "used.energy"),
     ("Mean utilisation of its devices", "used.util"),
     ("Most memory on one device", "used.memory"),
+    ("Share of that device's memory", "used.share"),
     ("Watched for", "used.seconds"),
 )
 """Of one job: caption and the name of the fact."""
@@ -88,7 +89,7 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     ]
     lacking = [(f"Job {job.id}", f"job{job.id}.used.energy") for job in found if not isinstance(job.state, j.Queued)]
     lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
-    told = "A job's energy is that of its devices over its whole run, also of the part before this time."
+    told = "A job's energy is that of its devices over its whole run, also of the part before this time." if used else ""
     return Table(
         "Energy", ("Of", "Energy", "Mean utilisation", "Most memory"), tuple(rows), " ".join(filter(None, (told, cells.why_not(lacking))))
     )

@@ -86,9 +86,12 @@ def read_snapshot(daemon: Client) -> Snapshot:
 def extra_facts(material: Material) -> tuple[Fact, ...]:
     """What tables tell beyond the facts of the prose."""
     now, names = material.snapshot.time, {s.device.id: label(s.device) for s in material.snapshot.devices}
+    totals = {
+        s.device.id: s.reading.values["mem_total"] for s in material.snapshot.devices if s.reading and "mem_total" in s.reading.values
+    }
     found: list[Fact] = []
     for job in material.jobs:
-        found += [*more.when_facts(job, now), *more.used_facts(job, now)]
+        found += [*more.when_facts(job, now), *more.used_facts(job, now), *more.share_facts(job, totals, now)]
     if material.kind == "job":
         found += more.timeline_facts(material.jobs[0].id, material.events, now)
     for state in material.snapshot.devices:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assistant.reports import files, to_write
+from assistant.reports.material import of_span
 from assistant.reports.to_write import Mark, daily_due, load, look, save
 from assistant.scribe import Scribe
 from scheduler import settings
@@ -49,6 +50,15 @@ def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> No
     assert look(deck, Mark(now, now, now + 60), wish, now).jobs == (), "it ended before anybody asked"
     assert look(deck, Mark(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now).jobs == (), "it was short"
     assert look(deck, Mark(now + 9999, now, now - 60), wish, now).jobs == (1,), "the clock was set back"
+
+
+def test_a_span_that_is_over_leaves_out_what_came_later(deck: Client) -> None:
+    job = deck.job(1)
+    now = of_span(deck, 0.0)
+    assert now.jobs == (job,) and now.until - now.since == pytest.approx(30 * 86400), "as long as readings are kept"
+    before = of_span(deck, job.submitted - 600, until=job.submitted - 60)
+    assert before.jobs == () and before.until == job.submitted - 60
+    assert any(fact.name == "jobs.any" and fact.value is None for fact in before.facts)
 
 
 def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(deck: Client, state: Path) -> None:

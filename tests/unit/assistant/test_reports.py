@@ -97,6 +97,13 @@ def test_what_is_not_known_is_said_with_its_reason() -> None:
     assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 
+def test_the_share_of_a_device_that_a_job_had_is_told() -> None:
+    rows = dict(tables(composed(of_job(USED)))["Outcome"].rows)
+    assert rows["Mean utilisation of its devices"] == "88 %"
+    assert (rows["Most memory on one device"], rows["Share of that device's memory"]) == ("3.5 GiB", "22 %")
+    assert "Share of that device's memory" not in dict(tables(composed(of_job(JOBS[0])))["Outcome"].rows)
+
+
 def test_sources_that_disagree_are_both_told() -> None:
     material = of_job(USED)
     other = msgspec.structs.replace(next(f for f in material.facts if f.name == "job7.duration"), said="9 s", source="elsewhere")
@@ -120,7 +127,7 @@ def test_a_counter_of_energy_counts_more_than_power_unless_it_began_anew() -> No
         both = Columns(read.times, {**read.columns, **energy}, {**read.low, **energy}, {**read.high, **energy})
         return tables(composed(span(devices=1, histories={"g0": both})))["Energy"].rows[0][1]
 
-    assert total([1000.0 + 100 * i for i in range(10)]) == "900 J"
+    assert total([1000.0 + 100 * i for i in range(10)]) == "0.25 Wh"
     assert total([1000.0, 9000.0, 50.0, *(60.0 + i for i in range(7))]) == "70.0 Wh"
 
 
