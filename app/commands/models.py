@@ -7,22 +7,22 @@ from argparse import Namespace
 
 from app.commands.output import say, say_json, status_line, table
 from app.commands.queue import UsageError
-from app.models.format import duration, memory, significant
-from app.models.model_list import parameters, state
+from app.models.format import memory
+from app.models.model_list import parameters, speed_of, state
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.library import known
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
-from assistant.messages import Event, Speed, Waiting
+from assistant.messages import Event, Waiting
 from scheduler.client import Client
 from scheduler.errors import UserError
 
 ACTIONS = ("list", "add", "pull", "use", "remove", "benchmark")
 _EXAMPLES = {
     "add": "gpudeck models add ~/models/rwkv7-0.4B",
-    "pull": "gpudeck models pull fla-hub/rwkv7-0.1B-g1",
+    "pull": "gpudeck models pull fla-hub/rwkv7-1.5B-world",
     "use": "gpudeck models use rwkv7-0.4B, or: gpudeck models use none",
     "remove": "gpudeck models remove rwkv7-0.4B",
     "benchmark": "gpudeck models benchmark rwkv7-0.4B --device cuda",
@@ -136,20 +136,8 @@ def _benchmark(args: Namespace) -> int:
     if args.json:
         say_json(speed)
     else:
-        for line in told(speed):
-            say(line)
+        say(f"{speed.model} {speed_of(speed)}")
     return 0
-
-
-def told(speed: Speed) -> tuple[str, ...]:
-    """A line for each of the two, with their spread, and one for the load."""
-    rates = (("decodes", speed.decode), ("reads prompts at", speed.prefill))
-    lines = [
-        f"{speed.model} {what} {significant(rate.median)} tok/s on {speed.device} "
-        f"(from {significant(rate.low)} to {significant(rate.high)}, {rate.rounds} rounds)"
-        for what, rate in rates
-    ]
-    return (*lines, f"loaded in {duration(speed.loaded)}")
 
 
 def _told(model: Model, args: Namespace, what: str) -> int:

@@ -13,9 +13,11 @@ from PySide6.QtCore import QObject, QThreadPool, Signal
 from app.feeds.cleaning import Cleaning
 from app.feeds.curves import curves
 from app.feeds.filing import Filing
+from app.feeds.modelling import Modelling
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.models.export import save_result
 from app.models.message import Curve
+from app.models.model_requests import ModelRequest
 from app.models.past import Page, Remember, page
 from app.models.past_export import export_past
 from app.models.requests import (
@@ -78,7 +80,7 @@ FIRST_TAIL = 64 * 1024
 """Bytes of a log that are shown at first."""
 PAGE = 100
 """Jobs in a page of the history."""
-_WORKERS = 4
+_WORKERS = 6
 _PATIENCE_MS = 35_000
 """A little more than a client waits for an answer."""
 
@@ -101,6 +103,7 @@ class Verbs(QObject):
         self._one_by_one.setMaxThreadCount(1)
         self._filing = Filing()
         self._cleaning = Cleaning(self._tell)
+        self._modelling = Modelling(self._tell)
 
     def request(self, request: Request) -> None:
         """Start it and return at once."""
@@ -113,6 +116,7 @@ class Verbs(QObject):
         self._stopped = True
         self._pool.clear()
         self._cleaning.stop()
+        self._modelling.stop()
         with self._lock:
             for client in self._open:
                 client.close()
@@ -125,10 +129,7 @@ class Verbs(QObject):
 
     def _run(self, request: Request) -> None:
         try:
-            if isinstance(request, SessionRequest):
-                reply = self._filing.carry_out(request)
-            else:
-                reply = self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
+            reply = self._reply(request)
         except Cancelled:
             return  # the user knows: it was their Stop
         except UserError as e:
@@ -138,6 +139,14 @@ class Verbs(QObject):
     def _tell(self, reply: Reply) -> None:
         if not self._stopped:
             self.replied.emit(reply)
+
+    def _reply(self, request: Request) -> Reply:
+        """By whom the request is for."""
+        if isinstance(request, SessionRequest):
+            return self._filing.carry_out(request)
+        if isinstance(request, ModelRequest):
+            return self._modelling.carry_out(request)
+        return self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
 
     def _carry_out(self, request: Request) -> Reply:
         match request:

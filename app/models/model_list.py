@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from app.models.format import memory, significant
+from app.models.format import duration, memory, significant
 from assistant.library.describe import Model
+from assistant.library.hub import Progress
+from assistant.messages import Speed
 from scheduler.telemetry.snapshot import Snapshot
 
 CAN = (
@@ -57,3 +60,36 @@ def details(model: Model) -> str:
     parts += [f"vocabulary {model.vocabulary}"] if model.vocabulary else []
     parts += [f"{model.dtype}, names of {model.dialect}"] if model.dialect else []
     return " · ".join([*parts, f"{memory(model.bytes)} on disk"])
+
+
+def speed_of(speed: Speed) -> str:
+    """What a benchmark found, in a line."""
+    rates = [
+        f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"
+        for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
+    ]
+    return f"on {speed.device}: {', '.join(rates)}; loaded in {duration(speed.loaded)}"
+
+
+class Fetching:
+    """How far a model is that is being fetched, and how long that will take."""
+
+    def __init__(self, first: Progress) -> None:
+        self._began, self._first, self._now = time.monotonic(), first.done, first
+
+    def take(self, progress: Progress) -> None:
+        self._now = progress
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self._now.done / max(self._now.total, 1)
+
+    @property
+    def text(self) -> str:
+        now = self._now
+        if now.checking:
+            return f"checks {now.file}: its SHA-256 is computed"
+        rate = (now.done - self._first) / max(time.monotonic() - self._began, 0.1)
+        left = f", about {duration((now.total - now.done) / rate)} left" if rate > 0 else ""
+        return f"fetches {now.file}: {memory(now.done)} of {memory(now.total)}{left}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.models.cleaning_requests import CleaningReply, CleaningRequest
 from app.models.message import Curve
+from app.models.model_requests import ModelReply, ModelRequest
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
 from assistant.reports.report import Report as Written
@@ -224,6 +225,7 @@ Request = (
     | UseCpu
     | StopAnswer
     | SessionRequest
+    | ModelRequest
     | CleaningRequest
 )
 
@@ -369,6 +371,7 @@ Reply = (
     | Wrote
     | Answered
     | SessionReply
+    | ModelReply
     | CleaningReply
 )
 

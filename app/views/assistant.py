@@ -29,6 +29,7 @@ from app.models.session_requests import (
     WriteText,
 )
 from app.models.state import State
+from app.views.models import ModelsPage
 from app.views.preset_editor import PresetEditor
 from app.views.session_list import SessionList
 from app.views.talk import Talk
@@ -49,6 +50,7 @@ class Assistant(QWidget):
         self._presets: tuple[Preset, ...] = PRESETS
         self._listed = False
         self.talk, self.sessions, self.presets = Talk(state), SessionList(), PresetEditor()
+        self.models = ModelsPage(state)
         self.stack = QStackedWidget()
         self._connect()
         self._lay_out()
@@ -57,9 +59,11 @@ class Assistant(QWidget):
     def refresh(self) -> None:
         self.talk.refresh()
         self.sessions.show_sessions(self._found, self._state.conversation.key)
+        self.models.refresh()
 
     def deliver(self, reply: Reply) -> None:
-        """An event of the answer, or what came of a request for the files."""
+        """An event of the answer, or what came of a request for the files or the models."""
+        self.models.deliver(reply)
         match reply:
             case Sessions(request=FindSessions(words=words), found=found, notice=notice):
                 if words == self.sessions.search.text():
@@ -68,6 +72,7 @@ class Assistant(QWidget):
                     self.talk.entry.say(notice)
             case Opened(saved=saved):
                 self.talk.open(Conversation(saved))
+                self.stack.setCurrentWidget(self.talk)
             case Presets(presets=presets):
                 self._presets = presets
                 self.talk.entry.show_presets(presets)
@@ -106,14 +111,17 @@ class Assistant(QWidget):
     def _begin(self) -> None:
         self.talk.open(Conversation())
         self.refresh()
-        self.talk.entry.input.setFocus()
+        self._show_talk()
 
     def _open(self, key: str) -> None:
         if key == self.talk.asked.key:
             self.talk.open(self.talk.asked)
+            self.stack.setCurrentWidget(self.talk)
             self.refresh()
         elif key != self._state.conversation.key:
             self.requested.emit(OpenSession(key))
+        else:
+            self.stack.setCurrentWidget(self.talk)
 
     def _rename(self, key: str, title: str) -> None:
         title = " ".join(title.split())
@@ -160,6 +168,15 @@ class Assistant(QWidget):
         self._presets = presets
         self.talk.entry.show_presets(presets)
         self.requested.emit(KeepPresets(presets))
+        self._show_talk()
+
+    def show_models(self) -> None:
+        """Go to the models."""
+        self.stack.setCurrentWidget(self.models)
+        self.models.refresh()
+        self.models.name.setFocus()
+
+    def _show_talk(self) -> None:
         self.stack.setCurrentWidget(self.talk)
         self.talk.entry.input.setFocus()
 
@@ -180,17 +197,22 @@ class Assistant(QWidget):
         self.sessions.dropped.connect(self._drop)
         self.sessions.searched.connect(lambda words: self.requested.emit(FindSessions(words)))
         self.presets.kept.connect(self._keep_presets)
+        self.sessions.modelled.connect(self.show_models)
+        self.models.left.connect(self._show_talk)
+        self.models.requested.connect(self.requested)
         for keys, slot in (
             ("Ctrl+N", self._begin),
             ("Ctrl+R", self.talk.again_last),
             ("Ctrl+F", self.sessions.search.setFocus),
             ("Ctrl+L", self.talk.entry.input.setFocus),
+            ("Ctrl+M", self.show_models),
         ):
             QShortcut(QKeySequence(keys), self, slot)
 
     def _lay_out(self) -> None:
         self.stack.addWidget(self.talk)
         self.stack.addWidget(self.presets)
+        self.stack.addWidget(self.models)
         self.stack.setMaximumWidth(_WIDEST)
         self.sessions.setFixedWidth(_SIDE)
         layout = QHBoxLayout(self)

@@ -27,6 +27,8 @@ class SessionList(QWidget):
     dropped = Signal(str)
     created = Signal()
     searched = Signal(str)
+    modelled = Signal()
+    """The models are wanted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,6 +40,8 @@ class SessionList(QWidget):
         self.rename.clicked.connect(self._rename)
         self.remove = button("Delete", kind="quiet", tooltip="Put the chosen conversation aside (Del); can be undone")
         self.remove.clicked.connect(self._drop)
+        self.models = button("Models…", kind="quiet", tooltip="Which model writes the answers; add, fetch and time models (Ctrl+M)")
+        self.models.clicked.connect(self.modelled)
         self.search = filter_box("Search")
         self.search.setMinimumWidth(0)
         self.search.setAccessibleName("Search the conversations")
@@ -105,6 +109,7 @@ class SessionList(QWidget):
         layout.addWidget(self.empty)
         below = row(self.rename, self.remove, spacing=0)
         below.addStretch()
+        below.addWidget(self.models)
         layout.addLayout(below)
 
 

@@ -26,7 +26,7 @@ class Pull:
         """`name`: OWNER/NAME, or the address of its page. Raises UserError for what is neither."""
         self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
         if not NAME.fullmatch(self.name):
-            raise UserError(f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-0.1B-g1; got {name.strip()!r}")
+            raise UserError(f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-1.5B-world; got {name.strip()!r}")
         self.cancelled = False
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()

@@ -1,0 +1,145 @@
+"""The models page: dropped, chosen, timed, fetched and forgotten models; why one cannot be used; what each needs."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QTest
+
+from app import theme
+from app.feeds.modelling import Modelling
+from app.models.model_requests import (
+    AddModel,
+    Changed,
+    ForgetModel,
+    ListModels,
+    Models,
+    Pulled,
+    Pulling,
+    PullModel,
+    StopPull,
+    StopTiming,
+    Timed,
+    TimeModel,
+    Timing,
+)
+from app.models.requests import Configure, Refused
+from app.views.models import ModelsPage
+from assistant.library.describe import Model
+from assistant.library.hub import Progress
+from assistant.messages import Rate, Speed
+from scheduler.errors import UserError
+from scheduler.settings import Settings
+from tests.gui import snapshots
+from tests.gui.conftest import Fed
+from tests.gui.test_accessible import nameless
+from tests.gui.test_window_pages import clipped
+from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+
+NEEDS = {"cpu": 11_800_000_000, "cuda": 5_900_000_000}
+USED = Model("/m/rwkv7-g1-0.1B", "rwkv7-g1-0.1B", 382_000_000, 191_000_000, 12, 768, 65536, "BF16", "BlinkDL", {"cpu": 767, "cuda": 384})
+LARGE = Model("/m/rwkv7-g1-2.9B", "rwkv7-g1-2.9B", 5_900_000_000, 2_950_000_000, 32, 2560, 65536, "BF16", "flash-linear-attention", NEEDS)
+LLAMA = Model("/m/llama", "llama", problem="/m/llama holds a model of type 'llama'; only RWKV-7 (type 'rwkv7') can be used.")
+SPEED = Speed("rwkv7-g1-2.9B", "cuda", 2_950_000_000, 3.1, Rate(130.0, 128.0, 131.0, 5), Rate(9000.0, 8800.0, 9100.0, 5))
+
+
+def opened(fed: Fed) -> ModelsPage:
+    fed.feed(snapshots.gpu_snapshot(1, settings=Settings(model_folder=USED.path)))
+    fed.window.show_page("assistant")
+    QTest.keyClick(fed.window, Qt.Key.Key_M, Qt.KeyboardModifier.ControlModifier)
+    page = fed.window.assistant.models
+    assert page.isVisible()
+    assert fed.asked == [ListModels(USED.path)]
+    fed.window.deliver(Models((USED, LARGE, LLAMA)))
+    fed.settle()
+    fed.asked.clear()
+    return page
+
+
+def test_what_each_model_needs_and_why_one_cannot_be_used_is_said(fed):
+    page = opened(fed)
+    used, large, llama = page.cards.values()
+    assert used.use_mark.isVisible()
+    assert not used.use.isVisible()
+    assert "2.95 B parameters · 32 layers" in large.details.text()
+    assert "needs 11.0 GiB on the CPU, 5.5 GiB on a GPU (44.2 GiB is free there now)" in large.needs.text()
+    assert "'llama'" in llama.problem.text()
+    assert not llama.use.isVisible()
+
+
+def test_a_model_is_chosen_timed_and_forgotten(fed):
+    page = opened(fed)
+    card = page.cards[LARGE.path]
+    card.use.click()
+    assert fed.asked == [AddModel(LARGE.path), Configure({"model_folder": LARGE.path})]
+    card.device.setCurrentText("cuda")
+    card.time.click()
+    assert fed.asked[-1] == TimeModel(LARGE.path, "cuda")
+    fed.window.deliver(Timing(LARGE.path, "decodes, round 2 of 5"))
+    assert card.speed.text() == "decodes, round 2 of 5"
+    assert not page.cards[USED.path].time.isEnabled()
+    card.stop.click()
+    assert fed.asked[-1] == StopTiming()
+    fed.window.deliver(Timed(LARGE.path, SPEED))
+    assert card.speed.text().startswith("on cuda: decodes 130 tok/s (from 128 to 131), reads prompts at 9000 tok/s")
+    card.forget.click()
+    assert fed.asked[-1] == ForgetModel(LARGE.path)
+    fed.window.deliver(Changed("rwkv7-g1-2.9B is off the list; its files stay"))
+    fed.window.deliver(Models((USED,)))
+    assert list(page.cards) == [USED.path]
+    page.cards[USED.path].leave.click()
+    assert fed.asked[-1] == Configure({"model_folder": ""})
+
+
+def test_files_and_folders_are_dropped(fed):
+    page = opened(fed)
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/m/a"), QUrl("https://example.org/b"), QUrl.fromLocalFile("/m/c.pth")])
+    spot, copy, left = QPointF(9, 9), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    page.dropEvent(QDropEvent(spot, copy, data, left, Qt.KeyboardModifier.NoModifier))
+    assert fed.asked == [AddModel("/m/a"), AddModel("/m/c.pth")]
+    fed.window.deliver(Refused(fed.asked[0], "no weights in /m/a"))
+    assert (page.said.text(), page.said.property("meaning")) == ("no weights in /m/a", "failed")
+
+
+def test_a_model_is_fetched_with_progress_and_stopped(fed):
+    page = opened(fed)
+    QTest.keyClicks(page.name, "ada/tiny")
+    QTest.keyClick(page.name, Qt.Key.Key_Return)
+    assert fed.asked == [PullModel("ada/tiny")]
+    fed.window.deliver(Pulling(Progress("model.safetensors", 2**30, 4 * 2**30)))
+    assert (page.bar.share, page.fetch.isEnabled()) == (0.25, False)
+    assert "1.0 GiB of 4.0 GiB" in page.progress.text()
+    page.stop.click()
+    assert fed.asked[-1] == StopPull()
+    fed.window.deliver(Pulled("stopped; what was fetched of ada/tiny is kept"))
+    assert page.fetch.isEnabled()
+    assert not page.bar.isVisible()
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
+def test_nothing_is_clipped_or_nameless(fed, scheme, size):
+    theme.apply(fed.app, scheme)
+    fed.window.resize(*size)
+    opened(fed)
+    fed.window.deliver(Pulling(Progress("model-00001-of-00002.safetensors", 2**30, 4 * 2**30)))
+    fed.window.deliver(Timing(LARGE.path, "decodes, round 2 of 5"))
+    fed.window.deliver(Timed(USED.path, SPEED))
+    fed.window.deliver(Changed("rwkv7-g1-2.9B is on the list"))
+    fed.settle()
+    assert clipped(fed.window) == []
+    assert nameless(fed.window) == []
+
+
+def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path):
+    folder = write_hf(tmp_path / "tiny", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    modelling = Modelling(lambda reply: None)
+    assert modelling.carry_out(AddModel(str(folder))) == Changed("tiny is on the list")
+    (listed,) = modelling.carry_out(ListModels()).found
+    assert (listed.layers, listed.problem) == (1, "")
+    modelling.carry_out(ForgetModel(str(folder)))
+    assert modelling.carry_out(ListModels()).found == ()
+    assert (folder / "model.safetensors").is_file()
+    with pytest.raises(UserError, match="OWNER/NAME"):
+        modelling.carry_out(PullModel("tiny"))
