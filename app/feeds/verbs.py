@@ -16,6 +16,7 @@ from app.feeds.filing import Filing
 from app.feeds.modelling import Modelling
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.models.export import save_result
+from app.models.format import clock
 from app.models.message import Curve
 from app.models.model_requests import ModelRequest
 from app.models.past import Page, Remember, page
@@ -270,7 +271,7 @@ def _tail(client: Client, request: Tail) -> Tailed:
 
 
 def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
-    facts = tuple((fact.text, fact.said, fact.source) for fact in answer.facts)
+    facts = tuple((fact.text, fact.said, f"{fact.source}, {clock(fact.time)}") for fact in answer.facts)
     tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
     told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)
     return Answered(*told, tool, answer.proposal, answer.device)

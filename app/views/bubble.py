@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app import theme
+from app.models.citations import citations
 from app.models.conversation_export import code_blocks
 from app.models.format import plural
 from app.models.message import Message
@@ -44,6 +45,7 @@ class Bubble(QFrame):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.facts.hide()
+        self.text.cited.connect(self._cite)
         self.sources.toggled.connect(self._open)
         self.earlier = self._action("‹", "earlier", "The version before this one")
         self.branch = label(size="small", meaning="muted")
@@ -103,6 +105,8 @@ class Bubble(QFrame):
             self.text.setPlainText(message.text)
         else:
             self.text.show_markdown(message.text)
+            if message.state == "done" and message.facts:
+                self.text.cite(citations(self.text.document().toPlainText(), message.facts), message.facts)
         self.proposal.show_proposal(message.proposal, message.decision)
         self.text.setVisible(bool(message.text) and message.proposal is None)  # the card says it all
         self.curves.show_curves(message.curves)
@@ -133,6 +137,12 @@ class Bubble(QFrame):
         self.facts.setVisible(opened)
         self.stale = True
         self.updateGeometry()
+
+    def _cite(self, facts: list[int]) -> None:
+        """Open the sources at the facts that a figure is from."""
+        self.sources.setChecked(True)
+        self._open(True)
+        self.facts.mark_rows(facts)
 
     def _action(self, text: str, name: str, tooltip: str) -> QWidget:
         made = button(text, kind="quiet", tooltip=tooltip)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from PySide6.QtCore import QSize, Qt, QUrl
+from PySide6.QtCore import QSize, Qt, QUrl, Signal
 from PySide6.QtGui import (
     QColor,
     QImage,
@@ -20,10 +21,16 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
 from app import theme
+from app.models.citations import Citation, Told, tooltip
+
+_FACTS = "fact:"
+"""What a link to facts begins with; their places follow."""
 
 
 class SafeText(QTextBrowser):
-    """No link leads anywhere, no image or style sheet is loaded, from no place."""
+    """No link leads anywhere but to the facts of a text, no image or style sheet is loaded, from no place. Emits `cited` with these."""
+
+    cited = Signal(list)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -31,6 +38,9 @@ class SafeText(QTextBrowser):
         self._nothing.fill(Qt.GlobalColor.transparent)
         self.setOpenLinks(False)
         self.setOpenExternalLinks(False)
+        flags = Qt.TextInteractionFlag
+        self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard | flags.LinksAccessibleByMouse)
+        self.anchorClicked.connect(self._clicked)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.document().setDocumentMargin(0)
@@ -51,6 +61,36 @@ class SafeText(QTextBrowser):
         # the joiner keeps a unit on one line: Qt would break it after the slash
         self.document().setMarkdown(text.replace("TFLOP/s", "TFLOP/\u2060s"), features)
         self._space_out()
+
+    def cite(self, citations: Sequence[Citation], facts: Sequence[Told]) -> None:
+        """Let each figure lead to its facts: a dotted line, a tooltip, and `cited` where it is clicked."""
+        shown = self.document().toPlainText()
+        wide = not shown.isascii()  # Qt counts in UTF-16
+        for citation in citations:
+            start, end = ((_utf16(shown, at) if wide else at) for at in (citation.start, citation.end))
+            cursor, look = QTextCursor(self.document()), QTextCharFormat()
+            cursor.setPosition(start)
+            cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+            look.setAnchor(True)
+            look.setAnchorHref(_FACTS + ",".join(map(str, citation.facts)))
+            look.setToolTip(escape(tooltip(citation, facts)).replace("\n", "<br>"))
+            look.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
+            look.setUnderlineColor(QColor(theme.tokens().muted))
+            cursor.mergeCharFormat(look)
+
+    def mark_rows(self, rows: Sequence[int]) -> None:
+        """Set some rows of the table apart."""
+        tables = [frame for frame in self.document().rootFrame().childFrames() if isinstance(frame, QTextTable)]
+        for row in rows:
+            for column in range(tables[0].columns() if tables and row < tables[0].rows() else 0):
+                cell = tables[0].cellAt(row, column)
+                look = cell.format()
+                look.setBackground(QColor(theme.tokens().accent_soft))
+                cell.setFormat(look)
+
+    def _clicked(self, link: QUrl) -> None:
+        if link.toString().startswith(_FACTS):
+            self.cited.emit([int(i) for i in link.toString().removeprefix(_FACTS).split(",") if i.isdigit()])
 
     def show_table(self, rows: tuple[tuple[str, str], ...]) -> None:
         """Captions on the left, values on the right; both plain text."""
@@ -100,3 +140,7 @@ class FittedText(SafeText):
 
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), int(self.document().size().height()) + 2)
+
+
+def _utf16(text: str, at: int) -> int:
+    return len(text[:at].encode("utf-16-le")) // 2

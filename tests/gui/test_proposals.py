@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
 from app.models.conversation import Conversation
@@ -114,3 +114,24 @@ def test_it_is_kept_with_the_conversation() -> None:
     again = Conversation(msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=Saved))
     kept = again.messages[1]
     assert (kept.proposal, kept.decision) == (PROPOSAL, "never")
+
+
+def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
+    fed.window.show_page("assistant")
+    facts = (("GPU 0 power: 300 W", "300 W", "NVML readings, 18:03:20"), ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"))
+    fed.window.assistant.show_answer("how hot?", Answered("😀 **GPU 0** temperature: now 71 °C.", "template", facts))
+    fed.settle()
+    bubble = fed.window.assistant.talk.messages.bubbles[-1]
+    cursor = bubble.text.textCursor()
+    cursor.setPosition(bubble.text.document().toRawText().index("71") + 2)
+    look = cursor.charFormat()
+    assert look.isAnchor()
+    assert "NVML readings, 18:03:20" in look.toolTip()
+    bubble.text.anchorClicked.emit(QUrl(look.anchorHref()))
+    fed.settle()
+    assert bubble.facts.isVisible()
+    table = bubble.facts.document().rootFrame().childFrames()[0]
+    assert table.cellAt(1, 0).format().background().style() != Qt.BrushStyle.NoBrush
+    assert table.cellAt(0, 0).format().background().style() == Qt.BrushStyle.NoBrush
+    bubble.text.anchorClicked.emit(QUrl("http://evil"))
+    bubble.text.anchorClicked.emit(QUrl("fact:99,x"))
