@@ -70,6 +70,7 @@ from app.report_file import save_report
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
+from assistant.reports.report import packed, unpacked
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.jobs import Job
@@ -213,8 +214,8 @@ class Verbs(QObject):
                 report = self._reporter.report(job, when="now").report
                 assert report is not None
                 save_report(report, Path(file))
-            case SaveReport(report=report, file=file):
-                save_report(report, Path(file))
+            case SaveReport(report=kept, file=file):
+                save_report(unpacked(kept), Path(file))
 
     def _answer(self, request: Ask | Report | Approve) -> Reply:
         def on_event(event: Event) -> None:
@@ -272,6 +273,7 @@ def _tail(client: Client, request: Tail) -> Tailed:
 
 def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
     facts = tuple((fact.text, fact.said, f"{fact.source}, {clock(fact.time)}") for fact in answer.facts)
+    report = packed(answer.report) if answer.report is not None else b""
     tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
-    told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, answer.report)
+    told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, report)
     return Answered(*told, tool, answer.proposal, answer.device)

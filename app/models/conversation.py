@@ -105,7 +105,7 @@ class Conversation:
 
     def answered(self, answer: Answered) -> None:
         told: dict[str, object] = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
-        told |= {"tool": answer.tool, "proposal": answer.proposal, "device": answer.device}
+        told |= {"tool": answer.tool, "proposal": answer.proposal, "device": answer.device, "report": answer.report}
         self._change(answer.id, state="done", note="", cpu=False, tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
 
     def stopped(self) -> None:

@@ -38,6 +38,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: tuple[tuple[str, str, str], ...] = ()
     """Name, value and source of each fact the text rests on."""
     curves: tuple[Curve, ...] = ()
+    report: bytes = b""
+    """All of a brief, with its tables and charts, packed (see `assistant.reports.report`)."""
     tokens: int = 0
     """Tokens the model wrote; 0 for the template, and while they are not known."""
     seconds: float = 0.0

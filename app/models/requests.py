@@ -9,7 +9,6 @@ from app.models.message import Curve
 from app.models.model_requests import ModelReply, ModelRequest
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
-from assistant.reports.report import Report as Written
 from assistant.tools.proposal import How, Proposal
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
@@ -125,7 +124,8 @@ class WriteReport:
 class SaveReport:
     """Write a report that is there already to a file."""
 
-    report: Written
+    report: bytes
+    """Packed (see `assistant.reports.report`)."""
     file: str
 
 
@@ -339,8 +339,8 @@ class Answered:
     """Tokens the model wrote."""
     seconds: float = 0.0
     """From the request to the answer."""
-    report: Written | None = None
-    """Of a brief: all of it, to be saved."""
+    report: bytes = b""
+    """Of a brief: all of it, packed, to be saved."""
     tool: str = ""
     """The tool that was used, with its arguments, and who found it."""
     proposal: Proposal | None = None

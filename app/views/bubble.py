@@ -18,7 +18,10 @@ from app.views.widgets import button, elided, label, row, set_text
 
 
 class Bubble(QFrame):
-    """Emits `acted` with what is wanted: copy, code, edit, again, delete, earlier, later, cpu; once, session, never of a proposal."""
+    """Emits `acted` with what is wanted.
+
+    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never.
+    """
 
     acted = Signal(str)
 
@@ -52,6 +55,7 @@ class Bubble(QFrame):
         self.later = self._action("›", "later", "The version after this one")
         self.copy = self._action("Copy", "copy", "Copy this message")
         self.code = self._action("Copy code", "code", "Copy the code in this message")
+        self.save = self._action("Save report", "report", "Save all of it, with tables and charts: HTML, PDF or Markdown")
         self.again = self._action("Again", "again", "Have another answer written; this one stays beside it (Ctrl+R for the last one)")
         self.edit = self._action("Edit", "edit", "Ask something else here; what follows stays as another branch")
         self.remove = self._action("Delete", "delete", "Delete this message and what follows it; can be undone")
@@ -65,7 +69,7 @@ class Bubble(QFrame):
             self.copy,
             self.code,
         ]
-        self.controls += [self.again, self.edit, self.remove, self.facts]
+        self.controls += [self.save, self.again, self.edit, self.remove, self.facts]
         """What the Tab key goes through."""
         self._lay_out()
         self._show()
@@ -124,6 +128,7 @@ class Bubble(QFrame):
         ended = not message.pending
         self.copy.setVisible(bool(message.text))
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
+        self.save.setVisible(bool(message.report))
         self.again.setVisible(ended and not you and message.wants != "decision")
         self.edit.setVisible(you and message.wants == "answer")
         self.remove.setVisible(ended)
@@ -152,7 +157,7 @@ class Bubble(QFrame):
 
     def _lay_out(self) -> None:
         footer = row(self.earlier, self.branch, self.later, self.writer, self.sources, spacing=theme.XS)
-        for made in (self.copy, self.code, self.again, self.edit, self.remove):
+        for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
             footer.addWidget(made)
         footer.setStretch(3, 1)
         layout = QVBoxLayout(self)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.conversation import Conversation
 from app.models.conversation_export import code_blocks
-from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, StopAnswer, UseCpu, Waits, Wrote
+from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, SaveReport, StopAnswer, UseCpu, Waits, Wrote
 from app.models.state import State
 from app.models.tree import Cut
 from app.models.writing import whereabouts
+from app.report_file import FILTER
 from app.views.entry import Entry
 from app.views.message_list import MessageList
 from app.views.undo_line import UndoLine
@@ -172,6 +174,8 @@ class Talk(QWidget):
                 self._copy(message.text, "the message")
             case "code":
                 self._copy("\n\n".join(code_blocks(message.text)), "the code")
+            case "report":
+                self._save_report(message.report, message.at)
             case "again":
                 self.again(number)
             case "cpu":
@@ -188,6 +192,13 @@ class Talk(QWidget):
     def _copy(self, text: str, what: str) -> None:
         QGuiApplication.clipboard().setText(text)
         self.entry.say(f"{what} is in the clipboard")
+
+    def _save_report(self, report: bytes, at: float) -> None:
+        dialog = QFileDialog(self, "Save the report", time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at)), FILTER)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda file: self.requested.emit(SaveReport(report, file)))
+        dialog.open()
 
     def _edit_last(self) -> None:
         """The Up key in an empty prompt, as in a shell."""

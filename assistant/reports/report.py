@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Literal
 
 import msgspec
 
 from assistant.facts import Fact
+from scheduler.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
 """On one job; on a day; on a stretch of time that somebody asked for."""
@@ -89,3 +91,16 @@ class Report(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
     """Every number in it is of one of these, or a reading in a chart."""
     job: int | None = None
+
+
+def packed(report: Report) -> bytes:
+    """Small enough to be kept beside a message."""
+    return zlib.compress(msgspec.json.encode(report))
+
+
+def unpacked(data: bytes) -> Report:
+    """Raises UserError where it is none."""
+    try:
+        return msgspec.json.decode(zlib.decompress(data), type=Report)
+    except (zlib.error, *MALFORMED) as e:
+        raise UserError(f"this report cannot be read: {e}. Have it written again.") from e

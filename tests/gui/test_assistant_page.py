@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app import theme
 from app.feeds.verbs import Verbs
 from app.models.conversation import Conversation
 from app.models.message import Curve
-from app.models.requests import Answered, Ask, Report, UseCpu, Waits, Wrote
+from app.models.requests import Answered, Ask, Report, SaveReport, UseCpu, Waits, Wrote
 from app.models.session_requests import (
     BringBack,
     DropSession,
@@ -29,6 +30,7 @@ from app.models.session_requests import (
     Summary,
     WriteText,
 )
+from app.models.tree import Saved
 from app.views.talk import Talk
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
@@ -159,6 +161,24 @@ def test_copy_delete_and_undo(fed):
     talk.undo.undo.click()
     assert shown(talk) == ["one", CODE, "two", "2"]
     assert not talk.undo.isVisible()
+
+
+def test_the_report_of_a_brief_is_saved_where_the_user_says(fed, monkeypatch):
+    monkeypatch.setattr(QFileDialog, "open", lambda self: None)  # offscreen, Qt warns of any second window
+    talk = opened(fed)
+    talk.write_brief()
+    fed.window.deliver(Answered("all is well", "template", id=talk.asked.number, report=b"packed"))
+    fed.settle()
+    asked, brief = talk.messages.bubbles
+    assert not asked.save.isVisible()
+    brief.save.click()
+    (dialog,) = talk.findChildren(QFileDialog)
+    assert dialog.selectedFiles()[0].endswith(".html")
+    dialog.fileSelected.emit("/data/x.pdf")
+    assert fed.asked[-1] == SaveReport(b"packed", "/data/x.pdf")
+    kept = msgspec.json.decode(msgspec.json.encode(talk.conversation.saved()), type=Saved)
+    talk.open(Conversation(kept))
+    assert talk.conversation.messages[-1].report == b"packed", "also after a restart"
 
 
 def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):

@@ -11,8 +11,9 @@ from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, sn
 from assistant.facts import gather
 from assistant.reports.compose import compose
 from assistant.reports.material import Material
-from assistant.reports.report import Chart, Excerpt, Prose, Report, Table
+from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
 from assistant.writer import write
+from scheduler.errors import UserError
 from scheduler.jobs import Done, Event, Failed, Job, Usage
 from scheduler.telemetry.snapshot import Alert, Columns
 
@@ -153,6 +154,9 @@ def test_the_log_of_a_job_is_quoted_without_what_steers_a_terminal() -> None:
 def test_a_report_travels_as_json() -> None:
     report = composed(span(*JOBS))
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
+    assert unpacked(packed(report)) == report
+    with pytest.raises(UserError, match="cannot be read"):
+        unpacked(b"x")
 
 
 def test_hostile_names_add_no_row_and_no_section() -> None:
