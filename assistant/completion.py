@@ -21,18 +21,26 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
     if not settings.model_folder:
         raise UserError("no model is set, and the template answers nothing else. Name an RWKV-7 under Settings (model_folder)")
     engine = resident.engine(settings, turn)
-    from assistant.generate import Generation, read
+    from assistant.generate import Generation, begun
     from assistant.sampling import Sampler
 
     def stopped() -> bool:
         return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
 
-    tokens = engine.tokenizer.encode(request.prompt) or [0]
+    tokens = engine.tokenizer.encode(request.prompt)
     turn.waiting(f"the model {engine.name} reads the prompt")
-    after = read(engine.model, tokens, None, stopped)
+    after = begun(engine.model, tokens, turn.journal, stopped)
     turn.waiting(f"the model {engine.name} writes")
-    sampler = Sampler(request.temperature, request.top_p, request.seed)
-    run = Generation(engine.model, engine.tokenizer, sampler, *after, limit=request.limit, cancelled=stopped, stops=request.stop)
+    run = Generation(
+        engine.model,
+        engine.tokenizer,
+        Sampler(request.temperature, request.top_p, request.seed),
+        *after,
+        limit=request.limit,
+        cancelled=stopped,
+        stops=request.stop,
+        journal=turn.journal,
+    )
     for piece in run:
         turn.wrote(piece)
     if run.reason == "cancelled":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from assistant.tools.proposals import Proposals
 from assistant.tools.route import route
 from assistant.tools.told import Told
 from assistant.turn import Turn
-from assistant.writer import Written, by_template, write
+from assistant.writer import Say, Written, by_template, write
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.settings import Settings
@@ -149,11 +150,16 @@ class Voice:
                 pass  # said once the answer is written
         return self._author
 
-    def write(self, facts: tuple[Fact, ...], question: str | None, told: Told | None = None) -> Written:
-        """By the model, waiting for the GPU where that is needed. Raises Cancelled."""
+    def write(self, facts: tuple[Fact, ...], question: str | None, told: Told | None = None) -> tuple[Written, tuple[Fact, ...]]:
+        """By the model, waiting for the GPU where that is needed; and what it was written from: where a text goes on that was begun before,
+        the facts it was begun with. Raises Cancelled."""
         say, required = (told.say, told.required) if told is not None else (None, ())
         if not self._settings.model_folder:
-            return write(facts, question, say=say)
+            return write(facts, question, say=say), facts
+        facts = self._turn.kept(facts, tuple[Fact, ...])
+        return self._by_model(facts, question, say, [name for name in required if any(fact.name == name for fact in facts)]), facts
+
+    def _by_model(self, facts: tuple[Fact, ...], question: str | None, say: Say | None, required: Sequence[str]) -> Written:
         try:
             self._author = self._author or self._resident.author(self._settings, self._turn)
             return write(facts, question, self._author, self._turn.waiting, say, required)
@@ -177,12 +183,12 @@ class _Answering:
             return Answer(_line(e), "template", call.role)
         if told.quotes or not told.facts:
             return Answer(tell(told.facts, told.say), "template", call.role, told.facts)
-        written = self._voice.write(told.facts, question, told)
-        return Answer(written.text, written.writer, call.role, told.facts)
+        written, facts = self._voice.write(told.facts, question, told)
+        return Answer(written.text, written.writer, call.role, facts)
 
     def report(self, material: Material) -> Answer:
-        written = self._voice.write(material.facts, None)
-        return Answer(written.text, written.writer, "report", material.facts, report=compose(material, written))
+        written, facts = self._voice.write(material.facts, None)
+        return Answer(written.text, written.writer, "report", facts, report=compose(replace(material, facts=facts), written))
 
 
 def _wait_for_idle(request: Ask | Report, turn: Turn) -> None:

@@ -1,23 +1,24 @@
-"""The model as an author: one RWKV-7 with its tokenizer, and texts written from a saved state."""
+"""The model as an author: one RWKV-7 with its tokenizer, and texts written from any place in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from assistant.generate import Generation, prompt, read
+from assistant.generate import Generation, Memory, begun, prompt, read
 from assistant.idle import Cancelled
-from assistant.model import RWKV7, State
+from assistant.journal import Forgetful, Journal
+from assistant.model import RWKV7
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 from scheduler.errors import UserError
 
 LIMIT = 400
 """Tokens of one text at most."""
+JUDGES = 1_000_000_000
+"""Parameters from which on a model is asked what it thinks of its own text."""
 _ENDS = (".", "!", "?", "\n")
 
 
@@ -43,47 +44,76 @@ class Engine:
             )
 
 
-class EngineAuthor:
-    """One request's use of an engine (an `assistant.writer.Author`)."""
+class Mark:
+    """A place in a text (an `assistant.author.Place`)."""
 
-    def __init__(self, engine: Engine, cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self, text: str, memory: Memory | None, before: Mark | None = None, tokens: Sequence[int] = (), *, ended: bool = False
+    ) -> None:
+        self.text, self.memory, self.before, self.tokens, self.ended = text, memory, before, tuple(tokens), ended
+        """`memory`, not on the GPU, is None where it was not worth keeping; `tokens` lead here from `before`."""
+
+    def way(self) -> tuple[Memory, list[int]]:
+        """The nearest memory on the way here, and the tokens since: to take them in gives the same bits as when they were written."""
+        at, tokens = self, list[int]()
+        while at.memory is None:
+            assert at.before is not None, "there is a memory after the prompt"
+            at, tokens = at.before, [*at.tokens, *tokens]
+        return at.memory, tokens
+
+
+class EngineAuthor:
+    """One request's use of an engine (an `assistant.author.Author`)."""
+
+    def __init__(self, engine: Engine, cancelled: Callable[[], bool], journal: Journal | None = None) -> None:
+        """`journal`: what was written before the process ended; it is written again, and then goes on."""
         self.name, self.device = engine.name, engine.device
         self.tokens = 0
         """Tokens written so far."""
-        self._engine, self._cancelled = engine, cancelled
-        self._marks: list[_Mark] = []
+        self._engine, self._cancelled, self._journal = engine, cancelled, journal or Forgetful()
 
-    def begin(self, system: str, user: str) -> None:
-        """Take in the prompt, and keep the state after it. Raises Cancelled."""
+    def begin(self, system: str, user: str) -> Mark:
+        """The place after the prompt. Raises Cancelled."""
         tokens = self._engine.tokenizer.encode(prompt(system, user))
-        self._marks = [_Mark(0, *read(self._engine.model, tokens, None, self._cancelled))]
+        return Mark("", begun(self._engine.model, tokens, self._journal, self._cancelled).to("cpu"))
 
-    def back(self, kept: int) -> int:
-        """Return to the last saved state at or before `kept` characters: after the prompt, or where a sentence ended."""
-        while self._marks[-1].length > kept:
-            self._marks.pop()
-        return self._marks[-1].length
+    def leaning(self, after: Mark, question: str, answers: tuple[str, str]) -> float | None:
+        model, encode = self._engine.model, self._engine.tokenizer.encode
+        if model.parameters < JUDGES:
+            return None
+        memory, behind = after.way()
+        memory = memory.to(model.device)
+        for token in behind:
+            memory = Memory(*model.forward([token], memory.state))
+        logits = read(model, encode(f"\n\nUser: {question}\n\nAssistant:"), memory.state, self._cancelled).logits
+        first, second = torch.softmax(logits[[encode(answer)[0] for answer in answers]].double(), dim=0).tolist()
+        return float(first - second)
 
-    def attempt(self, number: int) -> Iterator[str]:
-        """Write on from the last saved state, piece by piece: greedy first, then sampled, `number` the seed. Raises Cancelled."""
-        length, logits, state = self._marks[-1]
-        sampler = Sampler() if number == 0 else Sampler(temperature=1.0, top_p=0.5, seed=number)
-        generation = Generation(self._engine.model, self._engine.tokenizer, sampler, logits, state, limit=LIMIT, cancelled=self._cancelled)
-        try:
-            for piece in generation:
-                length += len(piece)
-                if piece.endswith(_ENDS) and generation.settled:
-                    self._marks.append(_Mark(length, generation.logits, generation.state))
-                yield piece
-        finally:
-            self.tokens += len(generation.tokens)
-        if generation.reason == "cancelled":
+    def write(self, after: Mark, seed: int) -> Iterator[Mark]:
+        """Piece by piece; what a sentence ended with keeps its memory. Raises Cancelled, ValueError."""
+        memory, behind = after.way()
+        run = Generation(
+            self._engine.model,
+            self._engine.tokenizer,
+            Sampler() if seed == 0 else Sampler(temperature=1.0, top_p=0.5, seed=seed),
+            *memory.to(self._engine.model.device),
+            limit=LIMIT,
+            cancelled=self._cancelled,
+            journal=self._journal,
+            behind=behind,
+        )
+        kept, text, start, told = after, after.text, 0, 0
+        for piece in run:
+            self.tokens, told = self.tokens + len(run.tokens) - told, len(run.tokens)
+            text += piece
+            if run.reason is not None or not run.settled:
+                continue
+            mark = Mark(text, None, kept, run.tokens[start:])
+            if piece.endswith(_ENDS):
+                mark.memory = run.memory and run.memory.to("cpu")
+                kept, start = mark, told
+            yield mark
+        self.tokens += len(run.tokens) - told
+        if run.reason == "cancelled":
             raise Cancelled
-
-
-class _Mark(NamedTuple):
-    """A place in the text to go back to: its characters so far, and the model after them."""
-
-    length: int
-    logits: Tensor
-    state: State
+        yield Mark(text, None, kept, run.tokens[start:], ended=True)

@@ -27,6 +27,7 @@ from assistant.client import door
 from assistant.completion import complete
 from assistant.desk import Desk
 from assistant.idle import Cancelled
+from assistant.journal import Diary, sweep
 from assistant.turn import Turn
 from scheduler import paths, settings, wire
 from scheduler.background import Identity, say_ready, serve_alone
@@ -60,6 +61,7 @@ class Host:
     async def run(self, listening: socket.socket) -> str:
         """Serve until there is a reason to end; returns the reason."""
         self._loop = loop = asyncio.get_running_loop()
+        await asyncio.to_thread(sweep)
         server = await wire.serve(listening, self._handle)
         watch = Client(start=False)
         threading.Thread(target=self._watch, args=(watch, loop), name="watch", daemon=True).start()
@@ -147,7 +149,9 @@ class Host:
     async def _serve(self, request: m.Work, peer: wire.Peer) -> None:
         assert self._loop is not None
         key = request.id or f"unnamed {id(request)}"
-        asked = self._asked[key] = _Asked(self._loop, request.device)
+        await self._end_older(key)
+        diary = Diary(request.id) if request.id else None
+        asked = self._asked[key] = _Asked(self._loop, request.device, diary)
         asked.say(m.Waiting("waits until another request is answered" if self._one.locked() else "gathers the facts"))
         work = asyncio.create_task(self._in_turn(request, asked))
         try:
@@ -167,11 +171,19 @@ class Host:
         finally:
             asked.turn.stop.set()
             await asyncio.wait((work,))
-            work.exception()  # whoever wanted to know was told
+            cut_short = isinstance(work.exception(), Cancelled) and self.evicted
+            if diary is not None:
+                diary.close(done=not cut_short)
             del self._asked[key]
             self._used = time.monotonic()
             if self._desk.resident.left_gpu:
                 self._leave("the model was changed, and its GPU memory goes with the process")
+
+    async def _end_older(self, key: str) -> None:
+        """The same request, of a client that lost its connection."""
+        while older := self._asked.get(key):
+            older.turn.stop.set()
+            await asyncio.sleep(0.01)
 
     async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Done:
         async with self._one:
@@ -204,9 +216,9 @@ def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
 class _Asked:
     """A request that is being answered, and what is to be told of it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, device: m.Device) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, device: m.Device, diary: Diary | None) -> None:
         self.changed = asyncio.Event()
-        self.turn = Turn(self._say_from_afar, device)
+        self.turn = Turn(self._say_from_afar, device, diary)
         self._loop = loop
         self._waiting = m.Waiting("")
         self._news: list[m.Event] = []

@@ -44,7 +44,8 @@ class RWKV7:
         self.vocabulary, self.channels = self._weights.embeddings.shape
         self.nbytes = self._weights.nbytes
         """Memory of the weights."""
-        self.chunk = _LONGEST_CHUNK[self._weights.device.type]
+        self.device = self._weights.device
+        self.chunk = _LONGEST_CHUNK[self.device.type]
         """Tokens of a prompt that are taken at once: always the same, so that a prompt gives the same bits each time."""
         self._recurrence: Recurrence = wkv.chunked
         self._cpu: cpu.Step | None = None

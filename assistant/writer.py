@@ -5,20 +5,18 @@ What wrote the text is always named: `template` or `model NAME`. A refused text 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from assistant import phrases
+from assistant.author import Author, P
 from assistant.facts import Fact
+from assistant.rain import LONGEST, Rain, Verdict
 from assistant.template import tell, template
 from assistant.template.book import Book
 from assistant.verify import Refused, fill, last_end, verify
 
-ATTEMPTS = 6
-"""Times a model may write: each time it goes on from the state after its last good sentence, with another seed."""
-
-LONGEST = 400
-"""Characters of a sentence; a model that goes on and on has lost its way."""
+_QUESTION = "Does the text say only what the facts say, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
 
 _REQUIRED = ("reason", "verdict", "backend", "tflops")
 
@@ -26,24 +24,6 @@ SYSTEM = (
     "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
     "For every value write its slot, such as {gpu0.temp}, never a number of your own."
 )
-
-
-class Author(Protocol):
-    """A model that writes (see `assistant.engine`)."""
-
-    name: str
-
-    def begin(self, system: str, user: str) -> None:
-        """Take in the prompt and keep the state after it."""
-        ...
-
-    def back(self, kept: int) -> int:
-        """Go back to a saved state at or before `kept` characters of the text, and say where that is."""
-        ...
-
-    def attempt(self, number: int) -> Iterator[str]:
-        """Write on from there, piece by piece; every number gives another text. Raises Cancelled, ValueError."""
-        ...
 
 
 class Written(NamedTuple):
@@ -59,7 +39,7 @@ Say = Callable[[Book], list[str]]
 def write(
     facts: Sequence[Fact],
     question: str | None,
-    author: Author | None = None,
+    author: Author[P] | None = None,
     waiting: Callable[[str], None] = lambda reason: None,
     say: Say | None = None,
     required: Sequence[str] = (),
@@ -87,51 +67,40 @@ def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> s
     return template(facts, question) if say is None else tell(facts, say)
 
 
-def _by_model(facts: Sequence[Fact], question: str | None, author: Author, waiting: Callable[[str], None], required: Sequence[str]) -> str:
+def _by_model(
+    facts: Sequence[Fact], question: str | None, author: Author[P], waiting: Callable[[str], None], required: Sequence[str]
+) -> str:
     waiting(f"the model {author.name} reads the facts")
-    author.begin(SYSTEM, request(facts, question))
-    draft, refusal, stuck = _Draft(facts), Refused("it was never written"), ""
-    for number in range(ATTEMPTS):
-        waiting(f"the model {author.name} writes")
-        draft.rewind(author.back(len(draft.good)))
-        try:
-            return draft.finished(author.attempt(number), required)
-        except Refused as e:
-            refusal = e
-        except ValueError as e:  # the model computes no numbers: another seed does not help
-            raise Refused(str(e)) from e
-        if draft.good == stuck:  # a second time: what was said before leads nowhere
-            draft.rewind(last_end(stuck.rstrip()))
-        stuck = draft.good
-    raise refusal
+    begin = author.begin(SYSTEM, request(facts, question))
+    waiting(f"the model {author.name} writes")
+    text = _filled(Rain(author, lambda place: judged(place, facts, required, author)).text(begin), facts)
+    verify(text, facts, required)  # whoever judged it, nothing leaves that was not looked at as a whole
+    return text
 
 
-class _Draft:
-    """A text as it is written: `good` is what holds of it, whole sentences, slots unfilled."""
+def judged(place: P, facts: Sequence[Fact], required: Sequence[str], author: Author[P]) -> Verdict:
+    """What the text up to a place is worth: nothing where a program finds fault with it; else what a model large enough says itself."""
+    try:
+        if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
+            raise Refused(f"a sentence of it is longer than {LONGEST} characters")
+        text = _filled(place, facts)
+        if text or place.ended:
+            verify(text, facts, required if place.ended else ())
+    except Refused as e:
+        return Verdict(-1.0, str(e))
+    return Verdict(_own_opinion(place, author))
 
-    def __init__(self, facts: Sequence[Fact]) -> None:
-        self.good = ""
-        self._facts = facts
 
-    def rewind(self, kept: int) -> None:
-        self.good = self.good[:kept]
+def _own_opinion(place: P, author: Author[P]) -> float:
+    """The mean of two askings with the answers in either order, as the paper's self-evaluation does against a liking for the first one."""
+    asked = [author.leaning(place, _QUESTION.format(*order), (" A", " B")) for order in (("yes", "no"), ("no", "yes"))]
+    if asked[0] is None or asked[1] is None:
+        return 1.0
+    return (asked[0] - asked[1]) / 2
 
-    def finished(self, pieces: Iterator[str], required: Sequence[str]) -> str:
-        """Written to its end, slots filled. Raises Refused at the first sentence that does not hold: no time is lost on the rest."""
-        text = self.good
-        for piece in pieces:
-            text += piece
-            if (end := last_end(text)) > len(self.good):
-                if text[:end].strip():
-                    verify(fill(text[:end], self._facts), self._facts)
-                self.good = text[:end]
-            elif len(text) - len(self.good) > LONGEST:
-                raise Refused(f"a sentence of it is longer than {LONGEST} characters")
-        filled = fill(text, self._facts).strip()
-        verify(filled, self._facts)
-        self.good = ""  # what is complete and lacks something begins anew
-        verify(filled, self._facts, required)
-        return filled
+
+def _filled(place: P, facts: Sequence[Fact]) -> str:
+    return fill(place.text, facts).strip()
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

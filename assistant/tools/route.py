@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from assistant.author import Author, P
 from assistant.masks import masked
 from assistant.routes import SYSTEM, TOOLS, parse
 from assistant.tools.call import Call, called
 from assistant.tools.rules import by_rules
-from assistant.writer import Author
 
 LONGEST = 200
 """Characters of a route; a model that goes on has lost its way."""
@@ -25,7 +25,7 @@ class Routed(NamedTuple):
     """The rules read it in the same way."""
 
 
-def route(request: str, names: Sequence[str] = (), author: Author | None = None) -> Routed:
+def route(request: str, names: Sequence[str] = (), author: Author[P] | None = None) -> Routed:
     """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
     by_hand = by_rules(request, names)
     found = _by_model(request, names, author) if author is not None else None
@@ -34,14 +34,13 @@ def route(request: str, names: Sequence[str] = (), author: Author | None = None)
     return Routed(found, f"model {author.name}", found == by_hand)
 
 
-def _by_model(request: str, names: Sequence[str], author: Author) -> Call | None:
+def _by_model(request: str, names: Sequence[str], author: Author[P]) -> Call | None:
     """Greedy. None where what it says is no route: not of a tool and its arguments, or with slots that the request has not."""
     text, values = masked(request, names)
-    author.begin(SYSTEM, text)
     said = ""
     try:
-        for piece in author.attempt(0):
-            said += piece
+        for place in author.write(author.begin(SYSTEM, text), 0):
+            said = place.text
             if "\n" in said.strip() or len(said) > LONGEST or not _begins(said.strip()):
                 break
         return called(parse(said.strip().partition("\n")[0]), values)

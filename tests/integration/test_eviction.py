@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -227,6 +228,28 @@ def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_wo
     if goes_on == "on the GPU":
         assert done.device == "cuda"
         assert heard.text == whole.text, "as if nothing had come between"
+
+
+@pytest.mark.slow
+def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(deck: Client, gpu: Path, model_folder: Path) -> None:
+    configure(deck, model_folder=str(model_folder), model_device="cuda")
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    random, heard, killed = Random(3), Listener(), 0
+    whole = Listener()
+    long = msgspec.structs.replace(ASKED, limit=400)
+    expected = Assistant().complete(long, whole).tokens
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(Assistant().complete, long, heard)
+        while not asked.done():
+            told = len(heard.text)
+            goal = told + random.randrange(1, 40)
+            eventually(lambda goal=goal: asked.done() or len(heard.text) >= goal, 60.0)
+            if pid := on_gpu(gpu):
+                send(pid, signal.SIGKILL)
+                killed += 1
+        assert asked.result().tokens == expected
+    assert heard.text == whole.text
+    assert killed > 2
 
 
 def test_after_some_minutes_without_a_request_nothing_of_the_model_is_on_the_gpu(deck: Client, gpu: Path, model_folder: Path) -> None:

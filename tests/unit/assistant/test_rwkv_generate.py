@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
+from itertools import islice
+from random import Random
 from typing import NamedTuple
 
 import pytest
 import torch
 from rwkv_models import random_model, to_hf, write_hf
 
-from assistant.engine import EngineAuthor
-from assistant.generate import Generation, prompt, read
+from assistant.engine import EngineAuthor, Mark
+from assistant.generate import Generation, begun, prompt, read
 from assistant.idle import Cancelled
+from assistant.journal import SAVE_EVERY, Diary, folder
 from assistant.model import RWKV7
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
@@ -136,17 +138,76 @@ class Told(NamedTuple):
     device: str = "cpu"
 
 
-def test_an_author_goes_back_to_where_a_sentence_ended_with_the_same_bits(model) -> None:
+def written(place: Mark) -> list[int]:
+    """All tokens from the prompt on."""
+    return [] if place.before is None else [*written(place.before), *place.tokens]
+
+
+def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
     author = EngineAuthor(Told("noise", model, BYTES), lambda: False)
-    author.begin("system", "user")
-    text, number = "", 0
-    while not re.search(r"[.!?].", text, re.DOTALL):  # noise: most seeds write no end of a sentence
-        number += 1
-        author.back(0)
-        text = "".join(author.attempt(number))
-    end = re.search(r"[.!?]", text).end()
-    assert author.back(end) == end
-    assert author.back(10_000) == end, "what was written after it is forgotten"
-    again = ["".join(author.attempt(9)) for _ in range(2) if author.back(end) == end]
-    assert again[0] == again[1]
-    assert author.back(end - 1) == 0
+    begin = author.begin("system", "user")
+    way = list(islice(author.write(begin, 1), 40))
+    assert author.tokens >= 40
+    for place in (way[7], way[20], way[31]):
+        memory, behind = place.way()
+        assert memory is not None
+        rest = [p.text for p in islice(author.write(place, 5), 20)]
+        assert rest == [p.text for p in islice(author.write(place, 5), 20)]
+        assert rest[0].startswith(place.text)
+        state = memory.state
+        for token in behind:
+            _, state = model.forward([token], state)
+        straight = begin.memory.state
+        for token in written(place):
+            _, straight = model.forward([token], straight)
+        assert torch.equal(state.wkv, straight.wkv), "as if nothing else had been written"
+
+
+def write_all(model: RWKV7, diary: Diary, cut: int | None) -> str | None:
+    """Some of a text; None where it was cut off before its token number `cut`."""
+    left = cut
+
+    def cancelled() -> bool:
+        nonlocal left
+        if left is not None:
+            left -= 1
+        return left == -1
+
+    sampler = Sampler(1.0, 0.9, 11)
+    run = Generation(model, BYTES, sampler, *begun(model, [1, 2, 3], diary, lambda: False), limit=150, cancelled=cancelled, journal=diary)
+    text = "".join(run)
+    return None if run.reason == "cancelled" else text
+
+
+def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_twice(model, home, monkeypatch) -> None:
+    whole = write_all(model, Diary("uninterrupted"), None)
+    steps = 0
+
+    def counted(self, tokens, state=None, look=lambda: None):
+        nonlocal steps
+        steps += len(tokens)
+        return forward(self, tokens, state, look)
+
+    forward = RWKV7.forward
+    monkeypatch.setattr(RWKV7, "forward", counted)
+    random, cuts, written, text = Random(5), 0, 0, None
+    while text is None:
+        diary = Diary("a")
+        text = write_all(model, diary, written + random.randrange(1, 40))
+        diary.close(done=False)
+        written = (folder("a") / "tokens").stat().st_size // 4
+        with (folder("a") / "tokens").open("ab") as torn:
+            torn.write(b"\1\2")  # the last word was cut off
+        cuts += 1
+    assert cuts > 4
+    assert text == whole
+    assert steps < 3 + 150 + cuts * (SAVE_EVERY + 1)
+
+
+def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_given(model, home) -> None:
+    diary = Diary("../../a")
+    write_all(model, diary, 20)
+    diary.begin([4, 5], model.identity)
+    assert diary.token() is None
+    diary.close(done=True)
+    assert list((home / "unfinished").iterdir()) == []

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
@@ -118,6 +119,11 @@ def test_a_value_adds_no_argument() -> None:
     assert found == Call("operate", "submit", {"command": "train.py gpus=8 operate cancel job=3"})
 
 
+class Spot(NamedTuple):
+    text: str
+    ended: bool = False
+
+
 class Model:
     """Says what it is told to say, and keeps what it was asked."""
 
@@ -126,16 +132,18 @@ class Model:
     def __init__(self, text: str) -> None:
         self.text, self.asked, self.pieces = text, ("", ""), 0
 
-    def begin(self, system: str, user: str) -> None:
+    def begin(self, system: str, user: str) -> Spot:
         self.asked = system, user
+        return Spot("")
 
-    def back(self, kept: int) -> int:
-        return kept
+    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+        return None
 
-    def attempt(self, number: int) -> Iterator[str]:
-        for piece in re.findall(r"\s*\S+", self.text):
+    def write(self, after: Spot, seed: int) -> Iterator[Spot]:
+        for piece in re.finditer(r"\s*\S+", self.text):
             self.pieces += 1
-            yield piece
+            yield Spot(self.text[: piece.end()])
+        yield Spot(self.text, ended=True)
 
 
 def test_a_model_that_says_a_route_is_followed_and_named() -> None:

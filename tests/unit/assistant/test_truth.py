@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -56,24 +57,31 @@ def world(random: Random) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
+class Spot(NamedTuple):
+    text: str
+    ended: bool = False
+
+
 class Inventor:
     """Writes true sentences with slots, and among them what is not so."""
 
     name = "inventor"
 
     def __init__(self, random: Random, facts: tuple[Fact, ...]) -> None:
-        self.random, self.facts, self.text, self.kept = random, facts, "", 0
+        self.random, self.facts = random, facts
 
-    def begin(self, system: str, user: str) -> None:
-        pass
+    def begin(self, system: str, user: str) -> Spot:
+        return Spot("")
 
-    def back(self, kept: int) -> int:
-        self.kept = kept
-        return kept
+    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+        return None
 
-    def attempt(self, number: int):
-        self.text = self.text[: self.kept] + self.lie(self.truth())
-        yield from re.findall(r".{1,7}", self.text[self.kept :], re.DOTALL)
+    def write(self, after: Spot, seed: int):
+        more = self.lie(self.truth())
+        for end in range(7, len(more), 7):
+            yield Spot(f"{after.text} {more[:end]}")
+        yield Spot(f"{after.text} {more}", ended=self.random.random() < 0.7)
+        yield Spot(f"{after.text} {more}", ended=True)
 
     def truth(self) -> str:
         values = [fact for fact in self.facts if fact.value is not None]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, snapshot
 
 from assistant.facts import gather
 from assistant.idle import Cancelled
 from assistant.verify import Refused, fill, verify
-from assistant.writer import ATTEMPTS, write
+from assistant.writer import write
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached {job7.tflops}."
@@ -83,53 +85,60 @@ def test_slots_become_facts_and_unknown_slots_are_refused() -> None:
         fill("{gpu0.temp}", CPU_FACTS)
 
 
+class Spot(NamedTuple):
+    text: str
+    ended: bool = False
+
+
 class Scripted:
-    """An author with prepared texts: what a model might write."""
+    """An author with prepared texts, what a model might write: the greedy one, then another each time it writes with a seed."""
 
     name = "small"
 
     def __init__(self, *texts: str | Exception) -> None:
-        self.texts, self.tried, self.prompt, self.kept = texts, [], "", []
+        self.texts, self.tried, self.prompt, self.seen, self.written = texts, [], "", [], 0
 
-    def begin(self, system: str, user: str) -> None:
+    def begin(self, system: str, user: str) -> Spot:
         self.prompt = user
+        return Spot("")
 
-    def back(self, kept: int) -> int:
-        self.kept.append(kept)
-        return kept
+    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+        return None
 
-    def attempt(self, number: int):
-        self.tried.append(number)
-        text = self.texts[min(number, len(self.texts) - 1)]
+    def write(self, after: Spot, seed: int):
+        self.tried.append(seed)
+        self.seen.append(after.text)
+        text = self.texts[min(seed, len(self.texts) - 1)]
         if isinstance(text, Exception):
             raise text
-        begin = self.kept[-1]
-        for self.written in range(begin, len(text), 5):
-            yield text[self.written : self.written + 5]
+        for end in range(len(after.text) + 1, len(text) + 1):
+            self.written = max(self.written, end)
+            yield Spot(text[:end])
+        yield Spot(text if len(text) > len(after.text) else after.text, ended=True)
 
 
 def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> None:
     author = Scripted("Job 7 took 99 s.", GOOD)
     text, writer = write(ONE, None, author)
     assert (text, writer) == ("Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.", "model small")
-    assert author.tried == [0, 1]
+    assert author.tried[:2] == [0, 1]
     assert "{job7.tflops} = " in author.prompt
 
 
-def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one_and_a_second_time_one_further_back() -> None:
-    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}. ", "The backend {job7.backend} reached {job7.tflops}. "
-    author = Scripted(first + second + "It took 99 s.", first + second + "It took 98 s.", first + second + "All is well.")
+def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one() -> None:
+    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}.", " The backend {job7.backend} reached {job7.tflops}."
+    author = Scripted(first + second + " It took 99 s.", first + second + " All is well.")
     text, writer = write(ONE, None, author)
     assert writer == "model small"
     assert text.endswith("All is well.")
-    assert author.kept == [0, len(first + second), len(first)]
+    assert author.seen[:4] == ["", first, first + second, first + second]
 
 
 def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
     author = Scripted("Job 7 took 99 s.")
     text, writer = write(ONE, None, author)
     assert writer == "template"
-    assert author.tried == list(range(ATTEMPTS))
+    assert author.tried == [0, 1, 2, 3, 4]
     assert "Job 7 took" not in text
     assert "Written from the template: the text of the model small was refused: it says '99 s'" in text
     assert "Job 7 (attention) passed" in text

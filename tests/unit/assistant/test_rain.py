@@ -1,0 +1,128 @@
+"""The search for a text that holds: a model whose every choice is known, greedy ways that lead nowhere, and what may never leave."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
+
+from assistant.facts import gather
+from assistant.rain import Limits, Rain, Verdict, sentence
+from assistant.verify import Refused
+from assistant.writer import judged, write
+
+ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
+
+
+class Spot(NamedTuple):
+    text: str
+    ended: bool = False
+
+
+class Tree:
+    """A model of which all is known: after each text the sentences it may go on with, the likeliest first; nothing: the text ends there."""
+
+    name = "tree"
+
+    def __init__(self, ways: dict[str, tuple[str, ...]], opinion: dict[str, float] | None = None) -> None:
+        self.ways, self.opinion = ways, opinion
+        self.began: list[str] = []
+
+    def begin(self, system: str, user: str) -> Spot:
+        return Spot("")
+
+    def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
+        if self.opinion is None:
+            return None
+        likes_yes = next((value for end, value in self.opinion.items() if after.text.endswith(end)), 1.0)
+        bias = 0.5  # for whatever is called A
+        return max(-1.0, min(1.0, (likes_yes if "(A) yes" in question else -likes_yes) + bias))
+
+    def write(self, after: Spot, seed: int):
+        self.began.append(after.text)
+        text = after.text
+        while ways := self.ways.get(text):
+            more = ways[seed % len(ways)]
+            for end in range(1, len(more)):
+                yield Spot(text + more[:end])
+            text += more
+            yield Spot(text)
+        yield Spot(text, ended=True)
+
+
+def holds(place: Spot) -> Verdict:
+    return Verdict(-1.0, "it lies") if "lie" in place.text else Verdict(1.0)
+
+
+def test_a_text_without_fault_is_written_once_and_greedily() -> None:
+    author = Tree({"": ("A.", "No."), "A.": (" B.",), "A. B.": (" C.",)})
+    rain = Rain(author, holds)
+    assert rain.text(author.begin("", "")).text == "A. B. C."
+    assert (rain.written, rain.rewound) == (3, 0)
+
+
+def test_where_the_greedy_way_leads_nowhere_the_faithful_branch_is_found_further_back() -> None:
+    author = Tree(
+        {
+            "": ("Nice.", "True."),
+            "Nice.": (" A lie.", " Another lie.", " More lies."),
+            "True.": (" A lie.", " So it is."),
+            "True. So it is.": (" A lie.", " A lie!", " Done."),
+        }
+    )
+    rain = Rain(author, holds)
+    assert rain.text(Spot("")).text == "True. So it is. Done."
+    assert rain.rewound > 0
+    assert author.began.count("Nice.") == Limits().children, "all its ways were tried before it was given up"
+
+
+def test_where_nothing_holds_that_is_said_with_the_reason_and_the_search_ends() -> None:
+    author = Tree({"": ("A lie.", "Well."), "Well.": (" A lie.", " Well."), "Well. Well.": (" A lie!",)})
+    with pytest.raises(Refused, match="it lies"):
+        Rain(author, holds).text(Spot(""))
+    endless = Tree({" A." * n: (" A.", " B lie.") for n in range(500)})
+    rain = Rain(endless, lambda place: Verdict(0.1) if "lie" not in place.text and not place.ended else Verdict(-1.0, "it lies"))
+    with pytest.raises(Refused):
+        rain.text(Spot(""))
+    assert rain.written <= Limits().sentences
+
+
+def test_a_sentence_ends_where_white_space_follows_and_not_within_a_number_or_a_slot() -> None:
+    author = Tree({"": ("It is 0.5 of {job7.tflops} in all. Then",)})
+    assert sentence(author, Spot(""), 0) == Spot("It is 0.5 of {job7.tflops} in all.")
+    assert sentence(Tree({"": ("One\nTwo",)}), Spot(""), 0) == Spot("One\n")
+    assert sentence(Tree({"": ("One.",)}), Spot(""), 0) == Spot("One.", ended=True)
+
+
+def test_a_large_model_judges_itself_against_its_liking_for_the_first_answer() -> None:
+    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}.", " The backend {job7.backend} reached {job7.tflops}."
+    dull = " It is as it is."
+    author = Tree({"": (first,), first: (dull, second), first + dull: (second,)}, {dull: -0.9, dull + second: -0.9})
+    text, writer = write(ONE, None, author)
+    assert writer == "model tree"
+    assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
+    assert judged(Spot(dull), ONE, (), author).value == pytest.approx(-0.7), "what is cut off at 1 or -1 is lost to the mean"
+    assert judged(Spot("It took 99 s."), ONE, (), author).refused, "it is not asked what a program can tell"
+
+
+def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
+    """Random trees of true and false sentences; every number that is shown is looked for in the facts."""
+    known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
+    random, shown = Random(4), 0
+    true = [" Job {job7.name} is {job7.state}: {job7.verdict}.", " It reached {job7.tflops}.", " The backend is {job7.backend}."]
+    false = [" It took 77 s.", " It reached 0.0874 TFLOP/s.", " Job 8 failed.", " {job9.tflops} it was.", " Twelve jobs ran."]
+    for _ in range(60):
+        ways = {"": tuple(random.choices(true + false, k=3))}
+        for _ in range(6):
+            ways |= {
+                text + more: tuple(random.choices(true + false, k=3)) for text, all_more in list(ways.items()) for more in all_more[:2]
+            }
+            ways = dict(random.sample(sorted(ways.items()), min(len(ways), 40))) | {"": ways[""]}
+        text, writer = write(ONE, "how is it?", Tree(ways))
+        if writer != "template":
+            shown += 1
+            assert set(re.findall(r"\d[\d.:]*", text)) <= known | {"7"}
+    assert shown > 20
