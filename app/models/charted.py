@@ -69,20 +69,22 @@ class Charted:
         found = (self._happened if self.recent(limits) else self._shown).page
         return found.annotations if found else ()
 
-    def draw(self, devices: Sequence[str], limits: Limits, beside: float | None, widths: Mapping[str, int]) -> dict[str, Drawn]:
-        """For each field of `widths` (the charts' pixels) what it shows."""
+    def draw(
+        self, due: Sequence[str], devices: Sequence[str], limits: Limits, beside: float | None, widths: Mapping[str, int]
+    ) -> dict[str, Drawn]:
+        """For each field of `due` what it shows. `widths`: pixels of all charts."""
         if self.recent(limits):
-            found = self._own(devices, limits, widths)
+            found = self._own(due, devices, limits, widths)
         else:
-            found = {field: self._told(field, devices, limits) for field in widths}
+            found = {field: self._told(field, devices, limits) for field in due}
         for field, drawn in found.items() if beside is not None else ():
             drawn.ghosts = self._ghosts(field, devices, limits, beside or 0.0)
         return found
 
-    def _own(self, devices: Sequence[str], limits: Limits, widths: Mapping[str, int]) -> dict[str, Drawn]:
-        """Charts of one width are decimated together."""
+    def _own(self, due: Sequence[str], devices: Sequence[str], limits: Limits, widths: Mapping[str, int]) -> dict[str, Drawn]:
+        """Charts of one width are decimated together, where one of them is due."""
         found: dict[str, Drawn] = {}
-        for width in set(widths.values()):
+        for width in {widths[field] for field in due}:
             fields = [field for field in widths if widths[field] == width]
             step = round_up((limits[1] - limits[0]) / width * PIXELS_A_BIN)
             found |= {field: Drawn({}, step=step) for field in fields}

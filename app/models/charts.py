@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from app.models.format import GIB, device_label, show
 from scheduler.devices.fields import FIELDS, HEADLINE
@@ -13,16 +13,14 @@ LIMITS = {"mem_used": "mem_total", "temp": "temp_limit", "power": "power_limit"}
 """The field that bounds another one, where the device tells it."""
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(msgspec.Struct, frozen=True):
     device: str
     label: str
     text: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     field: str
     title: str
     unit: str

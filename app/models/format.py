@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import NA
@@ -16,8 +17,7 @@ device_label = label
 _MOST_DIGITS = 6
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A value ready for the screen. `reason` is set where there is none, and says why."""
 
     text: str

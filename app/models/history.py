@@ -26,6 +26,7 @@ class History:
         self.loads = 0
         """How often the past of a device was told anew."""
         self._shown: dict[tuple[str, tuple[str, ...]], Decimated] = {}
+        self._span: tuple[float, float] | None = None
 
     def update(self, snapshot: Snapshot) -> None:
         """Take in the newest readings, and forget devices that are gone."""
@@ -36,6 +37,7 @@ class History:
         for state in snapshot.devices:
             if state.reading is not None:
                 self._ring(state.device.id).append(state.reading.time, _row(state.reading), interval)
+        self._span = self._filled()
 
     def load(self, device: str, times: Sequence[float], columns: Mapping[str, Sequence[float | None]]) -> None:
         """Replace what is known of `device` with what the daemon remembers, in the shape of `telemetry.snapshot.Columns`."""
@@ -48,6 +50,7 @@ class History:
         interval = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
         for time, row in zip(times, rows, strict=True):
             ring.append(time, row, interval)
+        self._span = self._filled()
 
     def window(self, device: str, fields: Sequence[str], start: float, end: float, bin_width: float) -> tuple[Floats, Floats]:
         """Times [m] (s since the epoch) and values [fields, m] of a stretch of time, decimated to `bin_width` seconds."""
@@ -59,6 +62,9 @@ class History:
 
     def span(self) -> tuple[float, float] | None:
         """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""
+        return self._span
+
+    def _filled(self) -> tuple[float, float] | None:
         filled = [ring.times for ring in self._rings.values() if len(ring)]
         if not filled:
             return None

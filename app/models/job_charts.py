@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     if end <= start:
         return ()
     shown = msgspec.structs.replace(snapshot, devices=tuple(s for s in snapshot.devices if s.device.id in held))
-    made = {chart.field: chart if job.active else replace(chart, values=()) for chart in charts(shown)}
+    made = {chart.field: chart if job.active else msgspec.structs.replace(chart, values=()) for chart in charts(shown)}
     series: dict[str, dict[str, tuple[Floats, Floats]]] = {field: {} for field in FIELDS}
     width = round_up((end - start) / pixels * 2)
     for device in (s.device.id for s in shown.devices):
@@ -62,4 +62,4 @@ def _with_own(chart: Chart, device: str, value: float) -> Chart:
     """The chart with what the job itself has now, beside the value of its device; of a job that has ended nothing is now."""
     text = "" if np.isnan(value) else f"own {value:.1f}" if chart.unit == "GiB" else f"own {value:.0f}"
     values = (*chart.values, Value(device + OWN, "", text, "")) if chart.values else ()
-    return replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_MEANING}")
+    return msgspec.structs.replace(chart, values=values, tooltip=f"{chart.tooltip}\n{_MEANING}")

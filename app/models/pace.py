@@ -1,5 +1,5 @@
 """When which chart is drawn anew. A live time axis moves in steps of the narrowest chart's bins, two pixels: what lies between them would
-not be seen. Within a step only what is new is drawn; and of several charts that are due at once some wait for the next reading."""
+not be seen. Within a step only what is new is drawn; and of several charts that are due at once some wait for the next readings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from collections.abc import Hashable
 
 Limits = tuple[float, float]
-AT_ONCE = 2
-"""Charts drawn with one reading, where only time has passed."""
+A_SECOND = 4
+"""So many charts are drawn a second where only time has passed, and at least one with each reading: of fast readings each costs little."""
 
 
 def stepped(limits: Limits, step: float) -> Limits:
@@ -24,12 +24,13 @@ class Pace:
         self._look: Hashable = None
         self._drawn: dict[str, Limits] = {}
 
-    def due(self, fields: tuple[str, ...], limits: Limits, look: Hashable) -> tuple[str, ...]:
-        """The charts to be drawn now. `look`: all that they depend on beside time; where it changed, all of them are due."""
+    def due(self, fields: tuple[str, ...], limits: Limits, look: Hashable, hz: float) -> tuple[str, ...]:
+        """The charts to be drawn now. `look`: all that they depend on beside time; where it changed, all of them are due. `hz`: readings
+        a second."""
         if look != self._look:
             self._look, self._drawn = look, {}
         late = sorted((f for f in fields if f in self._drawn and self._drawn[f] != limits), key=lambda f: self._drawn[f])
-        found = (*(f for f in fields if f not in self._drawn), *late[:AT_ONCE])
+        found = (*(f for f in fields if f not in self._drawn), *late[: max(round(A_SECOND / hz), 1)])
         self._drawn |= dict.fromkeys(found, limits)
         return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from app.models.format import Shown, device_label, duration, show
 from scheduler.devices.model import NA, Reading
@@ -21,8 +22,7 @@ USUAL_LIMIT = 90.0
 """°C; taken for the slow-down temperature where the device does not tell its own."""
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     caption: str
     text: str
     tooltip: str
@@ -31,8 +31,7 @@ class Metric:
     """Of the whole, 0 to 1, for a bar; None: no bar."""
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     device: str
     title: str
     name: str

@@ -247,8 +247,8 @@ class Dashboard(QWidget):
         look = (
             (tuple(colors.items()), self.span.seconds, *widths.values(), self._state.history.loads, tuple(moments)) if paced else object()
         )
-        due = self._pace.due(tuple(self.charts), limits, look)
-        drawn = self.charted.draw(tuple(colors), limits, self.beside, widths) if due else {}
+        due = self._pace.due(tuple(self.charts), limits, look, snapshot.settings.telemetry_hz)
+        drawn = self.charted.draw(due, tuple(colors), limits, self.beside, widths)
         for chart in charts(snapshot):
             made = self.charts[chart.field]
             made.show_chart(chart, colors)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
@@ -42,7 +43,7 @@ class Cell:
     """Of the thin line under it, which there is where `bar` is set."""
     bar: bool = False
 
-    @property
+    @cached_property
     def area(self) -> QRect:
         """All that is painted of it."""
         return self.box.adjusted(0, 0, 0, 2 + _BAR if self.bar else 0).toAlignedRect()
@@ -75,7 +76,7 @@ class TileView(QFrame):
         before, self.tile = self.tile, tile
         self.setAccessibleName(tile.title)
         self.setAccessibleDescription(", ".join((tile.holder, *(f"{m.caption} {m.text}" for m in tile.metrics))))
-        if before is None or replace(before, metrics=()) != replace(tile, metrics=()):
+        if before is None or _head(before) != _head(tile):
             self._place()
             return
         for at, (old, new) in enumerate(zip(before.metrics, tile.metrics, strict=True)):
@@ -169,6 +170,11 @@ class TileView(QFrame):
 
     def _box(self, left: float, width: float) -> QRectF:
         return QRectF(left, theme.S, width, self._line)
+
+
+def _head(tile: Tile) -> tuple[object, ...]:
+    """All but its values."""
+    return tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip
 
 
 def _advance(font: QFont, text: str) -> float:

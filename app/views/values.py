@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import theme
 
+_FLAGS = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+
 
 class Values(QWidget):
     """Painted, not a label: a label whose text changes has its surroundings laid out anew, ten times a second."""
@@ -17,6 +19,8 @@ class Values(QWidget):
         self.values: list[tuple[str, str]] = []
         self.unit = ""
         self._width = 0
+        self._advances: list[int] = []
+        """Pixels of each value, and of the unit."""
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.hide()
 
@@ -40,6 +44,7 @@ class Values(QWidget):
         self.values, self.unit = values, unit
         self.setAccessibleName(self.text)
         self.setVisible(bool(values))
+        self._advances = [self.fontMetrics().horizontalAdvance(text) for text in (*(text for text, _ in values), unit)]
         width = self._needed()
         if not self._width - 40 < width <= self._width:  # grows at once, shrinks late
             self._width = width
@@ -56,20 +61,18 @@ class Values(QWidget):
         if not self.values:
             return
         painter, t, x = QPainter(self), theme.tokens(), 0.0
-        metrics = painter.fontMetrics()
-        for text, color in self.shown:
+        shown, metrics = self.shown, painter.fontMetrics()
+        advances = self._advances if shown is self.values else [metrics.horizontalAdvance(text) for text, _ in shown]
+        for (text, color), advance in zip(shown, advances, strict=False):
             painter.setPen(QColor(color or t.text))
-            advance = metrics.horizontalAdvance(text)
-            painter.drawText(QRectF(x, 0, advance + 1, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
+            painter.drawText(QRectF(x, 0, advance + 1, self.height()), _FLAGS, text)
             x += advance + theme.S
         painter.setPen(QColor(t.muted))
-        painter.drawText(QRectF(x - theme.XS, 0, self.width(), self.height()), int(Qt.AlignmentFlag.AlignVCenter), self.unit)
+        painter.drawText(QRectF(x - theme.XS, 0, self.width(), self.height()), _FLAGS, self.unit)
 
     def _needed(self) -> int:
         """Pixels that all of it takes."""
-        metrics = self.fontMetrics()
-        widths = [metrics.horizontalAdvance(text) + theme.S for text, _ in self.values]
-        return sum(widths) + metrics.horizontalAdvance(self.unit) + 1 if widths else 0
+        return sum(self._advances) + len(self.values) * theme.S + 1 if self.values else 0
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

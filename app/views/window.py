@@ -84,7 +84,7 @@ class MainWindow(QWidget):
         self.pages = QStackedWidget()
         self._made: list[Page] = []
         self._theme = ""
-        self._dirty = False
+        self._dirty = self._watched = False
         self._pace = QTimer(self)
         self._pace.setSingleShot(True)
         self._pace.setInterval(_REPAINT_MS)
@@ -241,16 +241,22 @@ class MainWindow(QWidget):
         if event.type() == QEvent.Type.PaletteChange:
             self.refresh()
         elif event.type() == QEvent.Type.WindowStateChange:
-            self.seen.emit(self.isVisible() and not self.isMinimized())
+            self._look(self.isVisible() and not self.isMinimized())
         super().changeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
-        self.seen.emit(not self.isMinimized())
+        self._look(not self.isMinimized())
         super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
-        self.seen.emit(False)
+        self._look(False)
         super().hideEvent(event)
+
+    def _look(self, can_be_seen: bool) -> None:
+        """What came while nobody could see it is drawn as soon as somebody can."""
+        self._watched = can_be_seen
+        self._catch_up()
+        self.seen.emit(can_be_seen)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._pace.stop()
@@ -264,14 +270,14 @@ class MainWindow(QWidget):
         return page
 
     def _soon(self) -> None:
-        if self._pace.isActive():
+        if self._pace.isActive() or not self._watched:
             self._dirty = True
         else:
             self.refresh()
             self._pace.start()
 
     def _catch_up(self) -> None:
-        if self._dirty:
+        if self._dirty and self._watched:
             self._dirty = False
             self.refresh()
             self._pace.start()

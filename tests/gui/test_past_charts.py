@@ -68,7 +68,7 @@ def show(seen, seconds=86_400.0):
 
 def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
     dashboard = show(seen)
-    drawn = dashboard.charted.draw(GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels})["util"]
+    drawn = dashboard.charted.draw(("util",), GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels})["util"]
     times, mean = drawn.lines[GPUS[0]]
     assert times[0] < NOW - 86_000
     read = ~np.isnan(mean)
@@ -128,7 +128,7 @@ def test_going_to_a_job_and_comparing_with_it(seen):
     for _ in range(5):
         seen.settle()
     assert dashboard.span.limits == (NOW - 80_500, NOW - 69_500)
-    ghosts = dashboard.charted.draw(GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500})["util"].ghosts
+    ghosts = dashboard.charted.draw(("util",), GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500})["util"].ghosts
     times, values = ghosts[GPUS[0]]
     kept = times + (dashboard.beside - dashboard.span.limits[0])
     assert (abs(values - (50 + 40 * np.sin(kept / 3000))) < 5).all()

@@ -327,6 +327,24 @@ def test_hidden_pages_cost_nothing(fed):
     assert fed.window.dashboard.charts["util"].view.curves.paths is before
 
 
+@pytest.mark.parametrize(("away", "back"), [("hide", "show"), ("showMinimized", "showNormal")])
+def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(fed, qtbot, away, back):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    box = fed.window.dashboard.charts["util"].view.box
+    getattr(fed.window, away)()
+    drawn = []
+    refresh = fed.window.dashboard.refresh
+    fed.window.dashboard.refresh = lambda: (drawn.append(1), refresh())
+    fed.window._pace.setInterval(0)
+    for i in range(3):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i))
+        fed.settle()
+    assert drawn == []
+    getattr(fed.window, back)()
+    qtbot.waitUntil(lambda: box.viewRange()[0][1] == pytest.approx(NOW + 3))
+    assert len(drawn) <= 2
+
+
 def test_ten_repaints_a_second_at_most(fed, qtbot):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     drawn = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.pace import AT_ONCE, Pace, stepped
+from app.models.pace import A_SECOND, Pace, stepped
 
 FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 
@@ -20,20 +20,22 @@ def test_a_live_axis_shows_the_newest_and_is_as_long_as_before(newest: float, se
 
 
 def test_all_are_drawn_at_first_then_a_few_with_each_reading_until_all_stand_right() -> None:
-    pace = Pace()
-    assert pace.due(FIELDS, (0.0, 1.0), "look") == FIELDS
-    assert pace.due(FIELDS, (0.0, 1.0), "look") == ()
-    drawn = [pace.due(FIELDS, (1.0, 2.0), "look") for _ in range(4)]
-    assert [len(found) for found in drawn] == [AT_ONCE, AT_ONCE, 1, 0]
-    assert sorted(field for found in drawn for field in found) == sorted(FIELDS)
-    assert pace.due(FIELDS, (1.0, 2.0), "another") == FIELDS
+    for hz, numbers in ((A_SECOND / 2, [2, 2, 1, 0]), (A_SECOND * 2, [1, 1, 1, 1, 1, 0]), (0.5, [5, 0])):
+        pace = Pace()
+        assert pace.due(FIELDS, (0.0, 1.0), "look", hz) == FIELDS
+        assert pace.due(FIELDS, (0.0, 1.0), "look", hz) == ()
+        drawn = [pace.due(FIELDS, (1.0, 2.0), "look", hz) for _ in numbers]
+        assert [len(found) for found in drawn] == numbers
+        assert sorted(field for found in drawn for field in found) == sorted(FIELDS)
+        assert pace.due(FIELDS, (1.0, 2.0), "another", hz) == FIELDS
 
 
-def test_no_chart_falls_behind_however_fast_time_goes() -> None:
+@pytest.mark.parametrize(("hz", "turns"), [(2.0, 3), (10.0, 5)])
+def test_no_chart_falls_behind_however_fast_time_goes(hz: float, turns: int) -> None:
     pace = Pace()
-    pace.due(FIELDS, (0.0, 0.0), "look")
+    pace.due(FIELDS, (0.0, 0.0), "look", hz)
     last = dict.fromkeys(FIELDS, 0)
     for turn in range(1, 60):
-        for field in pace.due(FIELDS, (float(turn), float(turn)), "look"):
+        for field in pace.due(FIELDS, (float(turn), float(turn)), "look", hz):
             last[field] = turn
-        assert all(turn - at <= -(-len(FIELDS) // AT_ONCE) for at in last.values())
+        assert all(turn - at <= turns for at in last.values())
