@@ -26,14 +26,19 @@ _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_us
 
 
 def deck(random: Random, names: tuple[str, ...] = NAMES) -> tuple[Fact, ...]:
-    """The facts of one random machine: none to three devices, none to four jobs, some values missing or not finite."""
+    """The facts of one random machine."""
+    snapshot, jobs, histories = machine(random, names)
+    return gather(snapshot, jobs, histories, NOW - SPAN, NOW)
+
+
+def machine(random: Random, names: tuple[str, ...] = NAMES) -> tuple[Snapshot, tuple[j.Job, ...], dict[str, Columns]]:
+    """A snapshot, jobs, and histories by device: none to three devices, none to four jobs, some values missing or not finite."""
     devices = tuple(_device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3))))
     numbers = random.sample(range(1, 999), random.choice((0, 1, 1, 2, 3, 4)))
     jobs = tuple(_job(random, number, random.choice(names), devices) for number in sorted(numbers, reverse=True))
     histories = {state.device.id: _history(random) for state in devices if random.random() < 0.8}
     source = random.choice(("nvml", "cpu", "replay h100.trace.gz"))
-    snapshot = Snapshot(1, NOW, devices, jobs, Settings(), source, paused=random.random() < 0.1)
-    return gather(snapshot, jobs, histories, NOW - SPAN, NOW)
+    return Snapshot(1, NOW, devices, jobs, Settings(), source, paused=random.random() < 0.1), jobs, histories
 
 
 def _device(random: Random, index: int) -> DeviceState:

@@ -39,6 +39,7 @@ VIOLATIONS = [
     ("scheduler/telemetry/idle.py", "import torch", "app and scheduler never import torch or triton"),
     ("app/models/format.py", "import accel.attention.api", "app and scheduler never import torch or triton"),
     ("assistant/roles.py", "from PySide6 import QtCore", "nothing below app imports Qt"),
+    ("assistant/facts/fact.py", "import assistant.reports.compose", "the assistant's words run one way"),
     ("scheduler/client.py", "import sqlite3", "only scheduler.store speaks SQL"),
     ("scheduler/telemetry/pace.py", "import pynvml", "only scheduler.devices talks to NVML"),
     ("scheduler/client.py", "import scheduler.store", "the client knows only the door"),

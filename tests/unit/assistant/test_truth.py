@@ -1,6 +1,6 @@
 """No number that is no fact: random machines, briefs and answers by the template and by writers that invent, counted by another checker.
 
-    make truth     # 10,000 texts; `make test` checks some hundred
+    make truth     # 10,000 texts and 2,000 reports; `make test` checks some hundred
 
 The checker shares nothing with `assistant.verify`: it collects every number with its unit from the facts as they are told.
 """
@@ -15,11 +15,18 @@ import msgspec
 import pytest
 
 from assistant import phrases
-from assistant.facts import Fact
+from assistant.facts import Fact, gather
+from assistant.reports.compose import compose
+from assistant.reports.html import html
+from assistant.reports.markdown import markdown
+from assistant.reports.material import Material
+from assistant.reports.report import Chart, Prose, Report, Table
 from assistant.training import decks
 from assistant.writer import Written, write
+from scheduler.jobs import Event, Usage
+from scheduler.telemetry.snapshot import Alert
 
-_UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J"
+_UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|k?Wh"
 _NUMBER = re.compile(rf"(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
 _QUESTIONS = (
     "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
@@ -125,6 +132,53 @@ def count(texts: int, seed: int) -> tuple[int, int, list[str]]:
 def test_no_number_is_invented_whoever_writes(texts) -> None:
     shown, by_model, found = count(texts, seed=texts)
     assert by_model > 0.1 * shown, "what the inventor got right is shown"
+    assert found == []
+
+
+def material(random: Random) -> Material:
+    """A random machine as a report finds it: on one of its jobs, or on a day."""
+    snapshot, jobs, histories = decks.machine(random)
+    jobs = tuple(msgspec.structs.replace(job, usage=usage(random)) for job in jobs)
+    span = (decks.NOW - decks.SPAN, decks.NOW)
+    if jobs and random.random() < 0.4:
+        kind, jobs = "job", jobs[:1]
+    else:
+        kind = "daily"
+    events = (Event(decks.NOW - 90, "submitted"), Event(decks.NOW - 80, "started", "attempt 1 on GPU 0, 20 GiB reserved"))
+    alerts = (Alert(random.randint(1, 99), "too hot", "g0", None, "GPU 0 is at 93 °C", decks.NOW - 60, decks.NOW - 50),)
+    facts = gather(snapshot, jobs, histories, *span)
+    return Material(kind, *span, snapshot, jobs, histories, alerts, events if kind == "job" else (), b"loss 0.3\n", facts)
+
+
+def usage(random: Random) -> Usage | None:
+    absent = {field: "nobody told" for field in ("energy", "util", "memory") if random.random() < 0.3}
+    known = Usage(random.uniform(0, 9e4), random.uniform(0, 8e10), random.uniform(0, 1e8), random.uniform(0, 100), absent)
+    return known if random.random() < 0.8 else None
+
+
+def claims(report: Report) -> str:
+    """All that it says but foreign words, and the ends of its axes."""
+    told = [report.title]
+    for block in (block for section in report.sections for block in section.blocks):
+        match block:
+            case Prose(text):
+                told.append(text)
+            case Table():
+                told += [*("\n".join(row) for row in block.rows), block.note]
+            case Chart():
+                told += [block.title, block.note]
+    return "\n".join(told)
+
+
+@pytest.mark.parametrize("reports", [30, pytest.param(2_000, marks=pytest.mark.truth)])
+def test_no_number_of_a_report_is_invented_and_every_page_of_it_can_be_made(reports) -> None:
+    random, found = Random(reports), []
+    for _ in range(reports):
+        read = material(random)
+        report = compose(read, write(read.facts, None))
+        if lies := invented(claims(report), report.facts, phrases.stretch(report.since, report.until)):
+            found.append(f"{sorted(lies)} in {report.title}")
+        assert "<!doctype html>" in html(report) and "## Sources" in markdown(report)
     assert found == []
 
 
