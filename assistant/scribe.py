@@ -20,7 +20,7 @@ from assistant.client import Assistant
 from assistant.idle import Cancelled, run_when_idle
 from assistant.reports import files
 from assistant.reports.report import Report
-from assistant.reports.to_write import Mark, daily_due, load, look, save
+from assistant.reports.to_write import Mark, daily_due, forget, load, look, save
 from scheduler import paths
 from scheduler.background import alone
 from scheduler.client import Client
@@ -38,11 +38,6 @@ _TAKEN = "another one writes the reports"
 _LOG = logging.getLogger("scribe")
 
 
-def wanted(settings: Settings) -> bool:
-    """Whether any report is to be written by itself."""
-    return settings.report_jobs != "off" or bool(settings.report_daily)
-
-
 class Scribe:
     """Looks, waits, writes. Every call blocks."""
 
@@ -54,14 +49,14 @@ class Scribe:
         """Look once, and write what is due; whether any is wanted at all. Raises DaemonGone, UserError."""
         with Client(start=False) as deck:
             self._settings = deck.snapshot().settings
-            if not wanted(self._settings):
-                files.folder().joinpath(files.MARK).unlink(missing_ok=True)  # what ends while it is off is never reported on
-                return False
-            self._mark = look(deck, load(), self._settings, time.time())
-            save(self._mark)
-        while self._due() and wanted(self._settings):
+            if self._settings.reports:
+                self._mark = look(deck, load(), self._settings, time.time())
+                save(self._mark)
+        while self._settings.reports and self._due():
             self._write_next()
-        return wanted(self._settings)
+        if not self._settings.reports:
+            forget()  # what ends meanwhile is never reported on
+        return self._settings.reports
 
     def _due(self) -> bool:
         assert self._mark is not None
@@ -102,7 +97,7 @@ class Scribe:
 
         with Client(start=False) as deck:
             try:
-                run_when_idle(lambda: None, heard(deck.subscribe(live=False)), lambda: not wanted(self._settings))
+                run_when_idle(lambda: None, heard(deck.subscribe(live=False)), lambda: not self._settings.reports)
             except Cancelled:
                 return False
         return True

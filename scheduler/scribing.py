@@ -35,7 +35,7 @@ class Scribing:
         """For as long as the daemon lives; cancelled, it ends the process."""
         while True:
             self._changed.clear()
-            wanted = self._wanted()
+            wanted = self._settings().reports
             if wanted:
                 self._on_trouble("")
                 self._on_trouble(await self._run())
@@ -44,10 +44,6 @@ class Scribing:
                     await self._changed.wait()
             except TimeoutError:
                 pass
-
-    def _wanted(self) -> bool:
-        settings = self._settings()
-        return settings.report_jobs != "off" or bool(settings.report_daily)
 
     async def _run(self) -> str:
         """Why it ended, where it failed."""

@@ -116,6 +116,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
 
     @property
+    def reports(self) -> bool:
+        """Whether any report is to be written by itself."""
+        return self.report_jobs != "off" or bool(self.report_daily)
+
+    @property
     def log_bytes(self) -> int:
         """The limit of a job's log; 0: none."""
         return 0 if self.log_limit == "off" else round(self.log_limit * GIB)

@@ -7,7 +7,6 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from assistant import phrases
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
 from assistant.reports.style import LIGHT, sheet
 from assistant.reports.svg import svg
@@ -33,15 +32,8 @@ def html(report: Report) -> str:
 
 def body(report: Report, figure: Callable[[Chart], str]) -> str:
     """What is told, with charts as `figure` makes them."""
-    return f"<h1>{escape(report.title)}</h1>{_about(report)}{''.join(_section(section, figure) for section in report.sections)}"
-
-
-def _about(report: Report) -> str:
-    """What it is about, when it was written and by whom."""
-    when = phrases.stretch(report.since, report.until)
-    written = phrases.moment(report.written, report.until)
-    words = f"{when[:1].upper()}{when[1:]}. Written {written}; the words by: {report.writer}; tables and charts by code."
-    return f'<p class="about">{escape(words)}</p>'
+    head = f'<h1>{escape(report.title)}</h1><p class="about">{escape(report.about)}</p>'
+    return head + "".join(_section(section, figure) for section in report.sections)
 
 
 @cache

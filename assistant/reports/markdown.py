@@ -16,9 +16,7 @@ _WIDE = 60
 
 def markdown(report: Report) -> str:
     """The whole text."""
-    when = phrases.stretch(report.since, report.until)
-    about = f"{when[:1].upper()}{when[1:]}. Written {phrases.moment(report.written, report.until)}; the words by: {report.writer}."
-    parts = [f"# {phrases.escaped(report.title)}", phrases.escaped(about), *(part for s in report.sections for part in _section(s))]
+    parts = [f"# {phrases.escaped(report.title)}", phrases.escaped(report.about), *(part for s in report.sections for part in _section(s))]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

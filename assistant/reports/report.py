@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from assistant import phrases
 from assistant.facts import Fact
 from scheduler.errors import MALFORMED, UserError
 
@@ -91,6 +92,13 @@ class Report(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
     """Every number in it is of one of these, or a reading in a chart."""
     job: int | None = None
+
+    @property
+    def about(self) -> str:
+        """What it is about, when it was written and by whom. Plain text."""
+        when = phrases.stretch(self.since, self.until)
+        written = phrases.moment(self.written, self.until)
+        return f"{when[:1].upper()}{when[1:]}. Written {written}; the words by: {self.writer}; tables and charts by code."
 
 
 def packed(report: Report) -> bytes:

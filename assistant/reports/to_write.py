@@ -58,6 +58,11 @@ def save(mark: Mark) -> None:
     files.write_private(files.folder() / files.MARK, msgspec.json.encode(mark))
 
 
+def forget() -> None:
+    """Begin anew the next time. Raises UserError."""
+    (files.folder() / files.MARK).unlink(missing_ok=True)
+
+
 def look(deck: Client, mark: Mark, settings: Settings, now: float) -> Mark:
     """With the jobs that ended since, as far as they ran for long enough."""
     since = min(mark.looked, now) - OVERLAP_S
