@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from app.feeds.modelling import Modelling
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.models.export import save_result
 from app.models.format import clock
-from app.models.message import Curve
+from app.models.message import UNCHECKED, Curve
 from app.models.model_requests import ModelRequest
 from app.models.past import Page, Remember, page
 from app.models.past_export import export_past
@@ -29,6 +30,7 @@ from app.models.requests import (
     Approve,
     Ask,
     Cancel,
+    Chat,
     Configure,
     Configured,
     Export,
@@ -67,6 +69,7 @@ from app.models.requests import (
 )
 from app.models.session_requests import SessionRequest
 from app.report_file import save_report
+from assistant import chat
 from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Event, Waiting
@@ -148,6 +151,8 @@ class Verbs(QObject):
             return self._filing.carry_out(request)
         if isinstance(request, ModelRequest):
             return self._modelling.carry_out(request)
+        if isinstance(request, Chat):
+            return self._chat(request)
         return self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
 
     def _carry_out(self, request: Request) -> Reply:
@@ -230,6 +235,22 @@ class Verbs(QObject):
         else:
             answer = self._assistant.report(on_event=on_event)
         return answered(answer, request.id, self._curves(answer))
+
+    def _chat(self, request: Chat) -> Reply:
+        text: list[str] = []
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Waiting):
+                self._tell(Waits(event.reason, request.id, event.cpu))
+            else:
+                text.append(event.text)
+                self._tell(Wrote(event.text, request.id))
+
+        wanted, left_out = chat.request(request.turns)
+        done = self._assistant.complete(wanted, on_event)
+        note = f"{UNCHECKED}; the first {left_out} messages were too much to read" if left_out else UNCHECKED
+        told = Answered("".join(text).strip(), f"model {done.model}", id=request.id, tokens=done.tokens, seconds=done.seconds)
+        return replace(told, device=done.device, note=note)
 
     def _curves(self, answer: Answer) -> tuple[Curve, ...]:
         """None where the daemon has gone meanwhile: the answer is there all the same."""

@@ -19,6 +19,10 @@ MOST = 2000
 """Messages of one conversation, all branches together."""
 LONGEST_TITLE = 80
 NEW = "New conversation"
+_TOLD = ("text", "writer", "facts", "curves", "tokens", "seconds", "device", "tool", "proposal", "report", "note")
+"""What a message takes from its answer."""
+_FEWEST = 8
+"""Pieces from which on there is a rate."""
 _NUMBERS = itertools.count(1)
 
 
@@ -33,6 +37,8 @@ class Conversation:
         self.tree = Tree(map(_ended, saved.nodes), saved.chosen) if saved else Tree()
         self.number, self._answer = 0, 0
         """By which the answer is told that was awaited last."""
+        self._pieces = (0, 0.0, 0.0)
+        """How many of it came, and when the first and the last did."""
 
     @property
     def path(self) -> list[int]:
@@ -75,6 +81,18 @@ class Conversation:
         """What an answer answers."""
         return self.tree.message(self.tree.parent(answer))
 
+    def turns(self) -> tuple[str, ...]:
+        """What was chatted before the answer that is awaited, yours and the model's in turn: what is no chat stays out of it."""
+        *before, (question, _) = zip(self.messages[::2], self.messages[1::2], strict=True)
+        chatted = [(said.text, answer.text) for said, answer in before if said.wants == "chat" and answer.text]
+        return (*itertools.chain.from_iterable(chatted), question.text)
+
+    @property
+    def rate(self) -> float | None:
+        """Pieces a second of the answer that is being written; None while too few have come to tell."""
+        count, first, last = self._pieces
+        return (count - 1) / (last - first) if self.busy and count > _FEWEST and last > first else None
+
     def decide(self, answer: int, how: How) -> int:
         """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises UserError where it was given already."""
         message = self.tree.message(answer)
@@ -100,13 +118,15 @@ class Conversation:
         self._change(number, state="waiting", note=reason, cpu=cpu)
 
     def wrote(self, text: str, number: int) -> None:
-        if message := self.writing:
+        if number == self.number and (message := self.writing):
+            count, first, _ = self._pieces
+            now = time.monotonic()
+            self._pieces = (count + 1, first if count else now, now)
             self._change(number, state="writing", note="", cpu=False, text=message.text + text)
 
     def answered(self, answer: Answered) -> None:
-        told: dict[str, object] = {"text": answer.text, "writer": answer.writer, "facts": answer.facts, "curves": answer.curves}
-        told |= {"tool": answer.tool, "proposal": answer.proposal, "device": answer.device, "report": answer.report}
-        self._change(answer.id, state="done", note="", cpu=False, tokens=answer.tokens, seconds=answer.seconds, at=time.time(), **told)
+        told = {name: getattr(answer, name) for name in _TOLD}
+        self._change(answer.id, state="done", cpu=False, at=time.time(), **told)
 
     def stopped(self) -> None:
         self._change(self.number, state="stopped", note="stopped", cpu=False)
@@ -128,6 +148,7 @@ class Conversation:
             question, Message("assistant", "", "waiting", "asks the assistant", wants=self.tree.message(question).wants)
         )
         self.number = next(_NUMBERS)
+        self._pieces = (0, 0.0, 0.0)
         self.changed = time.time()
         return self.number
 

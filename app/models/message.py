@@ -10,7 +10,8 @@ from assistant.tools.proposal import Proposal
 
 Author = Literal["you", "assistant"]
 Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
-Wanted = Literal["answer", "brief", "decision"]
+Wanted = Literal["answer", "brief", "decision", "chat"]
+UNCHECKED = "free chat, not checked against facts"
 
 
 class Curve(msgspec.Struct, frozen=True):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.models.format import duration, memory, significant
-from assistant.library.describe import Model
+from assistant.library.describe import LARGE, Model
 from assistant.library.hub import Progress
 from assistant.messages import Speed
 from scheduler.telemetry.snapshot import Snapshot
@@ -60,6 +61,16 @@ def details(model: Model) -> str:
     parts += [f"vocabulary {model.vocabulary}"] if model.vocabulary else []
     parts += [f"{model.dtype}, names of {model.dialect}"] if model.dialect else []
     return " · ".join([*parts, f"{memory(model.bytes)} on disk"])
+
+
+def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
+    """Whether the model in use is large enough for free chat, and why, or why not."""
+    model = next((model for model in models if is_used(model, used)), None)
+    if model is None or model.problem:
+        return False, f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more; choose one under Models."
+    if not model.large:
+        return False, f"{model.name} has {parameters(model)} parameters: too few for free chat. {CAN}"
+    return True, f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says is checked against facts."
 
 
 def speed_of(speed: Speed) -> str:

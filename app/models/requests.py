@@ -178,6 +178,14 @@ class Approve:
 
 
 @dataclass(frozen=True)
+class Chat:
+    """Something said to a large model; what it answers is not checked. `turns`: yours and its in turn, yours the first and the last."""
+
+    turns: tuple[str, ...]
+    id: int = 0
+
+
+@dataclass(frozen=True)
 class UseCpu:
     """The answer that is awaited is to wait for no GPU, and to be written on the CPU."""
 
@@ -222,6 +230,7 @@ Request = (
     | Ask
     | Approve
     | Report
+    | Chat
     | UseCpu
     | StopAnswer
     | SessionRequest
@@ -347,6 +356,8 @@ class Answered:
     """What would be done, once a person allows it."""
     device: str = ""
     """Where the model ran: cpu or cuda; empty for the template."""
+    note: str = ""
+    """What is to be known of it, such as that it was not checked."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from app.models.conversation import Conversation
 from app.models.format import device_label, duration, plural, significant
 from app.models.message import Curve, Message
 from scheduler.telemetry.snapshot import Busy, Snapshot
@@ -20,6 +21,13 @@ def told(message: Message) -> str:
         where = f" on {message.device}" if message.device else ""
         parts.append(f"{plural(message.tokens, 'token')} in {duration(message.seconds)}{where}")
     return " · ".join(parts)
+
+
+def pace(conversation: Conversation, snapshot: Snapshot | None) -> str:
+    """How fast it writes, and where."""
+    rate = conversation.rate
+    where = whereabouts(snapshot)
+    return where if rate is None else f"about {significant(rate)} tok/s · {where}"
 
 
 def whereabouts(snapshot: Snapshot | None) -> str:

@@ -9,6 +9,8 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 from app import theme
 from app.models.conversation import Conversation
 from app.models.conversation_export import exported
+from app.models.model_list import chat_offer
+from app.models.model_requests import ListModels, ModelReply
 from app.models.requests import Accepted, Answered, Refused, Reply
 from app.models.session_requests import (
     PRESETS,
@@ -49,6 +51,8 @@ class Assistant(QWidget):
         self._found: tuple[Summary, ...] = ()
         self._presets: tuple[Preset, ...] = PRESETS
         self._listed = False
+        self._listed_for: str | None = None
+        """The model in use when the list of models was asked for."""
         self.talk, self.sessions, self.presets = Talk(state), SessionList(), PresetEditor()
         self.models = ModelsPage(state)
         self.stack = QStackedWidget()
@@ -59,7 +63,12 @@ class Assistant(QWidget):
     def refresh(self) -> None:
         self.talk.refresh()
         self.sessions.show_sessions(self._found, self._state.conversation.key)
+        used = self._state.snapshot.settings.model_folder if self._state.snapshot else ""
+        if self.isVisible() and self._listed_for != used:
+            self._listed_for = used
+            self.requested.emit(ListModels(used))
         self.models.refresh()
+        self.talk.entry.offer_chat(*chat_offer(self.models.found, used))
 
     def deliver(self, reply: Reply) -> None:
         """An event of the answer, or what came of a request for the files or the models."""
@@ -76,6 +85,8 @@ class Assistant(QWidget):
             case Presets(presets=presets):
                 self._presets = presets
                 self.talk.entry.show_presets(presets)
+            case _ if isinstance(reply, ModelReply):
+                pass  # which of them is in use decides whether there is free chat
             case Accepted(request=WriteText(file=file)):
                 self.talk.entry.say(f"written to {file}")
             case Refused(request=request, message=message) if isinstance(request, SessionRequest):

@@ -9,7 +9,7 @@ from app import theme
 from app.models.citations import citations
 from app.models.conversation_export import code_blocks
 from app.models.format import plural
-from app.models.message import Message
+from app.models.message import UNCHECKED, Message
 from app.models.writing import told
 from app.views.proposal import ProposalCard
 from app.views.safe_text import SafeText
@@ -114,10 +114,10 @@ class Bubble(QFrame):
         self.proposal.show_proposal(message.proposal, message.decision)
         self.text.setVisible(bool(message.text) and message.proposal is None)  # the card says it all
         self.curves.show_curves(message.curves)
-        set_text(self.note, message.note or ("writes …" if message.state == "writing" else ""))
+        set_text(self.note, message.note or (_writes(message) if message.state == "writing" else ""))
         self.note.setVisible(bool(self.note.text()))
         self.use_cpu.setVisible(message.cpu)
-        theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "muted")
+        theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "warm" if message.wants == "chat" else "muted")
         set_text(self.writer, told(message))
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")
@@ -130,7 +130,7 @@ class Bubble(QFrame):
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
         self.save.setVisible(bool(message.report))
         self.again.setVisible(ended and not you and message.wants != "decision")
-        self.edit.setVisible(you and message.wants == "answer")
+        self.edit.setVisible(you and message.wants in ("answer", "chat"))
         self.remove.setVisible(ended)
         self._open(self.sources.isChecked())
 
@@ -168,3 +168,7 @@ class Bubble(QFrame):
         layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addLayout(footer)
         layout.addWidget(self.facts)
+
+
+def _writes(message: Message) -> str:
+    return f"writes …  ({UNCHECKED})" if message.wants == "chat" else "writes …"

@@ -34,6 +34,8 @@ class Entry(QWidget):
         self.stop.setShortcut("Esc")
         self.happened = button("What happened?", tooltip="Ask what went on lately")
         self.brief = button("Write a brief", tooltip="A report of the last ten minutes, written once the devices are idle")
+        self.free = button("Free chat", checkable=True)
+        """Talk to the model as it is, without tools and facts."""
         self.menu = QMenu(self)
         self.presets = button("Presets", tooltip="Prompts that you use often")
         self.presets.setMenu(self.menu)
@@ -58,6 +60,14 @@ class Entry(QWidget):
         if self.where.text() != where:
             self.where.setText(where)
             self.where.setToolTip(where)
+
+    def offer_chat(self, offered: bool, why: str) -> None:
+        """Free chat is there for large models; `why` it is or is not is told by its tooltip."""
+        self.free.setEnabled(offered)
+        self.free.setToolTip(why)
+        self.free.setAccessibleDescription(why)
+        if not offered:
+            self.free.setChecked(False)
 
     def say(self, text: str) -> None:
         """A line about what was done or could not be done."""
@@ -101,7 +111,7 @@ class Entry(QWidget):
         self.said.hide()
         ask = row(self.input, self.stop, self.send)
         ask.setStretch(0, 1)
-        below = row(self.happened, self.brief, self.presets, self.export)
+        below = row(self.happened, self.brief, self.presets, self.export, self.free)
         below.addWidget(self.where, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -54,8 +54,6 @@ class ModelsPage(QWidget):
         self._timing = ("", "")
         """The model that is being timed, and how far that is."""
         self._fetching: Fetching | None = None
-        self._asked: str | None = None
-        """The model in use when the list was asked for."""
         self.setAcceptDrops(True)
         self.name = QLineEdit()
         self.name.setPlaceholderText("OWNER/NAME on Hugging Face")
@@ -81,11 +79,7 @@ class ModelsPage(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the list; ask for it where another model is in use now, or none was listed yet."""
         used = self._used
-        if self.isVisible() and self._asked != used:
-            self._asked = used
-            self.requested.emit(ListModels(used))
         busy = bool(self._timing[0])
         for path, card in self.cards.items():
             timing = self._timing[1] if path == self._timing[0] else ""

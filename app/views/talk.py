@@ -13,10 +13,24 @@ from PySide6.QtWidgets import QFileDialog, QVBoxLayout, QWidget
 from app import theme
 from app.models.conversation import Conversation
 from app.models.conversation_export import code_blocks
-from app.models.requests import Answered, Approve, Ask, Refused, Reply, Report, Request, SaveReport, StopAnswer, UseCpu, Waits, Wrote
+from app.models.requests import (
+    Answered,
+    Approve,
+    Ask,
+    Chat,
+    Refused,
+    Reply,
+    Report,
+    Request,
+    SaveReport,
+    StopAnswer,
+    UseCpu,
+    Waits,
+    Wrote,
+)
 from app.models.state import State
 from app.models.tree import Cut
-from app.models.writing import whereabouts
+from app.models.writing import pace
 from app.report_file import FILTER
 from app.views.entry import Entry
 from app.views.message_list import MessageList
@@ -75,7 +89,7 @@ class Talk(QWidget):
         self.messages.show_conversation(self.conversation)
         elsewhere = busy and self.asked is not self.conversation
         self.entry.show_state(
-            busy, f"“{self.asked.title}” is being answered" if elsewhere else whereabouts(self._state.snapshot), bool(path)
+            busy, f"“{self.asked.title}” is being answered" if elsewhere else pace(self.asked, self._state.snapshot), bool(path)
         )
 
     def deliver(self, reply: Reply) -> None:
@@ -88,7 +102,7 @@ class Talk(QWidget):
             case Answered():
                 self.asked.answered(reply)
                 self._ended()
-            case Refused(request=Ask(id=number) | Report(id=number) | Approve(id=number), message=message):
+            case Refused(request=Ask(id=number) | Report(id=number) | Approve(id=number) | Chat(id=number), message=message):
                 self.asked.failed(message, number)
                 self._ended()
             case _:
@@ -111,9 +125,12 @@ class Talk(QWidget):
         self.refresh()
 
     def ask(self, text: str) -> None:
-        """Ask a question, as if it had been typed."""
+        """Ask a question, as if it had been typed; to the model itself where free chat is on."""
         instead = self.entry.instead
-        self._await(lambda: self.conversation.ask(text, instead=instead), lambda number: Ask(text, number))
+        if self.entry.free.isChecked():
+            self._await(lambda: self.conversation.ask(text, "chat", instead), self._chat)
+        else:
+            self._await(lambda: self.conversation.ask(text, instead=instead), lambda number: Ask(text, number))
 
     def write_brief(self) -> None:
         self._await(lambda: self.conversation.ask("Write a brief.", "brief"), Report)
@@ -121,8 +138,11 @@ class Talk(QWidget):
     def again(self, answer: int) -> None:
         """Have another answer written beside one there is."""
         question = self.conversation.question(answer)
-        wants: Callable[[int], Request] = Report if question.wants == "brief" else lambda number: Ask(question.text, number)
-        self._await(lambda: self.conversation.again(answer), wants)
+        wants: dict[str, Callable[[int], Request]] = {"brief": Report, "chat": self._chat}
+        self._await(lambda: self.conversation.again(answer), wants.get(question.wants, lambda number: Ask(question.text, number)))
+
+    def _chat(self, number: int) -> Chat:
+        return Chat(self.conversation.turns(), number)
 
     def _decide(self, answer: int, how: How) -> None:
         """Your word on what was proposed."""
@@ -204,7 +224,7 @@ class Talk(QWidget):
         """The Up key in an empty prompt, as in a shell."""
         for number in reversed(self.conversation.path):
             message = self.conversation.tree.message(number)
-            if message.author == "you" and message.wants == "answer":
+            if message.author == "you" and message.wants in ("answer", "chat"):
                 self.entry.edit(number, message.text)
                 return
 

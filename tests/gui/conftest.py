@@ -13,6 +13,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstal
 from PySide6.QtWidgets import QApplication
 
 from app import theme
+from app.models.model_requests import ListModels
 from app.models.past import Remember
 from app.models.requests import Find, Link, Request
 from app.models.session_requests import SessionRequest
@@ -45,6 +46,7 @@ class Fed:
         self.asked: list[Request] = []
         """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
         self.files: list[SessionRequest] = []
+        self.models: list[ListModels] = []
         self.finds: list[Find] = []
         self.remember: list[Remember] = []
         self.window.requested.connect(self._keep)
@@ -55,6 +57,8 @@ class Fed:
             self.finds.append(request)
         elif isinstance(request, Remember):
             self.remember.append(request)
+        elif isinstance(request, ListModels):
+            self.models.append(request)
         elif isinstance(request, SessionRequest):
             self.files.append(request)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
@@ -9,6 +10,7 @@ from PySide6.QtTest import QTest
 
 from app import theme
 from app.feeds.modelling import Modelling
+from app.models.message import UNCHECKED
 from app.models.model_requests import (
     AddModel,
     Changed,
@@ -24,7 +26,7 @@ from app.models.model_requests import (
     TimeModel,
     Timing,
 )
-from app.models.requests import Configure, Refused
+from app.models.requests import Answered, Chat, Configure, Refused, Wrote
 from app.views.models import ModelsPage
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
@@ -47,10 +49,10 @@ SPEED = Speed("rwkv7-g1-2.9B", "cuda", 2_950_000_000, 3.1, Rate(130.0, 128.0, 13
 def opened(fed: Fed) -> ModelsPage:
     fed.feed(snapshots.gpu_snapshot(1, settings=Settings(model_folder=USED.path)))
     fed.window.show_page("assistant")
+    assert fed.models == [ListModels(USED.path)]
     QTest.keyClick(fed.window, Qt.Key.Key_M, Qt.KeyboardModifier.ControlModifier)
     page = fed.window.assistant.models
     assert page.isVisible()
-    assert fed.asked == [ListModels(USED.path)]
     fed.window.deliver(Models((USED, LARGE, LLAMA)))
     fed.settle()
     fed.asked.clear()
@@ -86,6 +88,7 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     card.forget.click()
     assert fed.asked[-1] == ForgetModel(LARGE.path)
     fed.window.deliver(Changed("rwkv7-g1-2.9B is off the list; its files stay"))
+    assert fed.models[-1] == ListModels(USED.path)
     fed.window.deliver(Models((USED,)))
     assert list(page.cards) == [USED.path]
     page.cards[USED.path].leave.click()
@@ -143,3 +146,31 @@ def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path
     assert (folder / "model.safetensors").is_file()
     with pytest.raises(UserError, match="OWNER/NAME"):
         modelling.carry_out(PullModel("tiny"))
+
+
+def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked(fed, qtbot):
+    page = opened(fed)
+    page.left.emit()
+    talk = fed.window.assistant.talk
+    assert talk.entry.free.isEnabled()
+    assert "nothing it says is checked" in talk.entry.free.toolTip()
+    talk.entry.free.click()
+    talk.ask("tell me a joke")
+    asked = fed.asked[-1]
+    assert asked == Chat(("tell me a joke",), asked.id)
+    for i in range(20):
+        fed.window.deliver(Wrote(f"word{i} ", asked.id))
+    qtbot.waitUntil(lambda: "about" in talk.entry.where.text())
+    assert "not checked against facts" in talk.messages.bubbles[1].note.text()
+    fed.window.deliver(Answered("a joke", "model rwkv7-g1-0.1B", (), asked.id, note=UNCHECKED))
+    assert (talk.messages.bubbles[1].note.text(), talk.messages.bubbles[1].note.property("meaning")) == (UNCHECKED, "warm")
+    talk.entry.free.click()
+    talk.ask("how hot?")
+    fed.window.deliver(Answered("66 °C", "template", (), fed.asked[-1].id))
+    talk.entry.free.click()
+    talk.ask("another one")
+    assert fed.asked[-1].turns == ("tell me a joke", "a joke", "another one"), "what was answered from facts is no part of the chat"
+    fed.window.deliver(Models((msgspec.structs.replace(USED, parameters=14_000_000),)))
+    assert not talk.entry.free.isEnabled()
+    assert not talk.entry.free.isChecked()
+    assert "It answers what it has tools for" in talk.entry.free.toolTip()

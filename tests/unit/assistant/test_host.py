@@ -11,10 +11,12 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
+from assistant import chat
 from assistant.client import Assistant, door
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, Complete, Event, Waiting
@@ -313,3 +315,16 @@ def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_f
         assistant.benchmark(str(model_folder), on_event=lambda event: assistant.cancel())
     with pytest.raises(UserError, match="no model at"):
         assistant.benchmark("/nowhere")
+
+
+def test_free_chat_reads_the_whole_dialogue_and_is_stopped_before_your_next_turn(home, model_folder, no_model) -> None:
+    asked, left_out = chat.request(("hello\r\n\r\nthere", "hi", "and now?"))
+    assert asked.prompt.endswith("\n\nUser: hello\nthere\n\nAssistant: hi\n\nUser: and now?\n\nAssistant:")
+    assert left_out == 0
+    long, left_out = chat.request(("x" * chat.LONGEST, "y", "and now?"))
+    assert left_out == 2
+    assert "x" * 99 not in long.prompt
+    configure(model_folder=str(model_folder))
+    done = Assistant().complete(msgspec.structs.replace(asked, limit=8))
+    assert (done.model, done.device) == ("noise-7", "cpu")
+    assert done.tokens <= 8
