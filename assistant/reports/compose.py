@@ -9,6 +9,7 @@ from assistant.reports.cells import Cells
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
 from assistant.writer import Written
+from scheduler.jobs import Job, Queued
 from scheduler.telemetry.snapshot import DeviceState
 
 MOST_CHARTED = 8
@@ -53,12 +54,20 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     job = material.jobs[0]
     sections = [
         Section("Figures", (layout.outcome(job, cells), layout.timeline(job.id, material.events, cells))),
-        Section("Its devices meanwhile", (*_by_field(material, _JOB_FIELDS, cells), layout.devices(material.snapshot.devices, cells))),
+        Section(
+            "Its devices meanwhile" if _held(job) else "Devices meanwhile, of which it held none",
+            (*_by_field(material, _JOB_FIELDS, cells), layout.devices(material.snapshot.devices, cells)),
+        ),
         Section("The end of its log", (_log(material),)),
     ]
     if material.alerts:
         sections.insert(2, Section("Alerts", (layout.alerts(material.alerts, cells),)))
     return tuple(sections)
+
+
+def _held(job: Job) -> bool:
+    """Whether it has, or had, any device."""
+    return not isinstance(job.state, Queued) and bool(job.state.devices)
 
 
 def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:

@@ -170,5 +170,14 @@ def test_hostile_names_add_no_row_and_no_section() -> None:
         assert not any("\n" in cell for table in tables(found).values() for row in table.rows for cell in row)
 
 
+def test_devices_are_called_those_of_the_job_only_where_it_held_them() -> None:
+    def titles(found: Job) -> list[str]:
+        return [section.title for section in composed(of_job(found)).sections]
+
+    assert "Its devices meanwhile" in titles(USED)
+    assert "Devices meanwhile, of which it held none" in titles(JOBS[0])
+    assert "Devices meanwhile, of which it held none" in titles(job(2, Done(NOW - 9, NOW)))
+
+
 def test_the_cpu_is_named_as_the_device() -> None:
     assert CPU.note in "\n".join(texts(composed(of_job(USED))))
