@@ -24,6 +24,7 @@ from assistant.tools import housekeep
 from assistant.tools.answers import look
 from assistant.tools.call import Call
 from assistant.tools.find import find_job
+from assistant.tools.jobs import facts_of
 from assistant.tools.period import Period, period
 from assistant.tools.proposal import Proposal
 from assistant.tools.proposals import Proposals
@@ -43,6 +44,8 @@ SPAN_S = 600.0
 DAY_S = 86400.0
 _NAMED = 200
 """Jobs whose names a request may mention."""
+_ABOUT = 5
+"""Jobs whose facts are told with a proposal."""
 _CANNOT = (
     "That is nothing I can do. I can propose to submit, cancel, move, hold, release and retry jobs, to pause and resume the queue, and to "
     "end a process that uses a GPU; settings are changed on the Settings page."
@@ -114,10 +117,11 @@ class Desk:
     def _propose(self, daemon: Client, request: Ask, call: Call, certain: bool) -> Answer:
         """What would be done, or in a line why it cannot."""
         try:
-            proposal = self.proposals.propose(daemon, call, request.folder or str(Path.home()), certain)
+            proposal, about = self.proposals.propose(daemon, call, request.folder or str(Path.home()), certain)
         except UserError as e:
             return Answer(_line(e), "template", call.role)
-        return Answer(_proposed(proposal), "template", call.role, proposal=proposal)
+        facts = tuple(fact for job in about[:_ABOUT] for fact in facts_of(daemon, daemon.job(job)))
+        return Answer(_proposed(proposal), "template", call.role, facts, proposal=proposal)
 
 
 class Voice:

@@ -114,16 +114,23 @@ def _differences(facts: Mapping[str, Fact], first: str, second: str, rows: Mappi
         one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
         if one is None or other is None or not (isinstance(one.value, int | float) and isinstance(other.value, int | float)):
             continue
-        if other.value == 0:
-            continue  # there is no ratio to nothing
-        share = (one.value - other.value) / abs(other.value)
-        said = f"{phrases.quantity(100 * abs(share), '%')} {'more' if share > 0 else 'less'}"
-        if share >= 1:
-            said = f"{phrases.significant(1 + share)} times as much"
-        elif abs(share) < _SAME:
-            said = "about the same"
-        add.said(what, title.lower(), 100 * share, "%", said)
+        if (said := _difference(one.value, other.value, one.unit)) is not None:
+            add.said(what, title.lower(), one.value - other.value, one.unit, said)
     return add.facts
+
+
+def _difference(one: float, other: float, unit: str) -> str | None:
+    """38 °C more, 12 % less, 2.43 times as much; None where there is no ratio."""
+    more = "more" if one > other else "less"
+    if unit in ("°C", "%"):  # no ratios: their zero is a convention, or they are ratios themselves
+        points = "percentage points" if unit == "%" else unit
+        return "the same" if round(one) == round(other) else f"{abs(round(one) - round(other))} {points} {more}"
+    if other == 0:
+        return None
+    share = (one - other) / abs(other)
+    if abs(share) < _SAME:
+        return "about the same"
+    return f"{phrases.significant(1 + share)} times as much" if share >= 1 else f"{phrases.quantity(100 * abs(share), '%')} {more}"
 
 
 def _table(book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]) -> str:

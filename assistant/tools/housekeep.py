@@ -60,8 +60,7 @@ def put_back(daemon: Client, call: Call, folder: str) -> Plan:
     size = phrases.quantity(receipt.bytes, "B")
     when = phrases.moment(receipt.time, time.time())
     effect = (
-        f"{_things(len(receipt.items))} ({size}), moved to the trash {when}, would be put back to where they were, over nothing that is "
-        "there now."
+        f"{_things(len(receipt.items))} ({size}), moved to the trash {when}, would be put back in place, over nothing that is there now."
     )
     return Plan("Take the last clean-up back", effect, receipt.id, act, (("Command", f"gpudeck clean --undo {receipt.id}"),))
 
@@ -97,7 +96,7 @@ def _told(finds: Sequence[Find], watch: Watch) -> Told:
         add.words("reason", "reason", find.reason)
         facts += add.facts
     add = Adder("finds", "Finds", "the file system", now)
-    add.said("count", "in all", len(finds), "", str(len(finds)))
+    add.said("count", "in all", len(finds), "", _things(len(finds)))
     add.number("size", "size of all", sum(find.bytes for find in finds), "B", "not known")
     for i, line in enumerate(watch.unseen):
         add.words(f"unseen{i}", "not looked at", line)
@@ -111,7 +110,7 @@ def _told(finds: Sequence[Find], watch: Watch) -> Told:
         ]
         said = book.about("finds")
         opening = (
-            sentence(said("count") or "N/A", " may go, ", said("size") or "N/A", " in all") if finds else "There is nothing to clean up."
+            sentence(said("count") or "N/A", " may go: ", said("size") or "N/A", " in all") if finds else "There is nothing to clean up."
         )
         ending = sentence("not looked at: ", listed(book.starting("finds.unseen"))) if watch.unseen else ""
         return [opening, table(("Kind", "Size", "Unused for", "Where", "Why"), rows), ending, sentence(said("stopped") or "")]

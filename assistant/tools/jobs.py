@@ -154,9 +154,15 @@ def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[F
         add.said("ahead", "jobs before it", line.index(job.id), "", str(line.index(job.id)))
     forecast = daemon.foresee_job(job.id)
     if forecast.at is None:
-        add.absent("start", "starts", "there is no forecast, as it depends on the end, or the success, of jobs of which that is not known")
+        add.absent(
+            "start",
+            "starts",
+            "it is held"
+            if job.spec.hold
+            else "there is no forecast, as it depends on the end, or the success, of jobs of which that is not known",
+        )
     else:
-        when = "at once" if forecast.at <= now + 1 else f"about {clock(forecast.at, now)}"
+        when = "any moment now" if forecast.at <= now + 1 else f"about {clock(forecast.at, now)}"
         add.said("start", "starts", forecast.at, "s", when)
     if forecast.devices:
         labels = _labels(daemon)

@@ -36,7 +36,9 @@ def cancel(daemon: Client, call: Call) -> Plan:
         return f"Job {job.id} is being ended." if daemon.cancel(job.id).active else f"Job {job.id} was taken out of the queue."
 
     effect = " ".join(filter(None, (_ended(daemon, job), _progress(daemon, job), _dependents(daemon, job))))
-    return Plan(f"Cancel {title(job)}", effect, _situation(job), act, (("Command", f"gpudeck cancel {job.id}"),), call.about(job.id))
+    return Plan(
+        f"Cancel {title(job)}", effect, _situation(job), act, (("Command", f"gpudeck cancel {job.id}"),), call.about(job.id), (job.id,)
+    )
 
 
 def _cancel_all(daemon: Client, state: str) -> Plan:
@@ -57,10 +59,9 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     parts = [_counted(waiting, "waits and will never run", "wait and will never run")]
     parts.append(_counted(len(found) - waiting, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}"))
     effect = f"{listed(found)}. {'; '.join(filter(None, parts))}."
-    command = f"gpudeck cancel ... ({numbered([job.id for job in found])})"
-    return Plan(
-        f"Cancel {_jobs(len(found))}", effect[:1].upper() + effect[1:], frozenset(map(_situation, found)), act, (("Command", command),)
-    )
+    effect = effect[:1].upper() + effect[1:]
+    jobs = tuple(job.id for job in found)
+    return Plan(f"Cancel {_jobs(len(found))}", effect, frozenset(map(_situation, found)), act, jobs=jobs)
 
 
 def _cancelled(daemon: Client, job: int) -> bool:
@@ -95,7 +96,7 @@ def move(daemon: Client, call: Call) -> Plan:
     rank = f" It takes priority {beside.spec.priority} instead of {job.spec.priority}." if beside.spec.priority != job.spec.priority else ""
     effect = f"{_upper(title(job))} waits; it would stand {where}: {ahead}, of {_jobs(len(line))} that wait.{rank}"
     command = f"gpudeck move {job.id} {'--after' if after else '--before'} {beside.id}"
-    return Plan(f"Move {title(job)}", effect, (job.id, beside.id, after), act, (("Command", command),), call.about(job.id))
+    return Plan(f"Move {title(job)}", effect, (job.id, beside.id, after), act, (("Command", command),), call.about(job.id), (job.id,))
 
 
 def _beside(daemon: Client, call: Call, place: str, others: Sequence[Job]) -> tuple[Job, bool]:
@@ -159,7 +160,7 @@ def _hold(daemon: Client, call: Call, held: bool) -> Plan:
     effect = f"{_upper(title(job))} waits; it {'will not start until it is released' if held else 'may start as soon as there is room'}."
     verb = "pause" if held else "resume"
     details = (("Command", f"gpudeck {verb} {job.id}"),)
-    return Plan(f"{'Hold' if held else 'Release'} {title(job)}", effect, (job.id, held), act, details, call.about(job.id))
+    return Plan(f"{'Hold' if held else 'Release'} {title(job)}", effect, (job.id, held), act, details, call.about(job.id), (job.id,))
 
 
 def kill(daemon: Client, call: Call) -> Plan:

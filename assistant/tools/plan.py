@@ -25,5 +25,7 @@ class Plan(NamedTuple):
     """The command that does the same, and whatever else is worth knowing: caption and value."""
     call: Call | None = None
     """The call with what it left open settled: the job it is about by its number; None where it left nothing open."""
+    jobs: tuple[int, ...] = ()
+    """Numbers of the jobs that it is about."""
     sealed: bool = False
     """What it acts on is checked piece by piece as it is done: it is not planned again when it is approved."""

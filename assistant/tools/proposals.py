@@ -30,6 +30,12 @@ class Outcome(NamedTuple):
     proposal: Proposal | None = None
 
 
+class Proposed(NamedTuple):
+    proposal: Proposal
+    jobs: tuple[int, ...]
+    """Numbers of the jobs that it is about."""
+
+
 class _Pending(NamedTuple):
     proposal: Proposal
     call: Call
@@ -45,13 +51,14 @@ class Proposals:
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
 
-    def propose(self, daemon: Client, call: Call, folder: str, certain: bool) -> Proposal:
+    def propose(self, daemon: Client, call: Call, folder: str, certain: bool) -> Proposed:
         """Plan the call, and keep it until it is approved. A job that is submitted runs in `folder`.
 
         Raises UserError where it cannot be done as things are, or was refused for good.
         """
         check(daemon, call.role, call.tool)
-        return self._keep(call, folder, plan(daemon, call, folder), certain)
+        made = plan(daemon, call, folder)
+        return Proposed(self._keep(call, folder, made, certain), made.jobs)
 
     def offer(self, daemon: Client, call: Call, made: Plan) -> Proposal:
         """Keep what was planned already. No permission for a session is enough for it: each time it is something else. Raises UserError."""

@@ -72,7 +72,7 @@ def retry(daemon: Client, call: Call, folder: str) -> Plan:
         effect = " ".join(filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0]))))
     what = title(jobs[0]) if len(jobs) == 1 else f"{len(jobs)} jobs"
     settled = call.about(jobs[0].id) if named is not None else call
-    return Plan(f"Run {what} once more", effect, tuple(job.id for job in jobs), act, (), settled)
+    return Plan(f"Run {what} once more", effect, tuple(job.id for job in jobs), act, (), settled, tuple(job.id for job in jobs))
 
 
 def _of_state(daemon: Client, state: str) -> Sequence[j.Job]:

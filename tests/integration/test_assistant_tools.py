@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assistant.client import Assistant
 from assistant.messages import Answer
+from assistant.template import tell
+from assistant.tools.answers import look
 from assistant.tools.call import call
 from assistant.tools.proposals import LASTS_S, Proposals
+from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import UserError
-from scheduler.jobs import Job
+from scheduler.jobs import Done, Job, Queued, Spec, Usage
+from scheduler.settings import Settings
+from scheduler.store.store import Store
 from tests.integration.deck import python, running
 from tests.support import eventually
 
@@ -101,6 +107,31 @@ def test_comparisons_and_energy_that_nobody_measured(shared: Client, world: dict
     assert "first of its name" in assistant.ask(f"is job {world['broken']} faster than its previous run?").text
     energy = assistant.ask("what used the most energy this week?")
     told(energy, "Jobs that ended: 4. Of no job is the energy known.", "Not known of 3, as it held no device", "no data")
+
+
+def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
+    """Of jobs that a machine with GPUs left in its store."""
+    settings.save(Settings(source="cpu"))
+    now = time.time()
+    store = Store(paths.store_file())
+    spec = Spec(("train",), "train", "/", gpus=1)
+    for name, energy, absent in (
+        ("small", 7_200.0, {}),
+        ("large", 3_600_000.0, {}),
+        ("shared", 0.0, {"energy": "it shared its device with other jobs"}),
+        ("old", 9e9, {}),
+    ):
+        (job,) = store.insert_all([msgspec.structs.replace(spec, name=name)], now - 9e6, Queued())
+        ended = now - (8 * 86400 if name == "old" else 60)
+        store.update(msgspec.structs.replace(job, state=Done(ended - 50, ended), usage=Usage(50.0, 0.0, energy, 50.0, absent)))
+    store.close()
+    with Client() as deck:
+        told = look(deck, call("answer", "energy", period="week"), "")
+        text = tell(told.facts, told.say)
+    assert "Of the jobs, **Job 2 (large)** used the most energy: 1.00 kWh." in text
+    assert "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Not known of 1, as it shared its device with other jobs." in text
+    assert text.index("Job 2 | large") < text.index("Job 1 | small | 2.00 Wh")
+    assert "old" not in text
 
 
 PROPOSED = {
@@ -219,7 +250,7 @@ def test_a_permission_for_a_session_is_for_that_session_and_for_plain_words(shar
 
 def test_what_the_rules_read_differently_is_asked_all_the_same(shared: Client, world: dict[str, int]) -> None:
     proposals = Proposals()
-    proposal = proposals.propose(shared, call("operate", "cancel", job=world["holder"]), "/", certain=False)
+    proposal, _ = proposals.propose(shared, call("operate", "cancel", job=world["holder"]), "/", certain=False)
     assert not proposal.certain, "and the client asks, whatever was allowed for its session"
 
 
@@ -246,7 +277,7 @@ def test_never_is_for_good_can_be_seen_and_taken_back(
 def test_a_proposal_expires(shared: Client, world: dict[str, int]) -> None:
     now = [1000.0]
     proposals = Proposals(lambda: now[0])
-    proposal = proposals.propose(shared, call("operate", "pause"), "/", certain=True)
+    proposal, _ = proposals.propose(shared, call("operate", "pause"), "/", certain=True)
     now[0] += LASTS_S
     with pytest.raises(UserError, match="has expired"):
         proposals.approve(shared, proposal.id, "once", {})
