@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow torture ray slurm matrix emulation truth lint docs bench clean
+.PHONY: run test slow torture ray slurm matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -49,6 +49,10 @@ lint: $(STAMP)
 # The commands and settings as Markdown, from where they are defined.
 docs: $(STAMP)
 	$(BIN)/python -m app.reference docs
+
+# Real jobs, thirty questions, and what the assistant answered: docs/transcript.md, written anew.
+transcript: $(STAMP)
+	$(BIN)/python -m tests.transcript
 
 bench: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.benchmarks

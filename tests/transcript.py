@@ -172,7 +172,7 @@ def _opening() -> Sequence[str]:
     made = time.strftime("%Y-%m-%d %H:%M")
     return (
         "# A transcript",
-        f"Thirty questions to the assistant, and what it answered, unedited. Made by `python -m tests.transcript` on {made}, on a "
+        f"Thirty questions to the assistant, and what it answered, unedited. Made by `make transcript` on {made}, on a "
         f"machine with {os.cpu_count()} processors ({platform.machine()}): jobs ran there, the GPUs are a recorded H100, played twice.",
         "Jobs: two runs of `train`, one that fails, one that is killed, one that runs out of time, one that was cancelled, one with a "
         "hostile name, a measured matrix product, one that runs, two that wait for it, one that is held.",
