@@ -41,7 +41,8 @@ def clean(args: Namespace) -> int:
             _show(finds, watch)
         if not movable or not _agreed(args, f"Move {counted(movable)}, to the trash?", "nothing was moved"):
             return 0
-        receipt = move_to_trash(deck, movable)
+        receipt = move_to_trash(deck, movable, lambda done: status_line(f"moving: {done} of {len(movable)}"))
+        status_line("")
     if args.json:
         moved = [_told(item.find) for item in receipt.items]
         say_json({"id": receipt.id, "moved": moved, "bytes": receipt.bytes, "left": _reasons(receipt.left)})

@@ -11,7 +11,7 @@ from app.models.cleaning_requests import (
     CleaningReply,
     EmptyTrash,
     InTrash,
-    Looking,
+    Progress,
     PutBack,
     Restored,
     Scan,
@@ -23,7 +23,7 @@ from scheduler.client import Client
 
 
 class Cleaning:
-    """`tell` is called with what is looked at, from the thread of the search."""
+    """`tell` is called with how far it is, from the thread of the request."""
 
     def __init__(self, tell: Callable[[CleaningReply], None]) -> None:
         self._tell = tell
@@ -39,7 +39,9 @@ class Cleaning:
             case Scan():
                 return self._scan(client)
             case Clean(finds=finds):
-                return Cleaned(move_to_trash(client, finds), in_trash())
+                return Cleaned(
+                    move_to_trash(client, finds, lambda done: self._tell(Progress(f"moving: {done} of {len(finds)}"))), in_trash()
+                )
             case PutBack(receipt=receipt):
                 return Restored(undo(receipt), in_trash())
             case EmptyTrash():
@@ -47,7 +49,7 @@ class Cleaning:
 
     def _scan(self, client: Client) -> Scanned:
         self._stop.clear()
-        watch = Watch(lambda path: self._tell(Looking(path)), self._stop.is_set)
+        watch = Watch(lambda path: self._tell(Progress(f"looking at {path}")), self._stop.is_set)
         finds = scan(client, watch)
         return Scanned(finds, in_trash(), tuple(watch.unseen), watch.stopped)
 

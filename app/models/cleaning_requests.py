@@ -50,10 +50,10 @@ class InTrash:
 
 
 @dataclass(frozen=True)
-class Looking:
-    """What is looked at now."""
+class Progress:
+    """How far it is."""
 
-    path: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -84,4 +84,4 @@ class TrashEmptied:
     trash: InTrash
 
 
-CleaningReply = Looking | Scanned | Cleaned | Restored | TrashEmptied
+CleaningReply = Progress | Scanned | Cleaned | Restored | TrashEmptied

@@ -17,7 +17,7 @@ from app.models.cleaning_requests import (
     CleaningRequest,
     EmptyTrash,
     InTrash,
-    Looking,
+    Progress,
     PutBack,
     Restored,
     Scan,
@@ -87,8 +87,8 @@ class Clean(QWidget):
 
     def deliver(self, reply: Reply) -> None:
         match reply:
-            case Looking(path=path):
-                set_text(self.progress, f"looking at {path}")
+            case Progress(text=text):
+                set_text(self.progress, text)
                 return
             case Refused(request=Scan() | CleanUp() | PutBack() | EmptyTrash(), message=message):
                 self._busy = ""

@@ -13,7 +13,7 @@ Nothing is deleted but by `empty`, and that only what `move_to_trash` took. Proc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from assistant.housekeeping.emptying import Emptied, empty
 from assistant.housekeeping.find import KINDS, TITLES, Find, Kept, Kind
@@ -50,12 +50,14 @@ def scan(deck: Client, watch: Watch | None = None) -> tuple[Find, ...]:
     return survey(_grounds(deck), watch, deck.job, details)
 
 
-def move_to_trash(deck: Client, finds: Iterable[Find]) -> Receipt:
+def move_to_trash(deck: Client, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None) -> Receipt:
     """Move what a person approved; what has changed since, is open, or is needed by a job stays, and the receipt says why.
+
+    `told` is called with how many have been dealt with, now and then.
 
     Raises UserError where another clean-up is under way, and DaemonGone: without the queue nobody knows what jobs need.
     """
-    return move(_grounds(deck), finds)
+    return move(_grounds(deck), finds, told)
 
 
 def _grounds(deck: Client) -> Grounds:

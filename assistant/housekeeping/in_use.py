@@ -9,8 +9,9 @@ import signal
 from pathlib import Path
 
 from assistant.housekeeping.find import Kept
-from assistant.housekeeping.tree import walk
+from assistant.housekeeping.tree import Entry, Measure, measure
 
+CHANGED = "it has changed since it was looked at"
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 
 
@@ -70,15 +71,21 @@ def _name(pid: int) -> str:
         return f"process {pid}"
 
 
-def check_unused(folder: int, name: str) -> None:
-    """Raises Kept where any process, of whatever user or container, has a file of this tree open or mapped.
+def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None = None) -> Measure:
+    """The measure of what nobody has open. Raises Kept where somebody has, or its seal is another; and what `walk` raises.
 
-    A lease for writing is granted only on a file that nobody else has open (fcntl(2), F_SETLEASE); it is given back at once. File systems
-    without leases leave it to /proc.
+    Of plain files the kernel tells, whoever has them open: a lease for writing is granted only on a file that nobody else has open
+    (fcntl(2), F_SETLEASE); it is given back at once. File systems without leases leave it to `holders`.
     """
-    for entry in walk(folder, name):
-        if entry.plain and _held(entry.folder, entry.name):
-            raise Kept("a process has it open" if not entry.below else "a process has a file in it open")
+    held: list[Entry] = []
+    found = measure(folder, name, lambda entry: held.append(entry) if entry.plain and _held(entry.folder, entry.name) else None)
+    if seal and found.seal != seal:
+        raise Kept(CHANGED)
+    if who := (holders or Holders()).of(found.inodes):
+        raise Kept(f"{who} has it open")
+    if held:
+        raise Kept("a process has a file in it open" if held[0].below else "a process has it open")
+    return found
 
 
 def _held(folder: int, name: str) -> bool:

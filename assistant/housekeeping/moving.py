@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from assistant.housekeeping import bins
@@ -20,15 +20,17 @@ from assistant.housekeeping.journal import Item, Journal, Left, Receipt, forget,
 from assistant.housekeeping.mounts import Mounts
 from assistant.housekeeping.needed import Needs
 from assistant.housekeeping.put_back import put_back
-from assistant.housekeeping.tree import measure, measured, parent
+from assistant.housekeeping.tree import measured, parent
 
 _AT_ONCE = 256
 """How many are checked with one look at what all processes have open."""
-CHANGED = "it has changed since it was looked at"
 
 
-def move(grounds: Grounds, finds: Iterable[Find]) -> Receipt:
-    """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt."""
+def move(grounds: Grounds, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None) -> Receipt:
+    """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt.
+
+    `told` is called with how many have been dealt with, now and then.
+    """
     finds, left, moved = tuple(finds), list[Left](), list[Item]()
     began, checks = time.time(), _Checks(grounds, frozenset(find.path for find in finds if find.place))
     with locked(), Journal() as journal:
@@ -37,6 +39,7 @@ def move(grounds: Grounds, finds: Iterable[Find]) -> Receipt:
             journal.append(planned)
             taken = list(_take(planned, left))
             moved += _keep_back(taken, left)
+            told(min(start + _AT_ONCE, len(finds)))
         if not moved:
             forget(journal.id)
     return Receipt(journal.id, began, tuple(moved), tuple(left))
@@ -62,7 +65,7 @@ class _Checks:
         if find.twin:
             self._check_twin(find)
         with parent(find.path) as (folder, name):
-            _check_still(find, folder, name, holders)
+            check_unused(folder, name, find.seal, holders)
 
     def _check_twin(self, find: Find) -> None:
         """The copy that stays must be there, as it was, and stay."""
@@ -79,25 +82,18 @@ class _Checks:
 
 def _plan(checks: _Checks, finds: Sequence[Find], now: float, left: list[Left]) -> Iterator[Item]:
     holders, mounts = Holders(), Mounts()
+    known: dict[tuple[Path, str], bins.Bin] = {}
     for find in finds:
+        where = find.path.parent, find.root
         try:
             checks.check(find, holders, mounts)
-            found = bins.bin_for(find.path, decoded(find.root), mounts)
+            if where not in known:
+                known[where] = bins.bin_for(find.path, decoded(find.root), mounts)
         except (Kept, OSError) as e:
             left.append(_left(find, e))
         else:
-            name = bins.name_for(find.path, secrets.token_hex(6))
+            found, name = known[where], bins.name_for(find.path, secrets.token_hex(6))
             yield Item(find, encoded(found.path), encoded(name), now, encoded(found.top) if found.top else "")
-
-
-def _check_still(find: Find, folder: int, name: str, holders: Holders) -> None:
-    """Raises Kept where what is there is not what was found, or somebody has it open."""
-    found = measure(folder, name)
-    if found.seal != find.seal:
-        raise Kept(CHANGED)
-    if who := holders.of(found.inodes):
-        raise Kept(f"{who} has it open")
-    check_unused(folder, name)
 
 
 def _take(planned: Sequence[Item], left: list[Left]) -> Iterator[Item]:
@@ -132,7 +128,7 @@ def _keep_back(taken: Sequence[Item], left: list[Left]) -> Iterator[Item]:
     for item in taken:
         try:
             with bins.inside(decoded(item.trash), bins.FILES) as files:
-                _check_still(item.find, files, str(decoded(item.name)), holders)
+                check_unused(files, str(decoded(item.name)), item.find.seal, holders)
         except (Kept, OSError) as e:
             left.append(_left(item.find, e))
             try:

@@ -10,7 +10,7 @@ from assistant.housekeeping.candidates import directly_in
 from assistant.housekeeping.find import Find, Kept, encoded
 from assistant.housekeeping.grounds import Grounds
 from assistant.housekeeping.in_use import Holders, check_unused
-from assistant.housekeeping.tree import measure, parent
+from assistant.housekeeping.tree import parent
 from assistant.housekeeping.watch import Watch
 
 REASON = "shared memory that no process has open; it is memory until the trash is emptied"
@@ -27,12 +27,10 @@ def find(grounds: Grounds, watch: Watch) -> Iterator[Find]:
             continue
         try:
             with parent(path) as (folder, name):
-                found = measure(folder, name)
-                check_unused(folder, name)
+                found = check_unused(folder, name, holders=holders)
         except Kept:
             continue  # in use, or of somebody else: nothing worth telling
         except OSError as e:
             watch.cannot(path, e)
             continue
-        if not holders.of(found.inodes):
-            yield Find("memory", encoded(path), encoded(root), found.bytes, REASON, now - found.used, found.seal)
+        yield Find("memory", encoded(path), encoded(root), found.bytes, REASON, now - found.used, found.seal)

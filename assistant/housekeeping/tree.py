@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +99,8 @@ def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
     if not depth:
         raise Kept(f"it holds more than {DEEPEST} folders one in another")
     with folder_in(entry.folder, entry.name) as fd:
+        if not os.path.samestat(os.fstat(fd), entry.info):
+            raise Kept("it changes while it is looked at")
         with os.scandir(fd) as inside:
             names = sorted(found.name for found in inside)
         for name in names:
@@ -106,10 +108,12 @@ def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
             yield from _walk(Entry(fd, name, f"{entry.below}/{name}", info), device, depth - 1)
 
 
-def measure(folder: int, name: str) -> Measure:
-    """Raises what `walk` raises."""
+def measure(folder: int, name: str, look: Callable[[Entry], None] = lambda entry: None) -> Measure:
+    """`look` is called with each entry. Raises what `walk` raises."""
     digest, links, used = hashlib.blake2b(digest_size=16), dict[tuple[int, int], list[int]](), 0.0
-    for _, _, below, info in walk(folder, name):
+    for entry in walk(folder, name):
+        look(entry)
+        below, info = entry.below, entry.info
         is_folder = stat.S_ISDIR(info.st_mode)
         state = (info.st_ino, stat.S_IFMT(info.st_mode)) if is_folder else (info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns)
         digest.update(os.fsencode(below) + b"\0" + repr(state).encode() + b"\0")

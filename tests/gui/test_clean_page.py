@@ -15,7 +15,7 @@ from app.models.cleaning_requests import (
     Cleaned,
     EmptyTrash,
     InTrash,
-    Looking,
+    Progress,
     PutBack,
     Restored,
     Scan,
@@ -89,7 +89,7 @@ def rows(page) -> dict[str, tuple[str, ...]]:
 
 
 def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked):
-    page.deliver(Looking("~/.triton/cache/K1"))
+    page.deliver(Progress("looking at ~/.triton/cache/K1"))
     assert page.progress.text() == "looking at ~/.triton/cache/K1"
     assert page.stop.isVisible()
     scanned(page, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")

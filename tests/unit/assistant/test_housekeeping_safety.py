@@ -17,8 +17,9 @@ import pytest
 from assistant.housekeeping import moving, undo
 from assistant.housekeeping.find import encoded
 from assistant.housekeeping.grounds import grounds
+from assistant.housekeeping.in_use import CHANGED
 from assistant.housekeeping.journal import Receipt
-from assistant.housekeeping.moving import CHANGED, move
+from assistant.housekeeping.moving import move
 from assistant.housekeeping.tree import DEEPEST
 from assistant.housekeeping.watch import Watch
 from scheduler.errors import UserError
