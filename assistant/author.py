@@ -27,6 +27,8 @@ class Author(Protocol[P]):
     """A model that writes (see `assistant.engine`)."""
 
     name: str
+    compact: bool
+    """Whether it reads facts as `assistant.compact` puts them."""
 
     def begin(self, system: str, user: str) -> P:
         """Take in the prompt: the place before the first word. Raises Cancelled."""

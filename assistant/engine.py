@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from assistant.compact import trained_for
 from assistant.generate import Generation, Memory, begun, prompt, read
 from assistant.idle import Cancelled
 from assistant.journal import Forgetful, Journal
@@ -32,6 +33,7 @@ class Engine:
         torch.set_num_threads(1)  # measured: on a busy machine two threads can be many times slower than one
         self.name = Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
         self.device = device
+        self.compact = trained_for(path)
         try:
             self.model = RWKV7.load(path, device, torch.bfloat16 if device == "cuda" else torch.float32)
             self.model.forward([0])  # what is compiled at the first use on a machine is compiled now
@@ -67,7 +69,7 @@ class EngineAuthor:
 
     def __init__(self, engine: Engine, cancelled: Callable[[], bool], journal: Journal | None = None) -> None:
         """`journal`: what was written before the process ended; it is written again, and then goes on."""
-        self.name, self.device = engine.name, engine.device
+        self.name, self.device, self.compact = engine.name, engine.device, engine.compact
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled, self._journal = engine, cancelled, journal or Forgetful()

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from assistant import phrases
 from assistant.author import Author, P
+from assistant.compact import SYSTEM as COMPACT
+from assistant.compact import Compact, compact
 from assistant.facts import Fact
 from assistant.rain import LONGEST, Rain, Verdict
 from assistant.template import tell, template
@@ -51,9 +53,12 @@ def write(
     """
     if author is None:
         return Written(_template(facts, question, say), "template")
+    needed = required_facts(facts) if question is None else required
+    told = compact(facts, question) if author.compact else Compact(request(facts, question), tuple(facts), needed)
+    if author.compact and question is not None and not set(required) <= told.covers:
+        return Written(_template(facts, question, say), "template")  # a kind of answer that the small model has not learnt
     try:
-        needed = required_facts(facts) if question is None else required
-        return Written(_by_model(facts, question, author, waiting, needed), f"model {author.name}")
+        return Written(_by_model(facts, told, author, waiting), f"model {author.name}")
     except Refused as e:
         return by_template(facts, question, f"the text of the model {author.name} was refused: {e}", say)
 
@@ -67,25 +72,23 @@ def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> s
     return template(facts, question) if say is None else tell(facts, say)
 
 
-def _by_model(
-    facts: Sequence[Fact], question: str | None, author: Author[P], waiting: Callable[[str], None], required: Sequence[str]
-) -> str:
+def _by_model(facts: Sequence[Fact], told: Compact, author: Author[P], waiting: Callable[[str], None]) -> str:
     waiting(f"the model {author.name} reads the facts")
-    begin = author.begin(SYSTEM, request(facts, question))
+    begin = author.begin(COMPACT if author.compact else SYSTEM, told.text)
     waiting(f"the model {author.name} writes")
-    text = _filled(Rain(author, lambda place: judged(place, facts, required, author)).text(begin), facts)
-    verify(text, facts, required)  # whoever judged it, nothing leaves that was not looked at as a whole
+    text = _filled(Rain(author, lambda place: judged(place, facts, told, author)).text(begin), told)
+    verify(text, facts, told.needed)  # whoever judged it, nothing leaves that was not looked at as a whole
     return text
 
 
-def judged(place: P, facts: Sequence[Fact], required: Sequence[str], author: Author[P]) -> Verdict:
+def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) -> Verdict:
     """What the text up to a place is worth: nothing where a program finds fault with it; else what a model large enough says itself."""
     try:
         if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
-        text = _filled(place, facts)
+        text = _filled(place, told)
         if text or place.ended:
-            verify(text, facts, required if place.ended else ())
+            verify(text, facts, told.needed if place.ended else ())
     except Refused as e:
         return Verdict(-1.0, str(e))
     return Verdict(_own_opinion(place, author))
@@ -99,8 +102,8 @@ def _own_opinion(place: P, author: Author[P]) -> float:
     return (asked[0] - asked[1]) / 2
 
 
-def _filled(place: P, facts: Sequence[Fact]) -> str:
-    return fill(place.text, facts).strip()
+def _filled(place: P, told: Compact) -> str:
+    return fill(place.text, told.slots).strip()
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:

@@ -1,104 +1,100 @@
-"""Fact tables and the briefs that a person might write of them, with slots instead of values. Ways to say a thing are partly held out."""
+"""What a person might write of a fact table, with slots instead of values: briefs and answers, in the ways of grammar/sayings.txt.
+
+A text follows the lines of `assistant.compact` one by one, so that nothing is left out and nothing added.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from random import Random
 
-from assistant.facts import Fact, named
-from assistant.writer import required_facts
+from assistant.compact import Compact
+from assistant.training.requests import choose
 
-_SAYINGS: dict[str, tuple[str, ...]] = {
-    "queued": (
-        "{called} ({name}) is {state}: {reason}.",
-        "{called} ({name}) is {state}, as {reason}.",
-        "{called} is {state} for {waiting}: {reason}.",
-        "{called} ({name}) stays {state} because {reason}.",
-    ),
-    "running": (
-        "{called} ({name}) is {state} for {running}.",
-        "{called} ({name}) has been {state} for {running}.",
-        "{called} is {state}.",
-        "{called} ({name}) keeps {state}.",
-    ),
-    "measured": (
-        "{called} ({name}) is {state} with verdict {verdict}: {tflops} with backend {backend}.",
-        "{called} ({name}) is {state}: verdict {verdict}, backend {backend}, {tflops}.",
-        "{called} ({name}) is {state}, and reached {tflops} with {backend}. Its verdict is {verdict}.",
-        "{called} ({name}) got to {tflops} on backend {backend}, with verdict {verdict}, and is {state}.",
-    ),
-    "judged": (
-        "{called} ({name}) is {state} with verdict {verdict}, backend {backend}.",
-        "{called} ({name}) is {state}. Its verdict is {verdict} with {backend}.",
-        "{called} ended with verdict {verdict} on {backend}, and is {state}.",
-    ),
-    "failed": (
-        "{called} ({name}) {state} after {duration}: {reason}.",
-        "{called} ({name}) {state}, as {reason}.",
-        "{called} ({name}) {state}: {reason}.",
-        "{called} ({name}) {state} because {reason}.",
-    ),
-    "ended": (
-        "{called} ({name}) is {state} after {duration}.",
-        "{called} ({name}) is {state}.",
-        "{called} ({name}) is {state}, and took {duration}.",
-        "{called} took {duration} and is {state}.",
-    ),
-    "lost": (
-        "{called} ({name}) was {state}: {reason}.",
-        "{called} ({name}) is {state}, as {reason}.",
-        "{called} got {state} because {reason}.",
-    ),
-    "device": (
-        "{label} is {use}, at {temp} and {power}.",
-        "{label} is {use}.",
-        "{label} is {use} with {mem_used} of memory in use.",
-        "{label} draws {power}, and is {use}.",
-    ),
-    "nothing": (
-        "No job waited, ran or ended.",
-        "There was no job.",
-        "No jobs at all.",
-    ),
+HELD_OUT = 5
+"""Every so manyth way of a section is held out: no training example has it."""
+_FILE = Path(__file__).parent / "grammar" / "sayings.txt"
+_SLOT = re.compile(r"\{(!?)([\w.~]+)\}")
+_TITLES = {
+    "temp": ("temp", "temperature"),
+    "power": ("power", "power"),
+    "memory": ("mem_used", "memory"),
+    "util": ("util", "utilisation"),
+    "tflops": ("tflops", "rate"),
 }
-"""By how a job stands: what may be said, with slots by the last part of a fact's name. The last way is held out."""
+"""By topic: the field, and how it is called in a sentence."""
+_DECK = ("deck.devices", "deck.paused", "deck.notice0", "jobs.ran")
 
 
-def brief(random: Random, facts: Sequence[Fact], held_out: bool) -> str:
-    """A text that mentions all that a brief must."""
-    known = named(facts)
-    jobs = [fact.subject for fact in known.values() if fact.name.endswith(".state")]
-    devices = [fact.subject for fact in known.values() if fact.name.endswith(".label")]
-    parts = [_say(random, known, job, _standing(known, job), held_out) for job in jobs]
-    parts = parts or [_say(random, known, "", "nothing", held_out)]
-    return " ".join([*parts, *(_say(random, known, device, "device", held_out) for device in devices[:1])])
+def told(random: Random, facts: Compact, held_out: bool) -> str:
+    """A text that mentions all that it must."""
+    (kind, *about), *lines = (line.split() for line in facts.text.split("\n"))
+    teller = _Teller(random, held_out, facts.required)
+    said = [teller.line(kind, about, *line) for line in lines]
+    jobs = any(line[0] == "j1" for line in lines)
+    if "unknown" in about:
+        said.append(teller.say(f"unknown {kind}", "", {}))
+    elif kind in ("jobs", "brief") and not jobs:
+        said.append(teller.say("no job" if kind == "brief" else "none of these", "", {}))
+    return " ".join(filter(None, said))
 
 
-def _standing(known: dict[str, Fact], job: str) -> str:
-    if f"{job}.verdict" in known:
-        return "measured" if f"{job}.tflops" in known else "judged"
-    state = str(known[f"{job}.state"].value)
-    return {"queued": "queued", "running": "running", "failed": "failed", "lost": "lost"}.get(state, "ended")
+class _Teller:
+    def __init__(self, random: Random, held_out: bool, required: Sequence[str]) -> None:
+        self._random, self._held_out, self._required = random, held_out, set(required)
+
+    def line(self, kind: str, about: list[str], subject: str, *words: str) -> str:
+        """What is said of one line of the facts."""
+        split = words.index("no") if "no" in words else len(words)
+        first = 1 if re.fullmatch(r"j\d+", subject) else 0  # after the state of a job
+        facts = dict.fromkeys(words[first:split], True) | dict.fromkeys(words[split + 1 :], False)
+        if subject == "more":
+            return self.say("more", "", {})
+        if re.fullmatch(r"j\d+", subject):
+            return self.say("verdict" if facts.get("verdict") else words[0], subject, facts | {"state": True})
+        if re.fullmatch(r"d\d+", subject):
+            return self.say("device", subject, facts) if kind == "brief" else " ".join(self._topics(about, subject, facts))
+        if subject == "span":
+            return self.say("span", subject, facts)
+        return " ".join(self.say(name, subject, facts) for name in _DECK if name.partition(".")[2] in facts and name.startswith(subject))
+
+    def _topics(self, about: list[str], device: str, facts: dict[str, bool]) -> list[str]:
+        """Of each topic that was asked for, a sentence."""
+        return [
+            self.say("ask metric", device, facts, *_TITLES[topic]) if topic in _TITLES else self.say(f"ask {topic}", device, facts)
+            for topic in about
+        ]
+
+    def say(self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = "") -> str:
+        """One of the ways whose facts there are, and which mention what must be."""
+        ways = [(i, way.replace("FIELD", field).replace("TITLE", title)) for i, way in enumerate(_sayings()[section])]
+        needed = {name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")}
+        if field:
+            needed = {name for name in needed if name.partition(".")[0].partition("~")[0] == field}
+        elif section.startswith(("ask", "no data")):
+            needed &= {section.partition(" ")[2]}
+        able = [(i, way) for i, way in ways if _can(way, facts, needed) and (title == "memory" or "{mem_total}" not in way or not field)]
+        if not able and section != "no data":
+            return self.say("no data", subject, facts)
+        part = [way for i, way in able if (i % HELD_OUT == HELD_OUT - 1) == self._held_out]
+        way = choose(self._random, self._random.choice(part or [way for _, way in able]))
+        return "" if way == "-" else _SLOT.sub(lambda slot: f"{{{subject}.{slot[2]}}}", way)
 
 
-def _say(random: Random, known: dict[str, Fact], subject: str, standing: str, held_out: bool) -> str:
-    """One of the ways, among those whose facts there are: a fact without a value is not said of a device."""
-    ways = _SAYINGS[standing][-1:] if held_out else _SAYINGS[standing][:-1]
-    able = [way for way in ways if all(_there(known, f"{subject}.{slot}") for slot in _slots(way))]
-    way = random.choice(able) if able else min(_SAYINGS[standing], key=len)
-    for slot in _slots(way):
-        way = way.replace(f"{{{slot}}}", f"{{{subject}.{slot}}}")
-    return way
+def _can(way: str, facts: dict[str, bool], needed: set[str]) -> bool:
+    slots = {name: not absent for absent, name in _SLOT.findall(way)}
+    return needed <= set(slots) and all(facts.get(name) is there for name, there in slots.items())
 
 
-def _there(known: dict[str, Fact], name: str) -> bool:
-    return name in known and known[name].value is not None
-
-
-def _slots(way: str) -> list[str]:
-    return [part.split("}")[0] for part in way.split("{")[1:]]
-
-
-def complete(text: str, facts: Sequence[Fact]) -> bool:
-    """Whether a text with slots mentions all facts that a brief must."""
-    return all(f"{{{name}}}" in text for name in required_facts(facts))
+@cache
+def _sayings() -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            at = sections[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            at.append(line)
+    return sections

@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from assistant import compact
 from assistant.facts import Fact
 from assistant.generate import prompt
 from assistant.training import decks, requests
-from assistant.training.briefs import brief
-from assistant.writer import SYSTEM, request
+from assistant.training.briefs import told
+
+_QUESTIONS = 0.4
+"""Share of the texts that answer a question; the others are briefs."""
+_TEXTS_OF_ONE = 4
+"""Texts that are written of one machine, as gathering its facts takes the longest."""
 
 
 class Sample(NamedTuple):
@@ -26,14 +31,26 @@ def routing(random: Random, held_out: bool = False) -> Sample:
     return Sample(prompt(requests.SYSTEM, found.request), " " + found.route)
 
 
-def writing(random: Random, held_out: bool = False) -> tuple[Sample, tuple[Fact, ...]]:
-    """Facts, and a brief of them with slots; held out are ways to say it, names and numbers."""
-    facts = decks.deck(random, decks.HELD_OUT_NAMES if held_out else decks.NAMES)
-    return Sample(prompt(SYSTEM, request(facts, None)), " " + brief(random, facts, held_out)), facts
+def machine(random: Random, held_out: bool = False) -> tuple[Fact, ...]:
+    """Facts of a random machine; held out are names and numbers."""
+    return decks.deck(random, decks.HELD_OUT_NAMES if held_out else decks.NAMES)
 
 
-def stream(seed: int, briefs: float, held_out: bool = False) -> Iterator[Sample]:
+def writing(random: Random, facts: tuple[Fact, ...], held_out: bool = False) -> tuple[Sample, str | None]:
+    """A brief of facts, or the answer to a question (which is returned, too); held out are ways to say it."""
+    question = decks.question(random, facts) if random.random() < _QUESTIONS else None
+    known = compact.compact(facts, question)
+    return Sample(prompt(compact.SYSTEM, known.text), " " + told(random, known, held_out)), question
+
+
+def stream(seed: int, texts: float, held_out: bool = False) -> Iterator[Sample]:
     """Samples without end: texts in this share, the others requests."""
     random = Random(seed)
     while True:
-        yield writing(random, held_out)[0] if random.random() < briefs else routing(random, held_out)
+        if random.random() < texts:
+            facts = machine(random, held_out)
+            for _ in range(_TEXTS_OF_ONE):
+                yield writing(random, facts, held_out)[0]
+        else:
+            for _ in range(_TEXTS_OF_ONE):
+                yield routing(random, held_out)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from random import Random
 
 import msgspec
 
 from accel.result import Check, Result, Timing
+from assistant import phrases
 from assistant.facts import FIELDS_SPAN, Fact, gather
 from scheduler import jobs as j
+from scheduler.devices import trace
 from scheduler.devices.model import Device, Reading
+from scheduler.devices.replay import ReplaySource
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
@@ -22,28 +28,91 @@ HELD_OUT_NAMES = ("qwen-dpo", "tokenise_all", "make figures", "vit_probe")
 _REASONS = ("it exited with status {}", "it was killed by signal {}", "CUDA ran out of memory", "it ran longer than {} s")
 _WAITS = ("GPU 0 is held by job {}", "the queue is paused", "job {} must end first", "it needs 2 GPUs")
 _ABSENT = ("no sensor", "not supported by this driver", "the probe is being replaced")
+_TOPICS = ("temperature", "power", "memory", "utilisation", "tflops", "is it idle", "which gpu")
+_STATES = ("failed", "waiting", "running", "done", "cancelled")
+_KEPT = (".called", ".name", ".state", ".label", ".reason", ".verdict", ".backend")
+_DISPUTED = (".temp", ".power", ".util", ".mem_used", ".tflops")
+TRACE = Path(__file__).parents[2] / "assets" / "h100.trace.gz"
+"""A recording of an H100: idle, a matrix product, attention, a copy."""
 _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_used": 8e10}
 
 
-def deck(random: Random, names: tuple[str, ...] = NAMES) -> tuple[Fact, ...]:
-    """The facts of one random machine."""
-    snapshot, jobs, histories = machine(random, names)
-    return gather(snapshot, jobs, histories, NOW - SPAN, NOW)
+def deck(random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None) -> tuple[Fact, ...]:
+    """The facts of one machine, some of them missing or contradicted by another source."""
+    snapshot, jobs, histories = machine(random, names, recorded)
+    return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW))
 
 
-def machine(random: Random, names: tuple[str, ...] = NAMES) -> tuple[Snapshot, tuple[j.Job, ...], dict[str, Columns]]:
-    """A snapshot, jobs, and histories by device: none to three devices, none to four jobs, some values missing or not finite."""
-    devices = tuple(_device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3))))
-    numbers = random.sample(range(1, 999), random.choice((0, 1, 1, 2, 3, 4)))
+def machine(
+    random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None
+) -> tuple[Snapshot, tuple[j.Job, ...], dict[str, Columns]]:
+    """A snapshot, jobs, and histories by device, of a random machine or of the recorded one at a random moment (None: now and then).
+
+    None to eight devices, none to twelve jobs, some values missing or not finite.
+    """
+    recorded = random.random() < 0.3 if recorded is None else recorded
+    devices, histories = _recorded(random) if recorded else _random(random)
+    numbers = random.sample(range(1, 9999), random.choice((0, 1, 1, 1, 2, 2, 3, 4, random.randint(5, 12))))
     jobs = tuple(_job(random, number, random.choice(names), devices) for number in sorted(numbers, reverse=True))
-    histories = {state.device.id: _history(random) for state in devices if random.random() < 0.8}
-    source = random.choice(("nvml", "cpu", "replay h100.trace.gz"))
-    return Snapshot(1, NOW, devices, jobs, Settings(), source, paused=random.random() < 0.1), jobs, histories
+    source = f"replay {TRACE.name}" if recorded else random.choice(("nvml", "cpu"))
+    notices = ("the disk is nearly full",) if random.random() < 0.05 else ()
+    return Snapshot(1, NOW, devices, jobs, Settings(), source, notices, paused=random.random() < 0.15), jobs, histories
+
+
+def question(random: Random, facts: Sequence[Fact]) -> str:
+    """One that `assistant.selection` understands: about metrics, devices, jobs there are and jobs there are not."""
+    if random.random() < 0.6:
+        about = " ".join(random.sample(_TOPICS, random.choice((1, 1, 1, 1, 2, 3))))
+        return f"{about} of gpu {random.randint(0, 3)}" if random.random() < 0.5 else f"{about} now"
+    jobs = [fact.subject.removeprefix("job") for fact in facts if fact.name.endswith(".state")]
+    if random.random() < 0.5:
+        return f"job {random.choice(jobs) if jobs and random.random() < 0.9 else random.randint(1, 9999)}"
+    return f"which jobs are {random.choice(_STATES)}?"
+
+
+def _random(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:
+    devices = tuple(_device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3, random.randint(4, 8)))))
+    return devices, {state.device.id: _history(random) for state in devices if random.random() < 0.8}
+
+
+def _recorded(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:
+    """An H100 as it was recorded, shown as the app shows it."""
+    moments = _trace()
+    at = random.randrange(len(moments))
+    past = moments[max(0, at - random.choice((0, 10, 60, 370))) : at + 1]
+    source = ReplaySource(TRACE, random.choice((1, 1, 2)), NOW - (moments[at].time - moments[0].time))
+    readings = {reading.device: reading for reading in source.read(NOW)}
+    devices = tuple(DeviceState(device, readings.get(device.id), _use(random)) for device in source.devices())
+    columns = {field: [moment.readings[0].values.get(field) if moment.readings else None for moment in past] for field in FIELDS_SPAN}
+    times = [NOW - (past[-1].time - moment.time) for moment in past]
+    return devices, {device.device.id: Columns(times, columns) for device in devices}
+
+
+@cache
+def _trace() -> tuple[trace.Moment, ...]:
+    return tuple(trace.read(TRACE)[1])
+
+
+def _worn(random: Random, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    """Now and then facts are missing, or another source says something else."""
+    if random.random() < 0.15:
+        facts = tuple(fact for fact in facts if random.random() < 0.85 or fact.name.endswith(_KEPT))
+    if random.random() < 0.25:
+        told = [fact for fact in facts if fact.value is not None and fact.name.endswith(_DISPUTED)]
+        for fact in random.sample(told, min(len(told), random.choice((1, 1, 2)))):
+            said = phrases.quantity(random.uniform(1, 90), fact.unit)
+            text = f"{fact.text.rpartition(': ')[0]}: {said}"
+            facts += (msgspec.structs.replace(fact, said=said, text=text, source="another sensor", time=fact.time - 1),)
+    return facts
+
+
+def _use(random: Random) -> Idle | Busy:
+    return Idle(NOW - random.uniform(1, 5000)) if random.random() < 0.5 else Busy(f"utilisation {random.randint(6, 100)} %")
 
 
 def _device(random: Random, index: int) -> DeviceState:
     device = Device(f"g{index}", index, random.choice(("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090")), "nvidia")
-    use = Idle(NOW - random.uniform(1, 5000)) if random.random() < 0.5 else Busy(f"utilisation {random.randint(6, 100)} %")
+    use = _use(random)
     if random.random() < 0.05:
         return DeviceState(device, None, use)
     values: dict[str, float] = {"mem_total": 8.5e10, "power_limit": 700.0}

@@ -25,8 +25,9 @@ LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
 """Share of the examples in each."""
 HELD_OUT = 6
 _GRAMMARS = Path(__file__).parent / "grammar"
-_CHOICE = re.compile(r"\(([^()]*)\)")
+_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
+_QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
 _MARK = re.compile(r"\x01(\d+)\x02")
 
 
@@ -57,8 +58,13 @@ def example(random: Random, held_out: bool, language: str = "") -> Example:
         sections = lines(chosen, held_out)
         names = sorted(sections)
         role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
-        if found := _Telling(random, _grammar(chosen)).told(role, tool, random.choice(sections[role, tool])):
+        if found := told(random, chosen, role, tool, random.choice(sections[role, tool])):
             return found
+
+
+def told(random: Random, language: str, role: str, tool: str, line: Line) -> Example | None:
+    """A request by one phrasing. None where the masks take its values for something else, as `seven` alone or a number twice."""
+    return _Telling(random, _grammar(language)).told(role, tool, line)
 
 
 @cache
@@ -99,6 +105,13 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in text.split())
 
 
+def choose(random: Random, text: str) -> str:
+    """Of every `(a|b)` one."""
+    while choice := _CHOICE.search(text):
+        text = text[: choice.start()] + random.choice(choice[1].split("|")) + text[choice.end() :]
+    return text
+
+
 class _Telling:
     """One request as it is put together: text with marks for values, which are drawn at once and written in last."""
 
@@ -110,7 +123,7 @@ class _Telling:
         """Of the route: words, or marks."""
 
     def told(self, role: str, tool: str, line: Line) -> Example | None:
-        """None where the masks take the values for something else, as `seven` alone or a number twice."""
+        """See `told`."""
         text = self._expanded(self._turned(line))
         text = noised(self.random, self._politely(text, line.polite))
         request, values = masked(_MARK.sub(lambda mark: self.written[int(mark[1])], text))
@@ -128,9 +141,7 @@ class _Telling:
         return line
 
     def _expanded(self, line: Line) -> str:
-        text = line.text
-        while choice := _CHOICE.search(text):
-            text = text[: choice.start()] + self.random.choice(choice[1].split("|")) + text[choice.end() :]
+        text = choose(self.random, line.text)
         marks: dict[str, str] = {}
         inner: list[str] = []
 
@@ -157,6 +168,8 @@ class _Telling:
         random = self.random
         if polite and random.random() < 0.35:
             text = f"{self._entry('asks').text} {text}"
+        if _QUESTION.match(text) and random.random() < 0.12:
+            text = f"{self._entry('tells').text} {text}"
         if random.random() < 0.12:
             text = f"{self._entry('openers').text} {text}"
         if random.random() < 0.12:

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
+from assistant.compact import MARK
 from assistant.tokenizer import Tokenizer
 from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network
@@ -148,7 +149,7 @@ class Trainer:
         """As `assistant.weights` reads it, with how it was made in training.json. Returns `look()`."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.canonical().items()}
         save_file(tensors, self.folder / "model.safetensors")
-        (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7"}))
+        (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7", "prompts": MARK}))
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
         sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
         device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
 
+from assistant.compact import Compact
 from assistant.facts import gather
 from assistant.rain import Limits, Rain, Verdict, sentence
 from assistant.verify import Refused
@@ -26,6 +27,7 @@ class Tree:
     """A model of which all is known: after each text the sentences it may go on with, the likeliest first; nothing: the text ends there."""
 
     name = "tree"
+    compact = False
 
     def __init__(self, ways: dict[str, tuple[str, ...]], opinion: dict[str, float] | None = None) -> None:
         self.ways, self.opinion = ways, opinion
@@ -104,8 +106,10 @@ def test_a_large_model_judges_itself_against_its_liking_for_the_first_answer() -
     text, writer = write(ONE, None, author)
     assert writer == "model tree"
     assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
-    assert judged(Spot(dull), ONE, (), author).value == pytest.approx(-0.7), "what is cut off at 1 or -1 is lost to the mean"
-    assert judged(Spot("It took 99 s."), ONE, (), author).refused, "it is not asked what a program can tell"
+    assert judged(Spot(dull), ONE, Compact("", ONE, ()), author).value == pytest.approx(-0.7), (
+        "what is cut off at 1 or -1 is lost to the mean"
+    )
+    assert judged(Spot("It took 99 s."), ONE, Compact("", ONE, ()), author).refused, "it is not asked what a program can tell"
 
 
 def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:

@@ -128,6 +128,7 @@ class Model:
     """Says what it is told to say, and keeps what it was asked."""
 
     name = "tiny"
+    compact = False
 
     def __init__(self, text: str) -> None:
         self.text, self.asked, self.pieces = text, ("", ""), 0

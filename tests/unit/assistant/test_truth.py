@@ -73,6 +73,7 @@ class Inventor:
     """Writes true sentences with slots, and among them what is not so."""
 
     name = "inventor"
+    compact = False
 
     def __init__(self, random: Random, facts: tuple[Fact, ...]) -> None:
         self.random, self.facts = random, facts
