@@ -137,8 +137,10 @@ class Launch:
         addresses = slot.addresses
         for i, tensor in enumerate(tensors):
             addresses[i] = tensor.data_ptr()
-        for i, at in slot.maps:
-            _check(self._readdress(at, addresses[i]), "moving a tensor map")
+        for n, (i, at) in enumerate(slot.maps):
+            if (address := addresses[i]) != slot.mapped[n]:
+                _check(self._readdress(at, address), "moving a tensor map")
+                slot.mapped[n] = address
         slot.config.stream = torch._C._cuda_getCurrentRawStream(self._device)
         if torch._C._cuda_getDevice() == self._device:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
@@ -226,6 +228,8 @@ class _Slot:
         self.addresses = (ctypes.c_uint64 * len(tensors))()
         self.maps: list[tuple[int, int]] = []
         """The tensors that are boxes: which it is, and where its tensor map lies."""
+        self.mapped: list[int] = []
+        """The addresses in these maps."""
         self._kept: list[Any] = []
         places: list[int] = []
         pointers = iter(range(len(tensors)))
@@ -235,6 +239,7 @@ class _Slot:
                 at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())
                 self.maps.append((i, at + -at % _MAP_ALIGNMENT))
                 _encode(self.maps[-1][1], tensors[i].data_ptr(), value, function.boxes[len(self.maps) - 1])
+                self.mapped.append(tensors[i].data_ptr())
                 places.append(self.maps[-1][1])
                 places += [self._keep(ctypes.c_int32(n)) for n in value.shape] + [self._keep(ctypes.c_int64(n)) for n in value.strides]
             elif type_[0] == "*":

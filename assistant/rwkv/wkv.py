@@ -8,10 +8,9 @@ S is a matrix of values by keys; a = -kk is the normalised key that is erased, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 LONGEST = 64
 """Tokens of a chunk: a decay is at least exp(-exp(-1/2)) = 0.545, so that over 64 tokens its product, and one over it, fit in fp32."""
@@ -28,30 +27,37 @@ def sequential(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor,
 
 
 def chunked(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor, chunk: int = LONGEST) -> tuple[Tensor, Tensor]:
-    """As `sequential`, `chunk` tokens at once: O(T) memory, and a sequential depth of T / chunk."""
-    ys = []
-    for start in range(0, r.shape[1], chunk):
-        y, state = _one([x[:, start : start + chunk].transpose(1, 2) for x in (r, w, k, v, a, b)], state)
-        ys.append(y)
-    return torch.cat(ys, dim=2).transpose(1, 2), state
+    """As `sequential`: all chunks at once but for one product of matrices a chunk, which takes the state from one to the next. O(T) memory.
 
-
-def _one(rows: Sequence[Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-    """r, w, k, v, a, b [B, H, T, 64] -> y and the state after.
-
-    With W_t the product of the decays up to t, S_t = (S_0 + sum_{s<=t} (u_s^T b_s + v_s^T k_s) / W_s) W_t, where u_t = S_{t-1} a_t. So
-    the u solve a unit lower triangular system, and the rest is products of matrices.
+    Within a chunk, with W_t the product of its decays up to t, S_t = (S_0 + sum_{s<=t} (u_s^T b_s + v_s^T k_s) / W_s) W_t, where
+    u_t = S_{t-1} a_t. So the u solve a unit lower triangular system whose right side is linear in S_0, and so are y and the state after.
     """
-    r, w, k, v, a, b = rows
-    decay = w.log().cumsum(dim=2)
+    length = r.shape[1]
+    r, w, k, v, a, b = (_cut(x, chunk, fill) for x, fill in zip((r, w, k, v, a, b), (0.0, 1.0, 0.0, 0.0, 0.0, 0.0), strict=True))
+    decay = w.log().cumsum(dim=3)
     after, before = decay.exp(), (decay - w.log()).exp()
     reads, erases, keys, gains = r * after, a * before, k / after, b / after  # what meets what was written before: never above 1
-    length = r.shape[2]
-    seen = torch.ones(length, length, dtype=torch.bool, device=r.device).tril()
+    seen = torch.ones(r.shape[3], r.shape[3], dtype=torch.bool, device=r.device).tril()
     past = seen.tril(-1)
-    system = torch.eye(length, dtype=r.dtype, device=r.device) - (erases @ gains.mT).masked_fill(~past, 0)
-    known = erases @ state.mT + (erases @ keys.mT).masked_fill(~past, 0) @ v
-    u = torch.linalg.solve_triangular(system, known, upper=False, unitriangular=True)
-    y = reads @ state.mT + (reads @ gains.mT).masked_fill(~seen, 0) @ u + (reads @ keys.mT).masked_fill(~seen, 0) @ v
-    last = after[:, :, -1:]
-    return y, state * last + u.mT @ (gains * last) + v.mT @ (keys * last)
+    system = torch.eye(r.shape[3], dtype=r.dtype, device=r.device) - (erases @ gains.mT).masked_fill(~past, 0)
+    right = torch.cat((erases, (erases @ keys.mT).masked_fill(~past, 0) @ v), dim=-1)
+    by_state, own = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True).chunk(2, dim=-1)  # u = S by_state + own
+    of_u = (reads @ gains.mT).masked_fill(~seen, 0)
+    last = after[..., -1:, :]
+    kept, added = gains * last, keys * last
+    turn = torch.diag_embed(last.squeeze(-2)) + by_state.mT @ kept
+    new = own.mT @ kept + v.mT @ added
+    states = []
+    for i in range(r.shape[2]):
+        states.append(state)
+        state = state @ turn[:, :, i] + new[:, :, i]
+    y = (reads + of_u @ by_state) @ torch.stack(states, dim=2).mT + of_u @ own + (reads @ keys.mT).masked_fill(~seen, 0) @ v
+    return y.flatten(2, 3)[:, :, :length].transpose(1, 2), state
+
+
+def _cut(x: Tensor, chunk: int, fill: float) -> Tensor:
+    """[B, T, H, 64] -> [B, H, chunks, at most `chunk`, 64]; what is added at the end changes no state."""
+    batch, length, heads, width = x.shape
+    size = min(chunk, length)
+    x = functional.pad(x, (0, 0, 0, 0, 0, -length % size), value=fill)
+    return x.transpose(1, 2).reshape(batch, heads, -1, size, width)

@@ -58,12 +58,13 @@ def skip_unless_able(backend, problem, direction="forward"):
         pytest.skip(f"{backend} {refusal}")
 
 
-def assert_twice_as_good(got, exact, plain, what):
-    """The rule of flash-attention's tests: at most twice the error of the plain computation in the same dtype."""
+def assert_twice_as_good(got, exact, others, what):
+    """At most twice the error of the plain computation in the same dtype, or of torch's flash where that is further off."""
     assert got.isfinite().all(), what
     if not got.numel():
         return
-    error, allowed = (got - exact).abs().max().item(), 2 * (plain - exact).abs().max().item() + 1e-5
+    error, allowed = (got - exact).abs().max().item(), 2 * max((other - exact).abs().max().item() for other in others) + 1e-5
+    assert allowed < float("inf"), what
     assert error <= allowed, f"{what}: {error:.3g} > {allowed:.3g}"
 
 
@@ -89,10 +90,13 @@ def check(backend, tensors, dtype, names=("out", "lse", "dq", "dk", "dv", "dbias
         return run(op, kind)
 
     ours = run(lambda *x, **r: attention(*x, backend=backend, return_lse=True, **r), dtype)
-    for name, got, exact, plain in zip(names, ours, oracle(torch.float64), oracle(dtype), strict=False):
+    others, free = [oracle(dtype)], {**rules, "deterministic": False}
+    if not any(BACKENDS["flash"].refusal(describe(*tensors, **free), direction) for direction in ("forward", "backward")):
+        others.append(run(lambda *x, **r: attention(*x, backend="flash", return_lse=True, **{**r, "deterministic": False}), dtype))
+    for i, (name, got, exact) in enumerate(zip(names, ours, oracle(torch.float64), strict=False)):
         blind = torch.isneginf(exact)
         assert torch.equal(torch.isneginf(got), blind), f"{name}: rows that see no key"
-        assert_twice_as_good(got[~blind], exact[~blind], plain[~blind], name)
+        assert_twice_as_good(got[~blind], exact[~blind], [other[i][~blind] for other in others], name)
     assert ours[0].dtype == dtype and ours[1].dtype == torch.float32
 
 
@@ -383,7 +387,7 @@ def test_a_hugging_face_model_gives_the_same_words():
 def test_flashcore_with_tiles_chosen_and_given(blocks):
     q, k, v = inputs(((4, 8, 200, 64), (4, 8, 200, 64)), torch.float16)
     out = flashcore.attention(q, k, v, causal=True, block_m=blocks[0], block_n=blocks[1])
-    assert_twice_as_good(out, reference(q, k, v, causal=True), reference(q, k, v, causal=True, dtype=torch.float16), "out")
+    assert_twice_as_good(out, reference(q, k, v, causal=True), [reference(q, k, v, causal=True, dtype=torch.float16)], "out")
 
 
 def test_flash_attention_3_on_hopper():

@@ -49,7 +49,7 @@ class Hopper:
 
         q, k, v = loadable_rows(x)[:3]
         out, lse = forward(q, k, v, **_asked(x, problem))
-        return out[..., : problem.head_dim], lse
+        return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Deterministic where asked."""

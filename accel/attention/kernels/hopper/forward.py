@@ -422,7 +422,7 @@ _NUMBERS = ("seq_q", "seq_k", "left", "right", "tiles", "row_tiles", "heads", "k
 
 
 @gluon.jit(do_not_specialize=["starts_q", "starts_k", *_NUMBERS])
-def _forward(
+def hopper_forward(
     q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
     all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr, RIGHT: gl.constexpr,
@@ -644,7 +644,7 @@ def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
     pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch}
     tiles = row_tiles * all_heads
-    return Call(_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options), tiles
+    return Call(hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options), tiles
 
 
 @cache
