@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from assistant.facts import Fact
 from assistant.facts.fact import Adder
-from assistant.retrieval import quoted, search
+from assistant.retrieval import Passage, quoted, search
 from assistant.tools import compare, devices, energy, jobs
 from assistant.tools.call import Call
+from assistant.tools.find import find_job
 from assistant.tools.told import Told, stated
 from scheduler.client import Client
 
@@ -27,7 +29,13 @@ def look(daemon: Client, call: Call, question: str) -> Told:
 
     Raises NotFound, and UserError where something was not said.
     """
-    return _docs(question) if call.tool == "docs" else LOOKERS[call.tool](daemon, call)
+    match call.tool:
+        case "docs":
+            return _docs(question)
+        case "log":
+            return _log(daemon, call, question)
+        case tool:
+            return LOOKERS[tool](daemon, call)
 
 
 def _help(daemon: Client, call: Call) -> Told:
@@ -41,11 +49,24 @@ def _other(daemon: Client, call: Call) -> Told:
 def _docs(question: str) -> Told:
     """What the manual says, word for word, and where."""
     passages = search(question)
-    add = Adder("docs", "", "the manual", time.time())
+    return Told(_quotes(passages, "the manual"), lambda _: [quoted(passages), "" if passages else _TRY], quotes=True)
+
+
+def _log(daemon: Client, call: Call, question: str) -> Told:
+    """The lines of a job's log that have the words of the question, with those around; then its end."""
+    told, job = jobs.log(daemon, call), find_job(daemon, call.job() or "last").id
+    passages = search(question, "logs", job)
+    facts = (*told.facts, *_quotes(passages, f"the log of job {job}"))
+    return Told(facts, lambda book: [quoted(passages, "logs") if passages else "", *told.say(book)], quotes=True)
+
+
+def _quotes(passages: tuple[Passage, ...], where: str) -> tuple[Fact, ...]:
+    """Each as a fact, with its place as the source."""
+    add = Adder("quote", "", where, time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
         add.words(f"passage{i}", passage.heading or passage.file, passage.text)
-    return Told(tuple(add.facts), lambda _: [quoted(passages), "" if passages else _TRY], quotes=True)
+    return tuple(add.facts)
 
 
 LOOKERS: dict[str, Looker] = {
@@ -56,7 +77,6 @@ LOOKERS: dict[str, Looker] = {
     "jobs": jobs.several,
     "waiting": jobs.waiting,
     "queue": jobs.queue,
-    "log": jobs.log,
     "energy": energy.energy,
     "compare": compare.compare,
     "help": _help,

@@ -179,7 +179,7 @@ def test_nothing_but_the_request_is_ever_routed() -> None:
 def test_every_tool_does_something() -> None:
     for tool in TOOLS:
         if tool.role == "answer":
-            assert tool.name in LOOKERS or tool.name == "docs"
+            assert tool.name in (*LOOKERS, "docs", "log")
         elif (tool.role, tool.name) != ("housekeep", "scan") and tool.role != "report":
             assert (tool.role, tool.name) in PLANNERS
     assert {f"operate {tool.name}" for tool in TOOLS if tool.role == "operate"} == {
