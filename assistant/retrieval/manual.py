@@ -10,6 +10,8 @@ from pathlib import Path
 from assistant.retrieval.passage import Passage
 from scheduler import paths
 
+FILES = ("README.md", "docs/commands.md", "docs/settings.md")
+"""By name: not everything among the docs is the manual. What is added comes with the package (pyproject.toml), too."""
 _HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
 _BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
 """A list item or a row of a table: a passage of its own."""
@@ -28,10 +30,7 @@ def whole() -> tuple[Passage, ...]:
 def files() -> list[Path]:
     """In an installed package they lie among its assets, in a checkout where they are written."""
     shipped = paths.assets() / "docs"
-    if shipped.is_dir():
-        return sorted(shipped.glob("*.md"))
-    root = paths.assets().parent
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [shipped / Path(name).name if shipped.is_dir() else paths.assets().parent / name for name in FILES]
 
 
 def passages(name: str, text: str) -> Iterator[Passage]:
