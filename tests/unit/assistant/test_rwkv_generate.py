@@ -136,6 +136,7 @@ class Told(NamedTuple):
     model: RWKV7
     tokenizer: Tokenizer
     device: str = "cpu"
+    compact: bool = False
 
 
 def written(place: Mark) -> list[int]:
