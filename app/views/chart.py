@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.axis import Top, ticks
@@ -60,6 +60,23 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
         """Nothing to click."""
 
 
+class _Plot(pg.GraphicsWidget):  # type: ignore[misc]
+    """A view box between its axes: what a chart needs of the library's PlotItem, which takes five times as long to make."""
+
+    def __init__(self, box: pg.ViewBox, left: pg.AxisItem, bottom: pg.AxisItem) -> None:
+        super().__init__()
+        layout = QGraphicsGridLayout()
+        layout.setContentsMargins(0, 8, EDGE_WIDTH, 0)  # room for the topmost label
+        layout.setSpacing(0)
+        for item, line, side in ((left, 0, 0), (box, 0, 1), (bottom, 1, 1)):
+            layout.addItem(item, line, side)
+        layout.setRowStretchFactor(0, 1)
+        layout.setColumnStretchFactor(1, 1)
+        self.setLayout(layout)
+        for axis in (left, bottom):
+            axis.linkToView(box)
+
+
 class ChartView(pg.GraphicsView):  # type: ignore[misc]
     """The plot itself: axes, grid, limit line, curves."""
 
@@ -69,18 +86,15 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.setAccessibleName(f"{title} over time")
         self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)  # everything moves: finding out what did costs more
         self.box = _TimeBox()
-        self.plot = pg.PlotItem(viewBox=self.box, axisItems={"bottom": ClockAxis()}, enableMenu=False)
-        self.plot.hideButtons()
-        self.plot.layout.setContentsMargins(0, 8, EDGE_WIDTH, 0)  # room for the topmost label
-        self.axis = self.plot.getAxis("left")
+        self.axis, self.clock = pg.AxisItem("left"), ClockAxis()
         self.axis.setWidth(AXIS_WIDTH)
-        for name in ("left", "right", "top"):
-            self.plot.getAxis(name).enableAutoSIPrefix(False)
-        self.plot.getAxis("bottom").setHeight(20)
-        self.setCentralItem(self.plot)
+        self.axis.enableAutoSIPrefix(False)
+        self.clock.setHeight(20)
+        self.setCentralItem(_Plot(self.box, self.axis, self.clock))
         self.curves = Curves()
-        self.plot.addItem(self.curves, ignoreBounds=True)
+        self.box.addItem(self.curves, ignoreBounds=True)
         self._scale = (0.0, 0)
+        self._tokens: theme.Tokens | None = None
         self.box.sigResized.connect(self._fit_figures)
         self.show_empty(True)
 
@@ -113,11 +127,15 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
             self.axis.setStyle(showValues=not empty)
 
     def recolor(self) -> None:
+        """In the colours in force, where they are others: Qt says that they changed whenever a widget finds its place in a window."""
         t = theme.tokens()
+        if t is self._tokens:
+            return
+        self._tokens = t
         self.setBackground(t.surface)
         font = self.font()
         font.setPixelSize(theme.SMALL)
-        for axis in (self.axis, self.plot.getAxis("bottom")):
+        for axis in (self.axis, self.clock):
             axis.setPen(pg.mkPen(t.line, width=1))
             axis.setTextPen(pg.mkPen(t.muted))
             axis.setStyle(hideOverlappingLabels=False, tickFont=font, tickLength=0, tickAlpha=0, autoExpandTextSpace=False, maxTickLevel=0)

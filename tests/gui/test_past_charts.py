@@ -163,7 +163,7 @@ def test_a_month_is_reached_by_wheel_and_keys_and_named_by_dates(seen):
     for _ in range(30):
         dashboard.charts["util"].view.box.zoomed.emit(1.25, NOW - 1000)
     assert dashboard.span.seconds == 30 * 86_400
-    texts = [text for _, text in dashboard.charts["util"].view.plot.getAxis("bottom").labels(800)]
+    texts = [text for _, text in dashboard.charts["util"].view.clock.labels(800)]
     assert len(texts) > 4
     assert all(text[:2].isdigit() and text[3:].isalpha() for text in texts)
     QTest.keyClick(dashboard, Qt.Key.Key_L)

@@ -254,7 +254,7 @@ def test_the_legend_hides_a_device(fed):
 def test_times_below_the_charts_are_whole(fed):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     fed.window.dashboard.show_last(60)
-    axis = fed.window.dashboard.charts["util"].view.plot.getAxis("bottom")
+    axis = fed.window.dashboard.charts["util"].view.clock
     width = axis.size().width()
     room = QFontMetricsF(axis.style["tickFont"]).horizontalAdvance("00:00:00") / 2
     for second in range(8):
