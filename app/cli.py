@@ -83,6 +83,12 @@ def _tour(args: argparse.Namespace) -> int:
     return tour(args)
 
 
+def _serve(args: argparse.Namespace) -> int:
+    from app.commands.serve import run  # its library is loaded where it is needed
+
+    return run(args)
+
+
 def _metrics(args: argparse.Namespace) -> int:
     from app.commands.metrics import metrics  # its library is loaded where it is needed
 
@@ -257,6 +263,11 @@ def _word_verbs(verb: Verb) -> None:
     made.add_argument("--yes", action="store_true", help="allow what is proposed, once, without being asked")
     made = verb("permissions", words.permissions, "tell what the assistant must never propose, and take it back")
     made.add_argument("--forget", action="append", default=[], metavar="TOOL", help="such as 'operate cancel'; may be given several times")
+    made = verb("serve", _serve, "let editors and scripts of yours use the model, by OpenAI's API, on this machine alone", json=False)
+    made.add_argument("--port", type=_count, default=8420, metavar="N", help="default: 8420; 0: any that is free")
+    made.add_argument("--cpu", action="store_true", help="use no GPU; a request asks for this itself by the header X-GPUDeck-Device: cpu")
+    made.add_argument("--patience", type=_seconds, default=60.0, metavar="TIME", help="wait so long for a GPU that others use (60s)")
+    made.add_argument("--new-token", action="store_true", help="make a new token; programs that have the old one are turned away")
     made = verb("report", words.report, "have the assistant write a report once the device is idle: what ran, failed, waited, used energy")
     about = made.add_mutually_exclusive_group()
     about.add_argument("--job", type=_count, metavar="JOB", help="on this job (default: on the last ten minutes)")

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 
 from assistant.compact import trained_for
-from assistant.generate import Generation, Memory, begun, prompt, read
+from assistant.generate import Generation, Memory, begun, read
 from assistant.idle import Cancelled
 from assistant.journal import Forgetful, Journal
 from assistant.model import RWKV7
+from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 from scheduler.errors import UserError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,23 +13,12 @@ from torch import Tensor
 from assistant.idle import Cancelled
 from assistant.journal import Forgetful, Journal
 from assistant.model import RWKV7, State
+from assistant.prompts import STOP
 from assistant.sampling import Sampler
 from assistant.tokenizer import END, Tokenizer
 from scheduler.errors import UserError
 
-STOP = "\n\nUser"
-"""Where the model would go on with the user's part."""
-
 Reason = Literal["end", "stop", "length", "cancelled"]
-
-
-def prompt(system: str, user: str) -> str:
-    """The turns as RWKV's chat models were trained on them: no empty line within a turn, no space at the end."""
-    return f"System: {_turn(system)}\n\nUser: {_turn(user)}\n\nAssistant:"
-
-
-def _turn(text: str) -> str:
-    return re.sub(r"\n{2,}", "\n", text.replace("\r\n", "\n")).strip()
 
 
 class Memory(NamedTuple):

@@ -104,6 +104,8 @@ class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
     reason: str
     cpu: bool = False
     """Whether it would go on at once with the CPU, if UseCpu said so."""
+    device: str = ""
+    """Where the model runs, cpu or cuda; empty while that is open."""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):

@@ -90,7 +90,7 @@ class Resident:
                 self.error = str(e)
                 self.left_gpu |= device == "cuda"
                 raise
-        self.error = ""
+        self.error, turn.device = "", device
         return self._engines[device]
 
     def _leased(self, memory: int, turn: Turn) -> bool:

@@ -20,6 +20,8 @@ class Turn:
         """`say` is called in the thread that works. `journal`: what the request has come to before."""
         self.journal: Journal = journal or Forgetful()
         self._diary = journal
+        self.device = ""
+        """Where the model runs, once that is known."""
         self.stop, self.cpu = threading.Event(), threading.Event()
         self._say = say
         if device == "cpu":
@@ -27,7 +29,7 @@ class Turn:
 
     def waiting(self, reason: str, *, cpu: bool = False) -> None:
         """Tell what is waited for or done; `cpu`: it would go on at once with the CPU, if told so."""
-        self._say(Waiting(reason, cpu and not self.cpu.is_set()))
+        self._say(Waiting(reason, cpu and not self.cpu.is_set(), self.device))
 
     def wrote(self, text: str) -> None:
         """Send the next piece of the text."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import os
-import secrets
 import socket
 import sys
 from argparse import Namespace
@@ -20,6 +18,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from app.commands.output import say
+from app.commands.token import read_token
 from app.commands.watch import first_reading
 from app.models.prometheus import families
 from scheduler import paths
@@ -46,7 +45,7 @@ def metrics(args: Namespace) -> int:
     if args.once:
         sys.stdout.write(generate_latest(registry).decode())
         return 0
-    token = "" if args.no_token else read_token()
+    token = "" if args.no_token else read_token(token_file())[0]
     try:
         server = make_server(args.host, args.port, serve(registry, token), _Server6 if ":" in args.host else _Server, _Handler)
     except OSError as e:
@@ -63,24 +62,6 @@ def metrics(args: Namespace) -> int:
 
 def token_file() -> Path:
     return paths.home() / "metrics.token"
-
-
-def read_token() -> str:
-    """The secret of this user's endpoint, made where there is none yet; readable by its owner only."""
-    file = token_file()
-    paths.ensure(file.parent)
-    try:
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, paths.PRIVATE_FILE)
-    except FileExistsError:
-        pass
-    else:
-        with os.fdopen(fd, "w") as out:
-            out.write(secrets.token_urlsafe(32))
-    try:
-        with paths.open_plain(file) as found:
-            return found.read(4096).decode().strip()
-    except (OSError, ValueError) as e:
-        raise UserError(f"the token {file} cannot be read. Delete it, and another is made.") from e
 
 
 def serve(registry: CollectorRegistry, token: str) -> App:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from assistant import compact
 from assistant.facts import Fact
-from assistant.generate import prompt
+from assistant.prompts import prompt
 from assistant.training import decks, requests
 from assistant.training.briefs import told
 

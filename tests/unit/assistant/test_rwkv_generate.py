@@ -12,10 +12,11 @@ import torch
 from rwkv_models import random_model, to_hf, write_hf
 
 from assistant.engine import EngineAuthor, Mark
-from assistant.generate import Generation, begun, prompt, read
+from assistant.generate import Generation, begun, read
 from assistant.idle import Cancelled
 from assistant.journal import SAVE_EVERY, Diary, folder
 from assistant.model import RWKV7
+from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 

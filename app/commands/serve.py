@@ -1,0 +1,31 @@
+"""serve: the assistant's model as an OpenAI-compatible endpoint, for editors and scripts of this user."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from app.commands.output import say
+from app.commands.token import read_token
+from assistant.serve.app import Serving, configured
+from assistant.serve.server import listen, serve
+from scheduler import paths
+
+
+def run(args: Namespace) -> int:
+    """Serve until interrupted."""
+    file = token_file()
+    if args.new_token:
+        file.unlink(missing_ok=True)
+    token, made = read_token(file)
+    name = configured()
+    with listen(args.port) as sock:
+        say(f"OpenAI-compatible endpoint at http://127.0.0.1:{sock.getsockname()[1]}/v1")
+        say(f"token: {token} (shown this once; it stays in {file})" if made else f"the token is in {file}; another: --new-token")
+        say(f"model: {name}" if name else "no model is set yet: name an RWKV-7 under Settings (model_folder)")
+        serve(Serving(token, "cpu" if args.cpu else "auto", args.patience).app(), sock)
+    return 0
+
+
+def token_file() -> Path:
+    return paths.home() / "serve.token"

@@ -1,0 +1,88 @@
+"""One completion as an asyncio program sees it: the assistant's client in a thread, its events in a queue. Free of torch and Qt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+
+from assistant.client import Assistant
+from assistant.messages import Chunk, Complete, Completed, Event, Waiting
+from assistant.serve.requests import Refusal
+
+
+class Running:
+    """A completion that is being worked on; stopped, between two tokens, at the end of the `async with`."""
+
+    def __init__(self, request: Complete) -> None:
+        self._request, self._assistant = request, Assistant()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._began = time.monotonic()
+        self.device = ""
+        """Where the model runs, once that is known."""
+        self.waited = 0.0
+        """Seconds until the first piece of text, or the end."""
+
+    async def __aenter__(self) -> Running:
+        self._work = asyncio.create_task(asyncio.to_thread(self._complete))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._work.done():
+            await asyncio.to_thread(self._assistant.cancel)
+            await asyncio.wait((self._work,))
+        self._work.exception()  # whoever asked was told, or is gone
+
+    def _complete(self) -> Completed:
+        try:
+            return self._assistant.complete(self._request, self._hear)
+        finally:
+            self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+
+    def _hear(self, event: Event) -> None:
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def begun(self, patience_s: float) -> str:
+        """Wait for the first piece of text, which is returned, or the end (empty).
+
+        Raises Refusal, as there is nobody to wait any longer, where the GPU is not free within `patience_s`; what the work raises.
+        """
+        text, reason = "", ""
+        try:
+            async with asyncio.timeout(patience_s) as patience:
+                while not text and (event := await self._events.get()) is not None:
+                    if isinstance(event, Chunk):
+                        text = event.text
+                    else:
+                        self._note(event)
+                        reason = event.reason
+                        if not event.cpu:  # it is at work: that takes what it takes
+                            patience.reschedule(None)
+        except TimeoutError:
+            raise Refusal(
+                f"the model {reason}, and did not get it within {patience_s:.0f} s. Ask later, or have it computed on the CPU, by the "
+                "header X-GPUDeck-Device: cpu",
+                status=503,
+                code="gpu_busy",
+            ) from None
+        self.waited = time.monotonic() - self._began
+        if not text:
+            await self._work
+        return text
+
+    async def event(self) -> Event | None:
+        """What is told next; None at the end."""
+        event = await self._events.get()
+        if isinstance(event, Waiting):
+            self._note(event)
+        return event
+
+    async def done(self) -> Completed:
+        """How it ended, or what went wrong."""
+        completed = await self._work
+        self.device = completed.device
+        return completed
+
+    def _note(self, waiting: Waiting) -> None:
+        self.device = waiting.device or self.device

@@ -1,0 +1,270 @@
+"""`gpudeck serve` as a program that other programs call: a real endpoint, daemon and assistant; clients that mean well, and that do not."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from assistant.client import Assistant
+from assistant.tokenizer import VOCABULARY
+from scheduler import settings
+from scheduler.settings import Settings
+from tests.support import eventually, state_folder
+from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+
+pytestmark = pytest.mark.xdist_group("serve")
+ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}], "seed": 5, "max_tokens": 24}
+
+
+class Served(NamedTuple):
+    port: int
+    token: str
+    home: Path
+
+    def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and body: JSON, or the lines of a stream."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request("POST" if body is not None else "GET", path, sent, {"Authorization": f"Bearer {self.token}", **headers})
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        connection.close()
+        told = {name.lower(): value for name, value in reply.getheaders()}
+        return reply.status, told, json.loads(text) if "json" in told["content-type"] else text.split("\n\n")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    model = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    (model / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    with state_folder(tmp_path_factory.mktemp("serve") / "home") as home:
+        settings.save(Settings(source="cpu", model_folder=str(model)))
+        with serving(home) as found:
+            yield found
+
+
+class serving:  # noqa: N801 - a context manager
+    """The command, until the end of the block."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self._home, self._options = home, options
+
+    def __enter__(self) -> Served:
+        command = [sys.executable, "-m", "app", "serve", "--port", "0", *self._options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        address = self._process.stdout.readline()
+        self.said = self._process.stdout.readline()
+        port = re.search(r"127\.0\.0\.1:(\d+)/v1", address)
+        assert port, address
+        return Served(int(port[1]), (self._home / "serve.token").read_text(), self._home)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.communicate(timeout=30)
+
+
+def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(served: Served) -> None:
+    status, headers, whole = served.ask("/v1/chat/completions", ASKED)
+    assert status == 200
+    assert headers["x-gpudeck-device"] == "cpu"
+    assert float(headers["x-gpudeck-waited"]) >= 0
+    choice = whole["choices"][0]
+    assert (whole["object"], choice["finish_reason"], choice["message"]["role"]) == ("chat.completion", "length", "assistant")
+    assert whole["usage"]["completion_tokens"] == 24
+    assert whole["usage"]["total_tokens"] == whole["usage"]["prompt_tokens"] + 24
+    _, headers, lines = served.ask("/v1/chat/completions", {**ASKED, "stream": True, "stream_options": {"include_usage": True}})
+    assert headers["content-type"].startswith("text/event-stream")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    text = "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
+    assert text == choice["message"]["content"]
+    assert events[-2]["choices"][0]["finish_reason"] == "length"
+    assert events[-1]["usage"] == whole["usage"]
+
+
+def test_a_completion_stops_where_it_is_told_to(served: Served) -> None:
+    plain = {"model": "noise-7", "prompt": "Once", "temperature": 0, "max_tokens": 12}
+    _, _, whole = served.ask("/v1/completions", plain)
+    text = whole["choices"][0]["text"]
+    stop = text[4:6]
+    _, _, stopped = served.ask("/v1/completions", {**plain, "stop": [stop, "never said"]})
+    assert stopped["choices"][0]["text"] == text[: text.index(stop)]
+    assert stopped["choices"][0]["finish_reason"] == "stop"
+
+
+def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
+    _, _, found = served.ask("/v1/models")
+    assert [model["id"] for model in found["data"]] == ["noise-7"]
+    assert served.ask("/v1/models/noise-7")[0] == 200
+    status, _, error = served.ask("/v1/chat/completions", {**ASKED, "model": "gpt-4"})
+    assert (status, error["error"]["code"], error["error"]["param"]) == (404, "model_not_found", "model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"temperature": 3}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"n": 2}, "n"),
+        ({"tools": []}, "tools"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "image_url"),
+        ({"stop": [""]}, "stop"),
+        ({"seed": 2**70}, "seed"),
+    ],
+)
+def test_what_it_does_not_do_it_refuses_by_name(served: Served, changes: dict[str, Any], named: str) -> None:
+    status, _, error = served.ask("/v1/chat/completions", {**ASKED, **changes})
+    assert status == 400
+    assert error["error"]["type"] == "invalid_request_error"
+    assert named in error["error"]["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[[" * 50_000, b'{"model": "\xff"}', b"null", b'{"model": 1e999}'])
+def test_bodies_that_are_no_request_are_refused(served: Served, body: bytes) -> None:
+    status, _, error = served.ask("/v1/chat/completions", body)
+    assert (status, error["error"]["type"]) == (400, "invalid_request_error")
+
+
+def test_a_body_that_is_too_long_is_not_read_to_its_end(served: Served) -> None:
+    status, _, error = served.ask("/v1/chat/completions", b"x" * 3 * 2**20)
+    assert (status, error["error"]["code"]) == (413, "request_too_large")
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic {token}", "Bearer {token}x", "Bearer \xe9"])
+def test_without_the_token_nothing_is_told(served: Served, given: str) -> None:
+    status, headers, error = served.ask("/v1/models", Authorization=given.format(token=served.token))
+    assert (status, error["error"]["code"]) == (401, "invalid_api_key")
+    assert headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:80", ""])
+def test_a_page_that_has_its_own_name_point_here_is_turned_away(served: Served, host: str) -> None:
+    assert served.ask("/v1/models", Host=host)[0] == 403
+    assert served.ask("/v1/models", Host=f"localhost:{served.port}")[0] == 200
+
+
+def test_it_listens_on_this_machine_alone_and_its_token_is_the_users(served: Served) -> None:
+    mine = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    assert re.findall(rf"\s(\S+):{served.port:04X} \S+ 0A ", mine) == ["0100007F"]
+    assert (served.home / "serve.token").stat().st_mode & 0o777 == 0o600
+
+
+def test_other_addresses_and_methods_are_no_part_of_it(served: Served) -> None:
+    assert served.ask("/")[2]["error"]["code"] == "unknown_url"
+    assert served.ask("/v1/chat/completions")[0] == 405
+
+
+def raw(served: Served, body: dict[str, Any]) -> bytes:
+    """A whole request, as it goes over the line."""
+    sent = json.dumps(body).encode()
+    head = ["POST /v1/completions HTTP/1.1", "Host: localhost", f"Authorization: Bearer {served.token}", f"Content-Length: {len(sent)}"]
+    return "\r\n".join([*head, "", ""]).encode() + sent
+
+
+def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as nonsense:
+        nonsense.sendall(b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n")
+        assert b"400" in nonsense.recv(100)
+    long = json.dumps({"model": "noise-7", "prompt": "x", "max_tokens": 8192, "logit": 0}).replace(', "logit": 0', "").encode()
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nContent-Length: {len(long)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", served.port)) as leaves:
+        leaves.sendall(head.encode() + long)
+        eventually(lambda: Assistant(start=False).status().answering)
+    eventually(lambda: not Assistant(start=False).status().answering)
+    assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
+
+
+@pytest.mark.slow
+def test_more_requests_than_can_wait_are_told_so_and_slow_ones_are_cut_off(served: Served) -> None:
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(20)]
+    for connection in idle:
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: loc")
+    slow_body = socket.create_connection(("127.0.0.1", served.port), timeout=30)
+    slow_body.sendall(raw(served, {"model": "noise-7", "prompt": "x"})[:-1])
+    began = time.monotonic()
+    codes = f"""
+import concurrent.futures, http.client, json
+def ask(_):
+    c = http.client.HTTPConnection("127.0.0.1", {served.port}, timeout=100)
+    c.request("POST", "/v1/completions", json.dumps({{"model": "noise-7", "prompt": "x", "max_tokens": 400, "temperature": 0}}),
+              {{"Authorization": "Bearer {served.token}"}})
+    return c.getresponse().status
+with concurrent.futures.ThreadPoolExecutor(16) as pool:
+    print(sorted(pool.map(ask, range(16))))
+"""
+    told = json.loads(subprocess.run([sys.executable, "-c", codes], capture_output=True, text=True, check=True, timeout=100).stdout)
+    assert set(told) == {200, 429}
+    assert told.count(200) >= 8
+    for connection in idle:
+        connection.settimeout(30)
+        try:
+            assert connection.recv(100) == b""
+        except ConnectionResetError:
+            pass
+        connection.close()
+    assert slow_body.recv(100).startswith(b"HTTP/1.1 408 ")
+    slow_body.close()
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.slow
+def test_openais_own_client_understands_it(served: Served) -> None:
+    code = f"""
+from openai import OpenAI, AuthenticationError, NotFoundError, BadRequestError
+client = OpenAI(base_url="http://127.0.0.1:{served.port}/v1", api_key={served.token!r}, max_retries=0)
+assert [m.id for m in client.models.list()] == ["noise-7"]
+said = [{{"role": "system", "content": "Be brief."}}, {{"role": "user", "content": "Hi"}}]
+ask = dict(model="noise-7", messages=said, seed=1, max_tokens=20)
+whole = client.chat.completions.create(**ask)
+pieces = [e.choices[0].delta.content or "" for e in client.chat.completions.create(**ask, stream=True)]
+assert "".join(pieces) == whole.choices[0].message.content
+assert whole.usage.completion_tokens == 20
+raw = client.chat.completions.with_raw_response.create(**ask)
+assert raw.headers["x-gpudeck-device"] == "cpu"
+assert client.completions.create(model="noise-7", prompt="x", max_tokens=3).usage.completion_tokens <= 3
+for wrong, change in ((NotFoundError, {{"model": "other"}}), (BadRequestError, {{"n": 3}})):
+    try:
+        client.chat.completions.create(**{{**ask, **change}})
+    except wrong:
+        continue
+    raise SystemExit(f"no {{wrong}}")
+try:
+    OpenAI(base_url=client.base_url, api_key="other", max_retries=0).models.list()
+except AuthenticationError:
+    print("all well")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout == "all well\n", done.stderr
+
+
+def test_the_token_is_shown_when_it_is_made_and_never_again(tmp_path: Path) -> None:
+    with state_folder(tmp_path / "home") as home:
+        settings.save(Settings(source="cpu"))
+        first = serving(home)
+        with first as found:
+            assert found.token in first.said
+            status, _, error = found.ask("/v1/completions", {"model": "x", "prompt": "x"})
+            assert (status, error["error"]["code"]) == (404, "model_not_found")
+            assert "none is set" in error["error"]["message"]
+        second, third = serving(home), serving(home, "--new-token")
+        with second as found:
+            assert found.token not in second.said
+        with third as other:
+            assert other.token in third.said
+            assert other.token != found.token
