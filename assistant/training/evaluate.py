@@ -20,9 +20,10 @@ import torch
 
 from assistant import compact, routes
 from assistant.facts import Fact
-from assistant.generate import Generation, prompt, read
+from assistant.generate import Generation, read
 from assistant.masks import masked
 from assistant.model import RWKV7
+from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 from assistant.training import decks, requests
