@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.models.format import memory, plural
@@ -47,8 +47,10 @@ def told(count: int, size: float) -> str:
     return f"{plural(count, 'thing')}, {memory(size)}"
 
 
-def counted(finds: Sequence[Find]) -> str:
-    return told(len(finds), sum(find.bytes for find in finds))
+def counted(finds: Iterable[Find]) -> str:
+    """As `told`, of what can be moved: a process has a GPU's memory."""
+    sizes = [find.bytes for find in finds if find.kind != "process"]
+    return told(len(sizes), sum(sizes))
 
 
 def stays(left: Left) -> str:

@@ -15,6 +15,7 @@ HEADINGS = ("What", "Size", "Last used", "Why it may go")
 _WIDTHS = (420, 100, 100)
 _FIND = Qt.ItemDataRole.UserRole
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+END = "to be ended on the page of processes"
 _FEW = 6
 """Finds of a kind that are shown without being asked for."""
 _CHOSEN = ("cache", "log", "core", "memory")
@@ -56,7 +57,7 @@ class FindTree(QTreeWidget):
         self.clear()
         for group in groups(self.finds):
             rows = [_find(find) for find in group.finds]
-            self.addTopLevelItem(top := _row(group.title, memory(group.bytes), "", ""))
+            self.addTopLevelItem(top := _row(group.title, memory(group.bytes), "", END if group.kind == "process" else ""))
             top.addChildren(rows)
             _offer(group, top, rows)
             top.setExpanded(len(group.finds) <= _FEW)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from assistant.housekeeping.bins import is_bin
 from assistant.housekeeping.find import Find, Kept, encoded
 from assistant.housekeeping.grounds import Cache, Grounds
 from assistant.housekeeping.tree import measured
@@ -44,9 +45,7 @@ def _pieces(cache: Cache, watch: Watch) -> list[Path]:
 def _inside(folder: Path, watch: Watch) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".Trash")
-            )
+            return sorted(folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not is_bin(Path(entry.name)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as e:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from assistant.housekeeping.bins import is_bin
 from assistant.housekeeping.find import Kept
 from assistant.housekeeping.tree import DEEPEST, folder_in, opened
 from assistant.housekeeping.watch import Watch
@@ -46,7 +47,7 @@ class _Search:
                 for inner, info in _entries(fd):
                     if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
                         yield Candidate(folder / inner, self.root, info)
-                    elif stat.S_ISDIR(info.st_mode) and info.st_dev == self.device and not inner.startswith(".Trash"):
+                    elif stat.S_ISDIR(info.st_mode) and info.st_dev == self.device and not is_bin(Path(inner)):
                         yield from self.below(fd, inner, folder / inner, depth - 1)
         except (Kept, OSError) as e:
             self.watch.cannot(folder, e)

@@ -48,7 +48,12 @@ def _folders(grounds: Grounds, watch: Watch) -> list[tuple[Path, int, bool]]:
 
 
 def _old(grounds: Grounds, folder: Path, now: float, watch: Watch) -> Iterator[tuple[Kind, Path, int, float, str]]:
-    for path in sorted(folder.iterdir()):
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError as e:
+        watch.cannot(folder, e)
+        return
+    for path in inside:
         kind: Kind | None = "log" if _LOG.fullmatch(path.name) else "artefacts" if path.name == "artefacts" else None
         oldest = grounds.age_of(kind) if kind else None
         if kind is None or oldest is None:

@@ -72,20 +72,32 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The file of one move."""
+    """The file of one move. Raises UserError where it cannot be written, as on a full disk: what it does not name may not be moved."""
 
     def __init__(self) -> None:
         self.id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-        self.file = _folder() / (self.id + _ENDING)
-        self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, paths.PRIVATE_FILE)
-        _sync(self.file.parent)
+        self._file = _folder() / (self.id + _ENDING)
+        try:
+            self._fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, paths.PRIVATE_FILE)
+            _sync(self._file.parent)
+        except OSError as e:
+            raise self._failed(e) from e
 
     def append(self, items: Iterable[Item]) -> None:
         """On disk when this returns."""
         lines = memoryview(b"".join(_ENCODE(item) + b"\n" for item in items))
-        while lines:
-            lines = lines[os.write(self._fd, lines) :]
-        os.fsync(self._fd)
+        try:
+            while lines:
+                lines = lines[os.write(self._fd, lines) :]
+            os.fsync(self._fd)
+        except OSError as e:
+            raise self._failed(e) from e
+
+    def _failed(self, error: OSError) -> UserError:
+        return UserError(
+            f"nothing more is moved, as it cannot be written down in {self._file.parent}: {error.strerror}. "
+            "Back again with what was: gpudeck clean --undo"
+        )
 
     def __enter__(self) -> Self:
         return self

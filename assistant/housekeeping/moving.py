@@ -57,7 +57,7 @@ class _Checks:
         if find.kind == "process":
             raise Kept("a process is ended, not moved: gpudeck kill PID")
         if find.root not in self._roots or ".." in find.path.parts or not within(find.path, decoded(find.root)) or bins.is_bin(find.path):
-            raise Kept("it lies outside the folders that may be cleaned up (see: Settings)")
+            raise Kept("it lies outside the folders that may be cleaned up (see: Settings), or in a trash")
         if why := self._needs.of(find):
             raise Kept(why)
         if mounts.hit(find.path):
@@ -112,10 +112,8 @@ def take(item: Item) -> None:
     with parent(path) as (folder, old), bins.inside(trash.path, bins.FILES) as files, bins.inside(trash.path, bins.INFO) as info:
         fd = os.open(name + bins.ENDING, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=info)
         try:
-            os.write(fd, trash.note(path))
-        finally:
-            os.close(fd)
-        try:
+            with os.fdopen(fd, "wb") as note:
+                note.write(trash.note(path))
             os.rename(old, name, src_dir_fd=folder, dst_dir_fd=files)
         except OSError:
             os.unlink(name + bins.ENDING, dir_fd=info)

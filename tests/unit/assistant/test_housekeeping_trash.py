@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ import msgspec
 import pytest
 
 from assistant.housekeeping import empty, load, receipts, undo
-from assistant.housekeeping.find import Find
+from assistant.housekeeping.find import Find, encoded
 from assistant.housekeeping.journal import locked
 from assistant.housekeeping.moving import move
 from scheduler.errors import NotFound, UserError
@@ -191,6 +192,40 @@ def test_one_at_a_time(place: World) -> None:
             with pytest.raises(UserError, match="another clean-up is under way"):
                 act()
     assert move(place.grounds, finds).left == ()
+
+
+def test_what_is_in_a_trash_is_not_found_again(place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(place.models / "share"))
+    write(place.models / "core.1", CORE)
+    [find] = found(place)
+    receipt = move(place.grounds, [find])
+    assert len(receipt.items) == 1
+    assert found(place) == ()
+    inside = place.models / "share" / "Trash" / "files" / receipt.items[0].name
+    forged = msgspec.structs.replace(find, place=encoded(inside))
+    assert "in a trash" in move(place.grounds, [forged]).left[0].why
+
+
+def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state folder on a file system that is really full, where there is one to be had (tmpfs, by root)."""
+    full = tmp_path / "full"
+    full.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", full], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        monkeypatch.setenv("GPUDECK_HOME", str(full / "home"))
+        for i in range(20):
+            kernel(place, f"{i}" * 100)
+        before, finds = contents(place.root), found(place)
+        assert receipts() == ()
+        with pytest.raises(OSError, match="space"), (full / "ballast").open("wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(4096))
+        with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
+            move(place.grounds, finds)
+        assert contents(place.root) == before
+    finally:
+        subprocess.run(["umount", full], check=True)
 
 
 MOVING = {
