@@ -18,7 +18,9 @@ from app.commands.output import say, say_json, status_line
 from app.commands.queue import describe
 from app.main import wake_daemon
 from app.models.results import result_of
+from app.report_file import save_report
 from assistant.client import Assistant
+from assistant.reports.report import unpacked
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Job, Running
@@ -108,7 +110,7 @@ def tour(args: Namespace) -> int:
         return 0
     else:
         say(f"pictures: {len(done.pictures)} in {out}")
-        say(f"report:   {out / 'report.md'}")
+        say(f"report:   {out / 'report.md'}, with charts in report.html and report.pdf")
         say(f"results:  {out / 'results.json'}")
     return 0 if not isinstance(done, Tour) or isinstance(done.job.state, Done) else 1
 
@@ -238,6 +240,8 @@ class _Guide:
         if said.state != "done":
             raise UserError(f"the assistant wrote no brief: {said.note}")
         self._say(f"brief written by: {said.writer}", count=False)
+        for ending in (".html", ".pdf"):
+            save_report(unpacked(said.report), self._out / f"report{ending}")
         return Brief(said.text, said.writer, waited)
 
     def _all_read(self) -> bool:

@@ -66,6 +66,7 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Pat
 
     report = (out / "report.md").read_text()
     assert results["brief"]["text"] in report and "Written by: template" in report
+    assert "Utilisation of CPU" in (out / "report.html").read_text() and (out / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert not daemon_status().running  # the tour ends the daemon that it started
 
 
