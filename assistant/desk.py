@@ -81,7 +81,7 @@ class Desk:
         text = phrases.escaped(outcome.text, 1000)
         if outcome.proposal is not None:
             text = f"{text}\n\n{_proposed(outcome.proposal)}"
-        return Answer(text, "template", "operate", proposal=outcome.proposal)
+        return Answer(text, "template", outcome.role, proposal=outcome.proposal)
 
     def _asked(self, daemon: Client, request: Ask, voice: Voice, turn: Turn) -> Answer:
         names = [job.spec.name for job in daemon.jobs(_NAMED)]

@@ -23,11 +23,14 @@ class Call(msgspec.Struct, frozen=True):
     role: Role
     tool: str
     arguments: dict[str, Value] = {}
+    params: dict[str, str] = {}
+    """Of a workload, where the request names some."""
 
     @property
     def line(self) -> str:
         """`operate cancel job=7`"""
-        return " ".join([self.role, self.tool, *(f"{name}={value}" for name, value in self.arguments.items())])
+        said = (self.arguments | self.params).items()
+        return " ".join([self.role, self.tool, *(f"{name}={value}" for name, value in said)])
 
     @property
     def acts(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from assistant import logs
@@ -10,6 +11,7 @@ from assistant.facts.devices import label
 from assistant.facts.fact import Adder
 from assistant.facts.jobs import count_facts
 from assistant.reports.facts import started, used_facts, when_facts
+from assistant.retrieval import Passage, Where, quoted, search
 from assistant.template import jobs as words
 from assistant.template.book import Book
 from assistant.template.words import given, listed, paragraph, sentence, table
@@ -27,6 +29,8 @@ TOLD = 12
 """Jobs told in one answer."""
 LOG_LINES = 20
 LOG_BYTES = 16 * 1024
+_ASKING = re.compile(r"\b(?:mention|print|say|said|show|line|contain)\w*\b", re.IGNORECASE)
+"""Words that ask for what a log says, and are not looked for in it."""
 _OUTCOMES = {
     "running": ("running", "starting"),
     "queued": ("queued",),
@@ -118,9 +122,25 @@ def queue(daemon: Client, call: Call) -> Told:
     return Told(tuple(add.facts), say, ("queue.waiting", "queue.running"))
 
 
-def log(daemon: Client, call: Call) -> Told:
-    """The end of what a job printed, line by line. Foreign text: shown as it is, and read by nothing."""
-    job = find_job(daemon, call.job() or "last")
+def log(daemon: Client, call: Call, question: str) -> Told:
+    """The lines of a job's log that have the words of the question, with file and line, then its end; without a job, of the newest logs.
+
+    Foreign text: shown as it is, and read by nothing.
+    """
+    named = call.job()
+    job = find_job(daemon, named) if named is not None else None
+    about = question.replace(named, "") if isinstance(named, str) else question
+    quotes = quotation(search(_ASKING.sub(" ", about), "logs", job.id if job is not None else None), "logs")
+    if job is None and quotes.facts:
+        return quotes
+    end = _end(daemon, job or find_job(daemon, "last"))
+    if not quotes.facts:
+        return end
+    return Told((*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True)
+
+
+def _end(daemon: Client, job: Job) -> Told:
+    """What it printed last."""
     shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][-LOG_LINES:]
     add = Adder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
     add.said("called", "called", job.id, "", f"Job {job.id}")
@@ -129,13 +149,19 @@ def log(daemon: Client, call: Call) -> Told:
         add.words(f"log{i}", "printed", line)
 
     def say(book: Book) -> list[str]:
-        lines = book.starting(f"job{job.id}.log")
-        who = words.title(f"job{job.id}")
-        return (
-            [f"The last output of {who}:", table(("Output",), [(line or " ",) for line in lines])] if lines else [f"{who} printed nothing."]
-        )
+        who, lines = words.title(f"job{job.id}"), book.starting(f"job{job.id}.log")
+        return [f"The last output of {who}:", table(("Output",), [(line,) for line in lines])] if lines else [f"{who} printed nothing."]
 
     return Told(tuple(add.facts), say, quotes=True)
+
+
+def quotation(passages: tuple[Passage, ...], where: Where) -> Told:
+    """What was looked up, word for word, and where."""
+    add = Adder(where, "", "", time.time())
+    for i, passage in enumerate(passages):
+        add.source = passage.cite
+        add.words(f"passage{i}", passage.heading or passage.file, passage.text)
+    return Told(tuple(add.facts), lambda _: [quoted(passages, where)], quotes=True)
 
 
 def _within(job: Job, past: Period) -> bool:

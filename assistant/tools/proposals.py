@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from assistant.roles import Role
 from assistant.tools.actions import plan
 from assistant.tools.call import Call
 from assistant.tools.permissions import check, refuse, taken_back
@@ -25,6 +26,7 @@ _CHANGED = "Things have changed since this was proposed, so it was not done."
 class Outcome(NamedTuple):
     """What became of a proposal: done, or proposed anew as things have changed."""
 
+    role: Role
     text: str
     """A line, plain."""
     proposal: Proposal | None = None
@@ -75,14 +77,15 @@ class Proposals:
             pending = self._pending.pop(number, None)
         if pending is None or pending.proposal.expires <= self._clock():
             raise UserError("this proposal has expired or was decided already, and nothing is done. Ask again")
+        role = pending.call.role
         if how == "never":
             tool = pending.proposal.tool
             refuse(daemon, tool)
-            return Outcome(f"I will not propose this again ({tool}). {taken_back(tool)}")
+            return Outcome(role, f"I will not propose this again ({tool}). {taken_back(tool)}")
         made = pending.plan if pending.plan.sealed else plan(daemon, pending.call, pending.folder)
         if made.basis != pending.plan.basis:
-            return Outcome(_CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
-        return Outcome(made.act(daemon, env))
+            return Outcome(role, _CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
+        return Outcome(role, made.act(daemon, env))
 
     def _keep(self, call: Call, folder: str, made: Plan, certain: bool, note: str = "") -> Proposal:
         now = self._clock()

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from accel.workloads import catalog
 from assistant.author import Author, P
 from assistant.masks import masked
 from assistant.routes import SYSTEM, TOOLS, parse
 from assistant.tools.call import Call, called
+from assistant.tools.parameters import parameters
 from assistant.tools.rules import by_rules
 
 LONGEST = 200
@@ -30,8 +34,15 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
     by_hand = by_rules(request, names)
     found = _by_model(request, names, author) if author is not None else None
     if author is None or found is None:
-        return Routed(by_hand, "rules")
-    return Routed(found, f"model {author.name}", found == by_hand)
+        return Routed(_completed(by_hand, request), "rules")
+    return Routed(_completed(found, request), f"model {author.name}", found == by_hand)
+
+
+def _completed(found: Call | None, request: str) -> Call | None:
+    """With the parameters of a workload that the request names."""
+    if found is None or not (name := found.words("workload")):
+        return found
+    return msgspec.structs.replace(found, params=dict(parameters(catalog.find(name), request)))
 
 
 def _by_model(request: str, names: Sequence[str], author: Author[P]) -> Call | None:

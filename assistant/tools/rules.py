@@ -77,7 +77,7 @@ _COMPARE = re.compile(
     r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|better|worse)\b|\bthan (?:its|the)\b"
 )
 _ENERGY = re.compile(r"\benergy\b|\bjoules?\b|\b[km]?wh\b|\belectricity\b|\bpower bill\b")
-_LOG = re.compile(r"\b(?:logs?|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said)\b")
+_LOG = re.compile(r"\b(?:logs?|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said|mention(?:s|ed)?)\b")
 _ALERTS = re.compile(r"\b(?:alerts?|alarms?|warnings?)\b")
 _HELP = re.compile(r"\s*(?:help|what can you do|what do you do|who are you|what are you|how can you help)\b")
 _DOCS = re.compile(
@@ -179,8 +179,10 @@ class _Reading:
             return call("answer", "queue")
         if _ENERGY.search(text):
             return call("answer", "energy", job=job, gpu=gpu, **self._period())
+        if _LOG.search(text) and (job is not None or self._says(r"logs?|printed|output|traceback")):
+            return call("answer", "log", job=job)
         if job is not None:
-            return call("answer", "log" if _LOG.search(text) else "job", job=job)
+            return call("answer", "job", job=job)
         return self._metric(gpu) or self._jobs() or call("answer", "other")
 
     def _compare(self, job: str | None, gpu: str | None) -> Call | None:

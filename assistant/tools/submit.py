@@ -33,7 +33,7 @@ _SHOWN = 300
 def submit(daemon: Client, call: Call, folder: str) -> Plan:
     """A workload with this machine's defaults, or a command, in the asker's folder and environment."""
     if name := call.words("workload"):
-        spec = _workload(daemon, name, folder)
+        spec = _workload(daemon, name, call.params, folder)
     elif command := call.words("command"):
         spec = _command(command, call.whole("gpus") or 0, folder)
     else:
@@ -45,7 +45,11 @@ def submit(daemon: Client, call: Call, folder: str) -> Plan:
 
     told = f"A new job would run the workload {spec.workload} with {_parameters(spec.params)}." if spec.workload else _runs(spec)
     effect = " ".join(filter(None, (told, _held(daemon, spec), _foretold(daemon, spec))))
-    verb = f"gpudeck run {spec.workload}" if spec.workload else f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
+    verb = (
+        " ".join(["gpudeck run", spec.workload, *(f"{k}={v}" for k, v in call.params.items())])
+        if spec.workload
+        else f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
+    )
     basis = (spec.argv, spec.cwd, spec.gpus)
     return Plan(f"Run {phrases.plain(spec.name, 60)}", effect, basis, act, (("Command", verb),))
 
@@ -86,10 +90,13 @@ def _of_state(daemon: Client, state: str) -> Sequence[j.Job]:
     return jobs
 
 
-def _workload(daemon: Client, name: str, folder: str) -> j.Spec:
+def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str) -> j.Spec:
     workload = catalog.find(name)
     devices = daemon.snapshot().devices
-    values = workload.complete({}, devices[0].device.kind if devices else "nvidia")
+    try:
+        values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
+    except ValueError as e:
+        raise UserError(str(e)) from e
     return wish(workload.argv(values), {"name": name, "gpus": 1, "workload": name, "params": values, "cwd": folder, "env": {}})
 
 

@@ -41,6 +41,7 @@ REQUESTS = {
     "is job 7 faster than its previous run?": "answer compare job=7",
     "what did job 7 print?": "answer log job=7",
     "how is job #7": "answer job job=7",
+    "which job printed 'out of memory'?": "answer log",
     "was the last job ok?": "answer job job=last",
     "any alerts?": "answer alerts",
     "what can you do?": "answer help",
@@ -78,6 +79,14 @@ def test_the_rules_find_tool_and_arguments(request_text: str, line: str | None) 
     found = by_rules(request_text)
     assert found is not None
     assert not found.acts if line is None else found.line == line
+
+
+def test_parameters_of_a_workload_are_read_by_code_whoever_routes() -> None:
+    for author in (None, Model(" operate submit workload=gemm")):
+        found = route("start a gemm with size 4096, seconds=2 and dtype float16 please", author=author).call
+        assert found is not None
+        assert found.line == "operate submit workload=gemm size=4096 dtype=float16 seconds=2"
+    assert route("run causal attention").call == Call("operate", "submit", {"workload": "attention"})
 
 
 def test_what_no_tool_does_is_no_call() -> None:
@@ -179,7 +188,7 @@ def test_nothing_but_the_request_is_ever_routed() -> None:
 def test_every_tool_does_something() -> None:
     for tool in TOOLS:
         if tool.role == "answer":
-            assert tool.name in (*LOOKERS, "docs", "log")
+            assert tool.name in LOOKERS
         elif (tool.role, tool.name) != ("housekeep", "scan") and tool.role != "report":
             assert (tool.role, tool.name) in PLANNERS
     assert {f"operate {tool.name}" for tool in TOOLS if tool.role == "operate"} == {
