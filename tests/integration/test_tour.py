@@ -94,7 +94,7 @@ def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) ->
         job = deck.wait(deck.submit([sys.executable, "-c", "raise SystemExit(7)"], name="boom").id, timeout=30)
     asked = gpudeck("ask", "what", "failed?", cwd=tmp_path)
     assert asked.returncode == 0, asked.stderr
-    assert "boom" in asked.stdout and "7" in asked.stdout and "(written by: template)" in asked.stdout
+    assert "boom" in asked.stdout and "7" in asked.stdout and "(written by: template; " in asked.stdout
     told = json.loads(gpudeck("report", "--job", str(job.id), "--now", "--json", cwd=tmp_path).stdout)
     assert told["writer"] == "template" and "boom" in told["text"] and told["facts"]
     assert told["report"]["kind"] == "job" and told["report"]["job"] == job.id
