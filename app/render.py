@@ -12,6 +12,8 @@ from app import theme
 from app.views.window import PAGES, MainWindow
 from scheduler.errors import UserError
 
+VIEWS = (*PAGES, "models")
+"""The pages, and what is seen within one of them."""
 SIZES = ((1280, 800), (2560, 1440))
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 
@@ -19,7 +21,7 @@ SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 def render_pages(
     window: MainWindow, folder: Path, sizes: Sequence[tuple[int, int]] = SIZES, schemes: Sequence[theme.Scheme] = SCHEMES
 ) -> list[Path]:
-    """Show each of PAGES, let it lay out and paint, and save it as PAGE-SCHEME-WIDTHxHEIGHT.png.
+    """Show each of VIEWS, let it lay out and paint, and save it as VIEW-SCHEME-WIDTHxHEIGHT.png.
 
     Returns the files. Raises UserError where one cannot be written.
     """
@@ -33,15 +35,24 @@ def render_pages(
         theme.apply(app, scheme)
         for width, height in sizes:
             window.resize(QSize(width, height))
-            for page in PAGES:
-                window.show_page(page)
+            for view in VIEWS:
+                _show(window, view)
                 _settle()
                 window.refresh()  # a chart's decimation depends on the width it was given
                 _settle()
-                file = folder / f"{page}-{scheme}-{width}x{height}.png"
+                file = folder / f"{view}-{scheme}-{width}x{height}.png"
                 save_picture(window, file)
                 made.append(file)
     return made
+
+
+def _show(window: MainWindow, view: str) -> None:
+    if view == "models":
+        window.show_page("assistant")
+        window.assistant.show_models()
+    else:
+        window.show_page(view)
+        window.assistant.show_talk()
 
 
 def save_picture(window: MainWindow, file: Path) -> None:

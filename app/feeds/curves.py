@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from app.models.charts import scale, title
@@ -25,9 +26,11 @@ def told(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
     places: dict[tuple[str, str], int] = {}
     for fact in facts:
         parts = fact.name.split(".")
-        if len(parts) > 1 and parts[1] in FIELDS_SPAN and isinstance(fact.value, int | float) and (at := text.find(fact.said)) >= 0:
+        if len(parts) < 2 or parts[1] not in FIELDS_SPAN or not isinstance(fact.value, int | float):
+            continue
+        if found := re.search(rf"(?<![\w.]){re.escape(fact.said)}(?!\w)", text):  # 0 % does not stand in 100 %
             key = parts[0], parts[1]
-            places[key] = min(at, places.get(key, at))
+            places[key] = min(found.start(), places.get(key, found.start()))
     return tuple(sorted(places, key=places.__getitem__))[:MOST]
 
 

@@ -122,7 +122,7 @@ class Assistant(QWidget):
     def _begin(self) -> None:
         self.talk.open(Conversation())
         self.refresh()
-        self._show_talk()
+        self.show_talk()
 
     def _open(self, key: str) -> None:
         if key == self.talk.asked.key:
@@ -179,7 +179,7 @@ class Assistant(QWidget):
         self._presets = presets
         self.talk.entry.show_presets(presets)
         self.requested.emit(KeepPresets(presets))
-        self._show_talk()
+        self.show_talk()
 
     def show_models(self) -> None:
         """Go to the models."""
@@ -187,7 +187,8 @@ class Assistant(QWidget):
         self.models.refresh()
         self.models.name.setFocus()
 
-    def _show_talk(self) -> None:
+    def show_talk(self) -> None:
+        """Go to the conversation."""
         self.stack.setCurrentWidget(self.talk)
         self.talk.entry.input.setFocus()
 
@@ -209,7 +210,7 @@ class Assistant(QWidget):
         self.sessions.searched.connect(lambda words: self.requested.emit(FindSessions(words)))
         self.presets.kept.connect(self._keep_presets)
         self.sessions.modelled.connect(self.show_models)
-        self.models.left.connect(self._show_talk)
+        self.models.left.connect(self.show_talk)
         self.models.requested.connect(self.requested)
         for keys, slot in (
             ("Ctrl+N", self._begin),

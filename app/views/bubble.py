@@ -118,14 +118,15 @@ class Bubble(QFrame):
         self.note.setVisible(bool(self.note.text()))
         self.use_cpu.setVisible(message.cpu)
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "warm" if message.wants == "chat" else "muted")
+        ended = not message.pending
         set_text(self.writer, told(message))
+        self.writer.setVisible(ended)
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")
         for part in (self.earlier, self.branch, self.later):
             part.setVisible(of > 1)
         self.branch.setAccessibleName(f"Version {place} of {of}")
         self.sources.setVisible(bool(message.facts))
-        ended = not message.pending
         self.copy.setVisible(bool(message.text))
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
         self.save.setVisible(bool(message.report))

@@ -52,16 +52,16 @@ def shown(talk: Talk) -> list[str]:
     return [m.text for m in talk.conversation.messages]
 
 
-def test_a_thousand_messages_have_few_widgets_and_each_is_reached(fed):
+def test_hundreds_of_messages_have_few_widgets_and_each_is_reached(fed):
     talk = opened(fed)
     long = Conversation()
-    for i in range(500):
+    for i in range(100):
         long.answered(Answered(f"answer {i}\n\n" * (1 + i % 5), "template", (), long.ask(f"question {i}")))
     talk.open(long)
     fed.settle()
     bar = talk.messages.verticalScrollBar()
     assert bar.value() == bar.maximum()
-    assert "answer 499" in talk.messages.bubbles[-1].text.toPlainText()
+    assert "answer 99" in talk.messages.bubbles[-1].text.toPlainText()
     QTest.keyClick(talk.messages, Qt.Key.Key_Home)
     assert talk.messages.bubbles[0].text.toPlainText() == "question 0"
     seen, presses = set(), 0
@@ -79,12 +79,12 @@ def test_a_thousand_messages_have_few_widgets_and_each_is_reached(fed):
 def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
     talk = opened(fed)
     fed.window.activateWindow()
-    for i in range(30):
+    for i in range(12):
         talk.show_answer(f"question {i}", Answered("answer", "template"))
     QTest.keyClick(talk.messages, Qt.Key.Key_Home)
     talk.messages.setFocus()
     reached = []
-    for _ in range(60):
+    for _ in range(30):
         QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
         fed.settle()
         bubble = next((b for b in talk.messages.bubbles if b.isAncestorOf(QApplication.focusWidget())), None)
@@ -92,7 +92,7 @@ def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
             reached.append(bubble.number)
             assert talk.messages.viewport().rect().intersects(bubble.geometry())
     assert reached == list(range(1, len(reached) + 1))
-    assert len(reached) > 10
+    assert len(reached) > 5
 
 
 def test_edit_branch_and_go_through_the_versions(fed, qtbot):
@@ -235,7 +235,7 @@ def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_pa
     assert "> one" in fed.files[-1].text
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
+@pytest.mark.parametrize(("scheme", "size"), [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))])
 def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)

@@ -121,7 +121,7 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     assert not page.bar.isVisible()
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
+@pytest.mark.parametrize(("scheme", "size"), [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))])
 def test_nothing_is_clipped_or_nameless(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)

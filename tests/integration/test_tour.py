@@ -77,7 +77,9 @@ def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: 
     assert whole.returncode == 1 and "gpudeck tour --pictures" in whole.stderr and whole.stderr.count("\n") == 1
     ran = gpudeck("tour", "--pictures", "--out", str(tmp_path / "out"), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    made = {f"{page}-{scheme}-{size}.png" for page in PAGES for scheme in ("light", "dark") for size in ("1280x800", "2560x1440")}
+    made = {
+        f"{page}-{scheme}-{size}.png" for page in (*PAGES, "models") for scheme in ("light", "dark") for size in ("1280x800", "2560x1440")
+    }
     assert {file.name for file in (tmp_path / "out").iterdir()} == made
     assert not daemon_status().running
 

@@ -152,7 +152,8 @@ def test_curves_are_of_what_the_text_tells():
         Fact("gpu0.util", None, "", "N/A (lost)", "NVML readings", 1.0, "GPU 0 utilisation: N/A (lost)"),
         Fact("job7.ended", 1.0, "s", "12:00", "queue", 1.0, "Job 7 ended: 12:00"),
     ]
-    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00") == (("gpu0", "power"), ("gpu0", "temp"))
+    facts.append(Fact("gpu1.util", 0.0, "%", "0 %", "NVML readings", 1.0, "GPU 1 utilisation: 0 %"))
+    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00, 100 %") == (("gpu0", "power"), ("gpu0", "temp"))
     assert summary_of(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
 
 
