@@ -37,7 +37,7 @@ class Network(nn.Module):
         zero = Memory(x.new_zeros(batch, 2, self.channels), x.new_zeros(batch, heads, HEAD, HEAD, dtype=torch.float32))
         v_first: Tensor | None = None
         for i in range(self.layers):
-            x, _, v_first = advance(_layer(w, f"blocks.{i}."), x, zero, v_first, wkv.chunked)
+            x, _, v_first = advance(_layer(w, f"blocks.{i}."), x, zero, v_first, _recurrence)
         if at is not None:
             x = x.flatten(0, 1)[at]
         return project(norm(x, Norm(w["ln_out.weight"], w["ln_out.bias"])), Matrix(w["head.weight"]))
@@ -51,6 +51,12 @@ class Network(nn.Module):
         rest = [p for p in named.values() if id(p) not in chosen]
         kinds = ((fast, 2.0, 0.0), (matrices, 1.0, decay), (rest, 1.0, 0.0))
         return [{"params": params, "lr": rate * times, "times": times, "weight_decay": fade} for params, times, fade in kinds]
+
+
+def _recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """In fp32 also where the rest is in bf16: what is remembered over many tokens is worth more than 8 bits."""
+    with torch.autocast(r.device.type, enabled=False):
+        return wkv.chunked(r, w, k, v, a, b, state)
 
 
 def _layer(w: dict[str, Tensor], block: str) -> Layer:
