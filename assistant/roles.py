@@ -15,13 +15,15 @@ _HOUSEKEEP = re.compile(
     r"\b(?:(?:undo|take back|revert) (?:the |that |my |last )*(?:clean|trash|delet|remov)\w*|"
     r"clean(?:ing|ed)?(?: up)?|tidy|free (?:up )?(?:the |some )?(?:disk|space)|"
     r"(?:delete|remove|purge|erase|throw away|get rid of|clear)\b.*"
-    r"\b(?:files?|logs?|artefacts?|artifacts?|old|debris|caches?|checkpoints?|results?|leftovers?|junk))\b"
+    r"\b(?:files?|logs?|artefacts?|artifacts?|old|debris|caches?|checkpoints?|results?|leftovers?|junk|dumps?)|"
+    r"leftovers|(?:duplicate|zombie|orphan(?:ed)?) \w+)\b"
 )
 _OPERATE = re.compile(
     _POLITE
-    + r"(?:cancel|stop|kill|abort|end|terminate|start|run|rerun|re-run|launch|submit|queue|enqueue|resubmit|retry|restart|pause|resume|"
-    r"delete|remove|set|change|configure|benchmark|execute|measure|move|put|bring|prioriti[sz]e|hold|release|freeze|unfreeze|unpause|"
-    r"suspend|continue|carry on|go on with|call off|(?:do not|don't) start|no (?:more|new) jobs|let job|"
+    + r"(?:cancel|stop|kill|abort|end|terminate|nuke|start|run|rerun|re-run|launch|submit|queue(?! (?:status|state|length)\b)|enqueue|"
+    r"resubmit|retry|restart|do (?:the|my) last (?:job|run) again|pause|resume|delete|remove|set|change|configure|benchmark|execute|"
+    r"measure|tune|move|put|bring|bump|prioriti[sz]e|hold|release|freeze|unfreeze|unpause|suspend|continue|carry on|go on with|call off|"
+    r"(?:do not|don't) start|no (?:more|new) jobs|let job|(?:get rid of|give|clear) (?:the |all )?(?:job|queue|#)|"
     r"(?:job |pid |process |#)\S+ (?:is urgent|should go|cancel|stop|kill|abort|hold|pause|resume|release|retry|to the))\b"
 )
 _REPORT = re.compile(

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from assistant.facts import Fact
 
 TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "temp": (r"temperature|hot(?:ter|test)?|heat|warm|cool|celsius|degrees|thermal", ("temp", "temp.mean", "temp.max")),
+    "temp": (
+        r"temp(?:erature)?s?|overheat(?:ing|ed)?|hot(?:ter|test)?|heat|warm|cool|celsius|degrees|thermal",
+        ("temp", "temp.mean", "temp.max"),
+    ),
     "power": (r"power|watts?|energy|draw", ("power", "power_limit", "power.mean", "power.max")),
     "memory": (r"memory|vram|ram|mib|gib", ("mem_used", "mem_total", "mem_used.mean", "mem_used.max")),
     "util": (r"utili[sz]ation|usage|load|how busy|percent", ("util", "util.mean", "util.max")),

@@ -65,28 +65,38 @@ _SINCE = re.compile(r"(?:since|from|after|starting)\s+(\{t\d+\})")
 _UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 _WAITS = re.compile(
-    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b|\bturn\b|\bkeeps?\b|"
-    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n't (?:it )?(?:start|run|begin))|"
-    r"\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin|run|its turn)\b|\bstuck\b"
+    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b|\bblock(?:s|ing)?\b|\bturn\b|\bkeeps?\b|"
+    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n'?t (?:it )?(?:start|run|begin)|\bahead of\b|"
+    r"\btill?\b.*\b(?:start|begin)s?\b)|\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin|run|its turn)\b|\bstuck\b"
 )
 _QUEUE = re.compile(
     r"\bhow (?:long|full|big) is the queue\b|\bqueue (?:length|status|state)\b|\b(?:state|status|length) of the queue\b|"
     r"\bis the queue\b|\bhow many (?:jobs )?(?:wait|are (?:waiting|queued|in the queue))\b|\bhas the queue\b"
 )
 _COMPARE = re.compile(
-    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|better|worse)\b|\bthan (?:its|the)\b"
+    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|quicker|better|hotter|cooler|busier|longer)\b|"
+    r"\bthan (?:its|the)\b"
 )
 _ENERGY = re.compile(r"\benergy\b|\bjoules?\b|\b[km]?wh\b|\belectricity\b|\bpower bill\b")
-_LOG = re.compile(r"\b(?:logs?|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said|mention(?:s|ed)?)\b")
-_ALERTS = re.compile(r"\b(?:alerts?|alarms?|warnings?)\b")
+_LOG = re.compile(r"\b(?:logs?|tail|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said|mention(?:s|ed)?)\b")
+_ALERTS = re.compile(
+    r"\b(?:alerts?|alarms?|warnings?|healthy?|xid|ecc|(?:pcie|nvlink|memory) errors?|attention|everything (?:ok|okay|fine))\b"
+)
 _HELP = re.compile(r"\s*(?:help|what can you do|what do you do|who are you|what are you|how can you help)\b")
 _DOCS = re.compile(
     r"\b(?:how (?:do|can|would|should) (?:i|you|we|one)|which (?:command|setting|option)|what does .* mean|where (?:do|can) i)\b"
 )
-_RAN = re.compile(r"\b(?:what|which|how many|any|list|show)\b.*\b(?:ran|run|jobs?)\b")
+_RAN = re.compile(r"\b(?:what|which|how many|any|list|show)\b.*\b(?:ran|run)\b|\bjobs\b")
 
 
-_MOVES = r"move|bring|put|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top|end|back|bottom)|(?:before|after) (?:job|#)"
+_MOVES = (
+    r"move|bring|put|bump|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top|end|back|bottom)|(?:before|after) (?:job|#)"
+)
+
+
+def _topics(table: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:
+    """For each topic the words that name it."""
+    return {name: words for name, (words, _) in table.items()}
 
 
 def by_rules(request: str, names: Iterable[str] = ()) -> Call | None:
@@ -123,16 +133,19 @@ class _Reading:
             return call("operate", "pause", job=self._job(_ANY))
         if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
             return call("operate", "resume", job=self._job(_ANY))
-        if says(r"retry|re-?run|resubmit|restart|(?:again|once more)"):
+        if says(r"retry|re-?run|resubmit|restart|again|once more|more try|another try"):
             return call("operate", "retry", job=(job := self._job(_ANY)), state=None if job else first(self._text, _STATES))
         if says(r"(?:put|bring) .* (?:into|in|on) the queue"):
             return self._submit()
+        if _COMPARE.search(self._text) and (compared := self._compare(self._job(_JOB), self._first(_GPU))):
+            return compared
         if says(_MOVES):
             return self._move()
-        if says(r"cancel|stop|kill|abort|end|terminate|delete|remove|call off"):
+        if says(r"cancel|stop|kill|abort|end|terminate|delete|remove|call off|nuke|get rid of|clear"):
             job = self._job(_ANY)
-            return call("operate", "cancel", job=job, state=None if job else first(self._text, _STATES))
-        return self._submit() if says(r"start|run|launch|submit|queue|enqueue|benchmark|measure|execute|time") else None
+            state = "queued" if self._says("clear the queue") else first(self._text, _STATES)
+            return call("operate", "cancel", job=job, state=None if job else state)
+        return self._submit() if says(r"start|run|launch|submit|queue|enqueue|benchmark|measure|execute|time|tune") else None
 
     def _move(self) -> Call | None:
         found = [self._values[slot.strip("{}")] for slot in _ANY.findall(self._text)]
@@ -177,12 +190,14 @@ class _Reading:
             return call("answer", "waiting", job=job)
         if _QUEUE.search(text):
             return call("answer", "queue")
-        if _ENERGY.search(text):
+        if _ENERGY.search(text) or self._says(r"which job.*power|power (?:hog|hungry)"):
             return call("answer", "energy", job=job, gpu=gpu, **self._period())
         if _LOG.search(text) and (job is not None or self._says(r"logs?|printed|output|traceback")):
             return call("answer", "log", job=job)
         if job is not None:
             return call("answer", "job", job=job)
+        if (named := re.search(r"\{w\d+\}", text)) and first(text, _topics(JOB_TOPICS)):
+            return call("answer", "job", job=self._value(named[0]))
         return self._metric(gpu) or self._jobs() or call("answer", "other")
 
     def _compare(self, job: str | None, gpu: str | None) -> Call | None:
@@ -196,7 +211,7 @@ class _Reading:
 
     def _metric(self, gpu: str | None) -> Call | None:
         """Of a device: now, or over a time."""
-        metric = first(self._text, {name: words for name, (words, _) in TOPICS.items()})
+        metric = first(self._text, _topics(TOPICS))
         if metric is None:
             return None
         stat, period = first(self._text, _STATS), self._period()
@@ -205,7 +220,7 @@ class _Reading:
         return call("answer", "device", metric=metric, gpu=gpu)
 
     def _jobs(self) -> Call | None:
-        state = first(self._text, {name: words for name, (words, _) in JOB_TOPICS.items()})
+        state = first(self._text, _topics(JOB_TOPICS))
         if state is None and not _RAN.search(self._text):
             return None
         return call("answer", "jobs", state=state if state in STATES else "all", **self._period())
