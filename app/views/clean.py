@@ -54,7 +54,7 @@ class Clean(QWidget):
         self.stop = button("Stop", tooltip="End the search; what was found so far is shown")
         self.stop.clicked.connect(lambda: self.requested.emit(StopScan()))
         self.tree = FindTree()
-        self.tree.changed.connect(self._show_state)
+        self.tree.rows.chosen_changed.connect(self._show_state)
         self.empty = label("", meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.total = label()
@@ -135,7 +135,7 @@ class Clean(QWidget):
         set_tooltip(self.said, "\n".join(stays(each) for each in left[:_MOST_TOLD]) or text)
 
     def _move(self) -> None:
-        if chosen := self.tree.chosen():
+        if chosen := self.tree.rows.chosen():
             self._ask_for("moving", CleanUp(chosen))
 
     def _ask(self, ask: bool) -> None:
@@ -163,7 +163,7 @@ class Clean(QWidget):
         self.requested.emit(request)
 
     def _show_state(self) -> None:
-        chosen = self.tree.chosen()
+        chosen = self.tree.rows.chosen()
         looking = self._busy == "looking"
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
         set_text(self.empty, "Looking for what may go …" if looking else NOTHING)

@@ -72,9 +72,9 @@ def decoded(place: str) -> Path:
 
 def shown(path: Path) -> str:
     """A path for people, `~` for their own folder; characters that steer a terminal, or are none, are shown as such: \\x1b."""
-    home = Path.home()
-    text = f"~/{path.relative_to(home)}" if within(path, home) else str(path)
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    text, home = str(path), f"{Path.home()}/"
+    text = f"~/{text[len(home) :]}" if text.startswith(home) and len(home) > 1 else text
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:

@@ -35,6 +35,7 @@ from tests.gui.test_accessible import nameless
 from tests.support import state_folder
 from tests.unit.assistant.debris import aged, write
 
+BOX, ON, OFF = Qt.ItemDataRole.CheckStateRole, Qt.CheckState.Checked, Qt.CheckState.Unchecked
 GIB, DAY = 2**30, 86400.0
 PATIENCE_MS = 20_000
 
@@ -82,10 +83,11 @@ def settle() -> None:
         QApplication.processEvents()
 
 
-def rows(page) -> dict[str, tuple[str, ...]]:
+def rows(page) -> dict[str, tuple[object, ...]]:
     """The kinds, by title, with size and box."""
-    tops = [page.tree.topLevelItem(i) for i in range(page.tree.topLevelItemCount())]
-    return {top.text(0): (top.text(1), top.checkState(0).name) for top in tops}
+    model = page.tree.rows
+    tops = [[model.index(row, column) for column in range(2)] for row in range(model.rowCount())]
+    return {what.data(): (size.data(), what.data(BOX)) for what, size in tops}
 
 
 def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked):
@@ -94,32 +96,32 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
     assert page.stop.isVisible()
     scanned(page, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
     assert rows(page) == {
-        "Process on a GPU (1)": ("5.0 GiB", "Unchecked"),
-        "Artefacts of a job (1)": ("3.0 GiB", "Unchecked"),
-        "Core dump (1)": ("1.0 GiB", "Checked"),
-        "Kernel cache (12)": ("174 MiB", "Checked"),
+        "Process on a GPU (1)": ("5.0 GiB", None),
+        "Artefacts of a job (1)": ("3.0 GiB", OFF),
+        "Core dump (1)": ("1.0 GiB", ON),
+        "Kernel cache (12)": ("174 MiB", ON),
     }
-    assert page.tree.chosen() == (DUMP, *KERNELS)
+    assert page.tree.rows.chosen() == (DUMP, *KERNELS)
     assert page.total.text() == "13 things, 1.2 GiB chosen"
     assert page.progress.text() == "14 things, 4.2 GiB found · there may be more: not done after 60 s · 1 not looked at"
     assert "Permission denied" in page.progress.toolTip()
-    dump = page.tree.topLevelItem(2).child(0)
-    assert [dump.text(i) for i in range(4)] == ["/data/core.\\x1b[31m1", "1.0 GiB", "40 days", "may go: core"]
+    model = page.tree.rows
+    dumps = model.index(2, 0)
+    assert [model.index(0, i, dumps).data() for i in range(4)] == ["/data/core.\\x1b[31m1", "1.0 GiB", "40 days", "may go: core"]
     assert nameless(page) == []
 
 
 def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked):
     scanned(page, *FINDS)
-    tree = page.tree
+    tree, model = page.tree, page.tree.rows
     assert tree.hasFocus()
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Space):  # the process, its kind, artefacts
         QTest.keyClick(tree, key)
     settle()
-    assert ARTEFACTS in tree.chosen()
-    cache = tree.topLevelItem(3)
-    cache.child(0).setCheckState(0, Qt.CheckState.Unchecked)
-    settle()
-    assert cache.checkState(0) == Qt.CheckState.PartiallyChecked
+    assert ARTEFACTS in model.chosen()
+    cache = model.index(3, 0)
+    assert model.setData(model.index(0, 0, cache), OFF, BOX)
+    assert cache.data(BOX) == Qt.CheckState.PartiallyChecked
     assert page.total.text() == "13 things, 4.2 GiB chosen"
     asked.clear()
     QTest.keyClick(tree, Qt.Key.Key_Delete)
@@ -135,9 +137,13 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     page.move_button.click()
     moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
     left = Left(DUMP, "python (pid 4711) has it open")
+    model = page.tree.rows
+    model.setData(model.index(2, 0), OFF, BOX)
+    model.setData(model.index(1, 0), ON, BOX)
     page.deliver(Cleaned(Receipt("one", 0.0, moved, (left,)), InTrash(12, 174 * 2**20, "one")))
     settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
+    assert model.chosen() == (ARTEFACTS,), "what was chosen and left stays so"
     assert page.said.text() == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
     assert "12 things, 174 MiB" in page.trash.text()
     asked.clear()
@@ -189,15 +195,22 @@ def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monk
         desktop.window.show_page("settings")
         desktop.window.settings.clean.click()
         page = desktop.window.clean
-        qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)
         page.move_button.click()
         qtbot.waitUntil(lambda: "in the trash now" in page.said.text(), timeout=PATIENCE_MS)
         assert not kernel.exists()
         page.undo.click()
-        qtbot.waitUntil(lambda: len(page.tree.chosen()) == 1, timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: len(page.tree.rows.chosen()) == 1, timeout=PATIENCE_MS)
         assert (kernel / "a.cubin").read_bytes() == b"k" * 2**20
         page.back.click()
         assert desktop.window.pages.currentWidget() is desktop.window.settings
         desktop.window.close()
         desktop.stop()
         desktop.window.deleteLater()
+
+
+def test_the_model_keeps_the_rules_of_qt(page, qtmodeltester):
+    page.tree.show_finds(FINDS)
+    qtmodeltester.check(page.tree.rows)
+    page.tree.show_finds(())
+    qtmodeltester.check(page.tree.rows)
