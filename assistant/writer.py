@@ -13,7 +13,7 @@ from assistant.author import Author, P
 from assistant.compact import SYSTEM as COMPACT
 from assistant.compact import Compact, compact
 from assistant.facts import Fact
-from assistant.rain import LONGEST, Rain, Verdict
+from assistant.rain import LONGEST, Limits, Rain, Verdict
 from assistant.template import tell, template
 from assistant.template.book import Book
 from assistant.verify import Refused, fill, last_end, verify
@@ -45,11 +45,12 @@ def write(
     waiting: Callable[[str], None] = lambda reason: None,
     say: Say | None = None,
     required: Sequence[str] = (),
+    limits: Limits | None = None,
 ) -> Written:
     """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
 
     `say`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
-    must mention. Raises Cancelled where the author was told to stop.
+    must mention. `limits`: of the search for a text that holds. Raises Cancelled where the author was told to stop.
     """
     if author is None:
         return Written(_template(facts, question, say), "template")
@@ -58,7 +59,7 @@ def write(
     if author.compact and question is not None and not set(required) <= told.covers:
         return Written(_template(facts, question, say), "template")  # a kind of answer that the small model has not learnt
     try:
-        return Written(_by_model(facts, told, author, waiting), f"model {author.name}")
+        return Written(_by_model(facts, told, author, waiting, limits), f"model {author.name}")
     except Refused as e:
         return by_template(facts, question, f"the text of the model {author.name} was refused: {e}", say)
 
@@ -72,11 +73,11 @@ def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> s
     return template(facts, question) if say is None else tell(facts, say)
 
 
-def _by_model(facts: Sequence[Fact], told: Compact, author: Author[P], waiting: Callable[[str], None]) -> str:
+def _by_model(facts: Sequence[Fact], told: Compact, author: Author[P], waiting: Callable[[str], None], limits: Limits | None) -> str:
     waiting(f"the model {author.name} reads the facts")
     begin = author.begin(COMPACT if author.compact else SYSTEM, told.text)
     waiting(f"the model {author.name} writes")
-    text = _filled(Rain(author, lambda place: judged(place, facts, told, author)).text(begin), told)
+    text = _filled(Rain(author, lambda place: judged(place, facts, told, author), limits).text(begin), told)
     verify(text, facts, told.needed)  # whoever judged it, nothing leaves that was not looked at as a whole
     return text
 

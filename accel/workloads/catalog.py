@@ -205,6 +205,17 @@ WORKLOADS: tuple[Workload, ...] = (
             _seconds("how long the timed loop runs", "10", "4"),
         ),
     ),
+    Workload(
+        "rain",
+        "RAIN",
+        "Texts about random machines by the assistant's model, rewound where they do not hold: how many hold, and how fast",
+        "assistant.workloads.rain",
+        (
+            Param("texts", "Texts", "int", "100", "to be written", minimum=1, maximum=100000, cpu_default="10"),
+            Param("method", "Method", "choice", "rain", "greedy: once, without rewinding", ("rain", "greedy")),
+            Param("seed", "Seed", "int", "0", "of the machines", minimum=0, maximum=2**31),
+        ),
+    ),
 )
 
 

@@ -43,6 +43,8 @@ class Form:
                 return f"{scaled(2.0 * n**3, 'FLOP')} a call · {memory(3.0 * n * n * size)} of matrices"
             case "copy":
                 return f"{memory(2 * 2**20 * float(self.values['mib']))} of buffers"
+            case "rain":
+                return f"{self.values['texts']} texts by the model that the settings name"
             case _:
                 return _attention(self.values)
 

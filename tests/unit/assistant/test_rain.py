@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
+from rwkv_models import random_model, to_hf, write_hf
 
+from accel.result import Result
+from accel.workloads.harness import serve
 from assistant.compact import Compact
+from assistant.engine import Engine, EngineAuthor
 from assistant.facts import gather
 from assistant.rain import Limits, Rain, Verdict, sentence
+from assistant.tokenizer import VOCABULARY
 from assistant.verify import Refused
+from assistant.workloads.rain import work
 from assistant.writer import judged, write
+from scheduler import settings
+from scheduler.settings import Settings
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 
@@ -130,3 +140,32 @@ def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
             shown += 1
             assert set(re.findall(r"\d[\d.:]*", text)) <= known | {"7"}
     assert shown > 20
+
+
+def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsys) -> None:
+    folder = write_hf(tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    assert serve("rain", work, ["--texts=1"]) == 1
+    assert "no model is set" in capsys.readouterr().err
+    settings.save(Settings(model_folder=str(folder)))
+    assert serve("rain", work, ["--texts=2", "--method=greedy"]) == 0
+    result = msgspec.json.decode(capsys.readouterr().out.splitlines()[-1], type=Result)
+    assert (result.backend, result.verdict, result.timing.count) == ("greedy", "pass", 2)
+    assert "noise-7" in result.reason
+    assert "0 of 2 texts held" in result.reason
+    assert result.flops > 0
+
+
+def test_a_large_enough_model_is_asked_and_goes_on_as_if_nobody_had_asked(tmp_path, monkeypatch) -> None:
+    folder = write_hf(tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    author = EngineAuthor(Engine(str(folder), "cpu"), lambda: False)
+    place = next(author.write(author.begin("", "x"), 3))
+    assert author.leaning(place, "well?", (" A", " B")) is None
+    before = [p.text for p in islice(author.write(place, 4), 9)]
+    monkeypatch.setattr("assistant.engine.JUDGES", 1)
+    leaning = author.leaning(place, "well?", ("A", "B"))
+    assert leaning is not None
+    assert -1 <= leaning <= 1
+    assert author.leaning(place, "well?", ("B", "A")) == pytest.approx(-leaning)
+    assert [p.text for p in islice(author.write(place, 4), 9)] == before

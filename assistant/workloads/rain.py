@@ -1,0 +1,109 @@
+"""Texts about random machines by the configured model, searched as `assistant.rain` does: `python -P -m assistant.workloads.rain`.
+
+What is timed is one text, refused ones included: from facts to words that hold, or to the template.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from random import Random
+from typing import TYPE_CHECKING
+
+from accel.result import Check
+from accel.workloads.harness import Failure, Outcome, serve
+from accel.workloads.options import Values
+from accel.workloads.progress import Progress
+from scheduler import settings
+
+if TYPE_CHECKING:
+    from accel.runtime.capability import Device
+    from assistant.engine import Engine
+    from assistant.facts import Fact
+
+_NUMBER = re.compile(r"\d[\d.:]*\d|\d")
+
+
+def work(values: Values, device: Device, progress: Progress) -> Outcome:
+    """As many briefs as asked for. Raises Failure where no model is set, or it cannot be loaded."""
+    from accel.runtime.timing import timing_of
+    from assistant.engine import Engine
+    from scheduler.errors import UserError
+
+    folder = settings.load().model_folder
+    if not folder:
+        raise Failure("no model is set. Name an RWKV-7 under Settings (model_folder)")
+    progress.stage("loading the model")
+    try:
+        engine = Engine(folder, device.kind)
+    except UserError as e:
+        raise Failure(str(e)) from e
+    random, count = Random(values.integer("seed")), values.integer("texts")
+    progress.plan(count)
+    progress.stage("writing")
+    tally = _Tally(engine, greedy=values.text("method") == "greedy")
+    began = time.time()
+    for number in range(count):
+        tally.write(random)
+        progress.advance(number + 1, tally.flops)
+    return Outcome(
+        values.text("method"),
+        tally.story(),
+        (Check("share of texts with a number that no fact has", tally.invented / count, 0.0),),
+        timing_of([1e3 * seconds for seconds in tally.took]),
+        tally.flops / count,
+        sustained_tflops=tally.flops / sum(tally.took) / 1e12,
+        sustained_from=began,
+        sustained_to=time.time(),
+    )
+
+
+class _Tally:
+    """Texts, and what came of them."""
+
+    def __init__(self, engine: Engine, *, greedy: bool) -> None:
+        from assistant.rain import Limits
+
+        self._engine, self._limits = engine, Limits(steps=1, children=1) if greedy else Limits()
+        self.took: list[float] = []
+        """Seconds of each."""
+        self.held = self.tokens = self.invented = 0
+
+    @property
+    def flops(self) -> float:
+        """Two for each parameter and token that was written; what the prompts cost comes on top."""
+        return 2.0 * self._engine.model.parameters * self.tokens
+
+    def write(self, random: Random) -> None:
+        from assistant.engine import EngineAuthor
+        from assistant.training.decks import deck
+        from assistant.writer import write
+
+        facts, author = deck(random), EngineAuthor(self._engine, lambda: False)
+        began = time.perf_counter()
+        text, writer = write(facts, None, author, limits=self._limits)
+        self.took.append(time.perf_counter() - began)
+        self.tokens += author.tokens
+        if writer != "template":
+            self.held += 1
+            self.invented += bool(_numbers(text) - _told(facts))
+
+    def story(self) -> str:
+        count, seconds = len(self.took), sum(self.took)
+        return (
+            f"the model {self._engine.name} as the settings name it: {self.held} of {count} texts held, the rest are the template's; "
+            f"{self.tokens / count:.0f} tokens a text, {self.tokens / seconds:.0f} a second"
+        )
+
+
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(text))
+
+
+def _told(facts: tuple[Fact, ...]) -> set[str]:
+    return set().union(*(_numbers(f"{fact.text} {fact.said} {fact.subject}") for fact in facts))
+
+
+if __name__ == "__main__":
+    sys.exit(serve("rain", work))
