@@ -16,7 +16,7 @@ from assistant import compact, routes
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
 from assistant.tokenizer import END, Tokenizer
-from assistant.training import briefs, data, decks, evaluate, requests, train, vocabulary
+from assistant.training import briefs, card, data, decks, evaluate, requests, train, vocabulary
 from assistant.training.corpus import stream
 from assistant.training.network import Network
 from assistant.verify import fill, verify
@@ -167,7 +167,7 @@ def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
     assert seen >= 60
 
 
-def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path) -> None:
+def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path, monkeypatch) -> None:
     torch.set_num_threads(1)
     data.prepare(tmp_path, samples=60, held_out=4, tokens=400, briefs=0.0, longest=150, workers=1)
     plan = train.Plan(layers=2, channels=64, rows=4, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3)
@@ -179,3 +179,9 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path)
     assert isinstance(reader.written(routes.SYSTEM, "pause the queue"), str) and compact.trained_for(tmp_path)
     assert all(isinstance(good, bool) for good in evaluate.judged(reader, decks.deck(Random(1)), None))
     assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
+    monkeypatch.setattr(evaluate, "handwritten", lambda: [evaluate.Asked("pause", "operate pause"), evaluate.Asked("pausa", "x", "es")])
+    found = evaluate.evaluate(tmp_path, routings=2, texts=1)
+    assert found["routing, hand-written, by language"]["es"] == 0, "no model writes a route that there is not"
+    (tmp_path / evaluate.EVALUATION).write_text(json.dumps(found))
+    told = card.card(tmp_path)
+    assert "27 steps" in told and "| operate pause | 1 |" in told

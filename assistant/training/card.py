@@ -1,0 +1,132 @@
+"""The card of a trained model: what it is, what it learnt from, how long, how good it is, and what it cannot do.
+
+python -m assistant.training.card FOLDER       # after training and evaluation; writes FOLDER/README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assistant.routes import TOOLS
+from assistant.training.evaluate import CONFUSION, EVALUATION
+from assistant.training.requests import HELD_OUT, LANGUAGES
+
+_CARD = """---
+license: apache-2.0
+language: [{languages}]
+library_name: gpudeck
+tags: [rwkv7]
+---
+# The assistant's own small model
+
+An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a vocabulary of its own), for two tasks and
+nothing else: it says which of {tools} tools a request needs and with which arguments, and it writes briefs and answers from facts. It sees
+no numbers, names or commands: requests come to it masked (`assistant.masks`), facts as names (`assistant.compact`), and what it writes has
+slots that code fills and checks.
+
+## Data
+
+{samples:,} samples made by a program, {tokens:,} tokens seen in training. Requests are in {count} languages ({shares}), by phrasings in
+`assistant/training/grammar/`, with typos, words left out, slang and politeness. Every {held_out}th phrasing of each tool, every fifth way
+to say a thing, and some names are in no training sample. Machines are random, or an H100 as recorded in `assets/h100.trace.gz`. No text is
+from the internet, from a person's logs, or by another model.
+
+    python -m assistant.training.data FOLDER --samples {asked}
+    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}
+    python -m assistant.training.evaluate FOLDER
+    python -m assistant.training.card FOLDER
+
+## Training
+
+{steps:,} steps in {seconds:.0f} s on one {device}, set-up and checkpoints included; AdamW, from {rate:g} to {last_rate:g} by a cosine. The
+loss of the last hundred steps is {loss:.4f}; on held-out samples it is {held_loss:.4f}, and {held_exact:.1%} of these are right to the last
+token.
+
+## Evaluation
+
+Greedy, at the first try, judged by program. In the app a text that is refused is written anew, and at last the template writes.
+
+{table}
+
+What was routed where, of the held-out phrasings and the hand-written requests together:
+
+{confusion}
+
+## Limits
+
+- It knows its tools and its facts. Free chat, code and general knowledge are beyond it; it has a route for what it cannot do.
+- English is what it knows best; it was taught {others} with fewer phrasings. It writes English only.
+- It can route a request wrongly, above all one in words it never met. What acts is therefore only proposed, and a person approves it.
+- The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
+"""
+_NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
+
+
+def card(folder: Path) -> str:
+    """From training.json, evaluation.json and confusion.csv in the folder."""
+    training: dict[str, Any] = json.loads((folder / "training.json").read_text())
+    evaluation: dict[str, Any] = json.loads((folder / EVALUATION).read_text())
+    plan = training["plan"]
+    return _CARD.format(
+        languages=", ".join(LANGUAGES),
+        parameters=training["parameters"] / 1e6,
+        layers=plan["layers"],
+        channels=plan["channels"],
+        tools=len(TOOLS),
+        samples=training["samples"],
+        tokens=training["tokens seen"],
+        count=len(LANGUAGES),
+        shares=", ".join(f"{_NAMES[name]} {share:.0%}" for name, share in LANGUAGES.items()),
+        held_out=HELD_OUT,
+        asked=round(training["samples"], -3),
+        minutes=plan["minutes"],
+        steps=training["steps"],
+        seconds=training["seconds"],
+        device=training["device"],
+        rate=plan["rate"],
+        last_rate=plan["last_rate"],
+        loss=training["loss"],
+        held_loss=training["held-out loss"],
+        held_exact=training["held-out exact"],
+        table=_scores(evaluation),
+        confusion=_confusion(folder / CONFUSION),
+        others=", ".join(_NAMES[name] for name in LANGUAGES if name != "en"),
+    )
+
+
+def _scores(evaluation: Mapping[str, Any]) -> str:
+    """A row for every share, and the counts."""
+    rows = []
+    for name, value in evaluation.items():
+        if isinstance(value, float):
+            rows.append((name, f"{value:.1%}"))
+        elif isinstance(value, dict) and name != "counts":
+            rows += [(f"{name}: {part}", f"{share:.1%}") for part, share in value.items()]
+    rows += [(f"number of {name}", str(count)) for name, count in evaluation["counts"].items()]
+    return _table(("", "share"), rows)
+
+
+def _confusion(file: Path) -> str:
+    with file.open(newline="", encoding="utf-8") as stored:
+        head, *rows = csv.reader(stored)
+    return _table(tuple(head), [tuple(row) for row in rows])
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the card of a trained model.")
+    parser.add_argument("folder", type=Path)
+    folder: Path = parser.parse_args().folder
+    (folder / "README.md").write_text(card(folder), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
