@@ -6,6 +6,7 @@ check and the renaming is put back. From then on nobody can open it by its old n
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -24,6 +25,10 @@ from assistant.housekeeping.tree import measured, parent
 
 _AT_ONCE = 256
 """How many are checked with one look at what all processes have open."""
+_IN_OTHER_WORDS = {
+    errno.ENOENT: "it is not there any more",
+    errno.EXDEV: "it cannot be renamed into a trash, as in the layers of a container's image",
+}
 
 
 def move(grounds: Grounds, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None) -> Receipt:
@@ -139,5 +144,6 @@ def _keep_back(taken: Sequence[Item], left: list[Left]) -> Iterator[Item]:
 
 
 def _left(find: Find, error: Kept | OSError) -> Left:
+    number = error.errno if isinstance(error, OSError) else None
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return Left(find, "it is not there any more" if isinstance(error, FileNotFoundError) else why)
+    return Left(find, _IN_OTHER_WORDS.get(number or 0, why))

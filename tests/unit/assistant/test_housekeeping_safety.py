@@ -16,7 +16,7 @@ import pytest
 
 from assistant.housekeeping import moving, undo
 from assistant.housekeeping.find import encoded
-from assistant.housekeeping.grounds import grounds
+from assistant.housekeeping.grounds import Cache, grounds
 from assistant.housekeeping.in_use import CHANGED
 from assistant.housekeeping.journal import Receipt
 from assistant.housekeeping.moving import move
@@ -310,6 +310,37 @@ def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", gone / where], check=True)
     assert (inside / "c.ptx").exists()
+
+
+@ROOT
+def test_what_only_a_copy_could_move_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of an overlay's lower layer, as of a container's image, cannot be renamed."""
+    base, merged = tmp_path / "base", tmp_path / "merged"
+    for folder in (base, merged):
+        folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", base], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        lower = world(base / "lower" / "world")
+        kernel(lower, "of the image")
+        for name in ("upper", "work"):
+            (base / name).mkdir()
+        layers = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
+        if subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", merged], check=False, capture_output=True).returncode:
+            pytest.skip("there is no overlay here")
+        try:
+            monkeypatch.setenv("XDG_DATA_HOME", str(merged / "data"))
+            monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+            cache = Cache("Triton", merged / "world" / "cache", 1)
+            here = World(merged / "world", replace(lower.grounds, caches=(cache,), folders=()))
+            before = contents(here.root)
+            assert "cannot be renamed into a trash" in why(move(here.grounds, found(here)))
+            assert contents(here.root).keys() == before.keys()
+            assert [*(merged / "data" / "Trash").rglob("*.trashinfo")] == []
+        finally:
+            subprocess.run(["umount", merged], check=True)
+    finally:
+        subprocess.run(["umount", base], check=True)
 
 
 def job(number: int, cwd: Path, *argv: str) -> Job:
