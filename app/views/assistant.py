@@ -81,6 +81,7 @@ class Assistant(QWidget):
                     self.talk.entry.say(notice)
             case Opened(saved=saved):
                 self.talk.open(Conversation(saved))
+                self.talk.reveal(self.sessions.search.text())
                 self.stack.setCurrentWidget(self.talk)
             case Presets(presets=presets):
                 self._presets = presets

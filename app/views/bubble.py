@@ -14,7 +14,7 @@ from app.models.writing import told
 from app.views.proposal import ProposalCard
 from app.views.safe_text import SafeText
 from app.views.sparkline import Sparklines
-from app.views.widgets import button, elided, label, row, set_text
+from app.views.widgets import button, elided, label, row, set_text, set_tooltip
 
 
 class Bubble(QFrame):
@@ -120,6 +120,7 @@ class Bubble(QFrame):
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "warm" if message.wants == "chat" else "muted")
         ended = not message.pending
         set_text(self.writer, told(message))
+        set_tooltip(self.writer, told(message))
         self.writer.setVisible(ended)
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")

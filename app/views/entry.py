@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QVBoxLayout, QWidget
 from app import theme
 from app.models.session_requests import PRESETS, Preset
 from app.views.prompt import Prompt
-from app.views.widgets import button, elided, label, row, set_text
+from app.views.widgets import button, elided, label, row, set_text, set_tooltip
 
 
 class Entry(QWidget):
@@ -59,12 +59,12 @@ class Entry(QWidget):
         self.export.setEnabled(exportable)
         if self.where.text() != where:
             self.where.setText(where)
-            self.where.setToolTip(where)
+            set_tooltip(self.where, where)
 
     def offer_chat(self, offered: bool, why: str) -> None:
         """Free chat is there for large models; `why` it is or is not is told by its tooltip."""
         self.free.setEnabled(offered)
-        self.free.setToolTip(why)
+        set_tooltip(self.free, why)
         self.free.setAccessibleDescription(why)
         if not offered:
             self.free.setChecked(False)
@@ -72,7 +72,7 @@ class Entry(QWidget):
     def say(self, text: str) -> None:
         """A line about what was done or could not be done."""
         set_text(self.said, text)
-        self.said.setToolTip(text)
+        set_tooltip(self.said, text)
         self.said.setVisible(bool(text))
 
     def edit(self, number: int, text: str) -> None:

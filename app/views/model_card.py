@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
 from app import theme
 from app.models.model_list import details
-from app.views.widgets import button, elided, label, row, set_text
+from app.views.widgets import button, elided, label, row, set_text, set_tooltip
 from assistant.library.describe import Model
 
 
@@ -24,7 +24,7 @@ class ModelCard(QFrame):
         self.name = label(model.name, strong=True)
         self.use_mark = label("in use", size="small", meaning="muted")
         self.path = elided(model.path, size="small", meaning="muted")
-        self.path.setToolTip(model.path)
+        set_tooltip(self.path, model.path)
         self.details = label(details(model), size="small", meaning="muted", wrap=True)
         self.needs = label(size="small", meaning="muted", wrap=True)
         self.problem = label(model.problem, size="small", meaning="failed", wrap=True)

@@ -10,6 +10,7 @@ from PySide6.QtGui import (
     QColor,
     QImage,
     QResizeEvent,
+    QTextBlock,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
@@ -103,21 +104,11 @@ class SafeText(QTextBrowser):
 
     def _space_out(self) -> None:
         """Markdown comes without any space between blocks, with large headings and heavy tables."""
+        whole = QTextCursor(self.document())
+        whole.beginEditBlock()  # it is laid out once, at the end
         block = self.document().begin()
         while block.isValid():
-            cursor, form = QTextCursor(block), block.blockFormat()
-            if level := form.headingLevel():
-                cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
-                look = QTextCharFormat()
-                look.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
-                cursor.mergeCharFormat(look)
-            if form.hasProperty(QTextFormat.Property.BlockCodeFence):
-                form.setBackground(QColor(theme.tokens().sunken))
-                cursor.setBlockFormat(form)
-            elif not cursor.currentTable():
-                form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)
-                form.setBottomMargin(theme.XS)
-                cursor.setBlockFormat(form)
+            _space_block(block)
             block = block.next()
         for frame in self.document().rootFrame().childFrames():
             if isinstance(frame, QTextTable):
@@ -128,6 +119,25 @@ class SafeText(QTextBrowser):
                 table.setCellPadding(theme.XS)
                 table.setBottomMargin(theme.S)
                 frame.setFormat(table)
+        whole.endEditBlock()
+
+
+def _space_block(block: QTextBlock) -> None:
+    cursor, form = QTextCursor(block), block.blockFormat()
+    if level := form.headingLevel():
+        cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
+        look = QTextCharFormat()
+        look.setProperty(QTextFormat.Property.FontSizeAdjustment, 1 if level <= 2 else 0)
+        cursor.mergeCharFormat(look)
+    if form.hasProperty(QTextFormat.Property.BlockCodeFence):
+        form.setBackground(QColor(theme.tokens().sunken))
+        last = not block.next().blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence)
+        form.setBottomMargin(theme.S if last else 0)
+        cursor.setBlockFormat(form)
+    elif not cursor.currentTable():
+        form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)
+        form.setBottomMargin(theme.XS)
+        cursor.setBlockFormat(form)
 
 
 class FittedText(SafeText):

@@ -12,7 +12,7 @@ from app import theme
 from app.models.format import plural
 from app.models.session_requests import Summary
 from app.views.filter_box import filter_box
-from app.views.widgets import button, label, row, set_text
+from app.views.widgets import button, label, plain_tooltip, row, set_text
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _HIGH = 42
@@ -73,7 +73,7 @@ class SessionList(QWidget):
             item.setFlags(item.flags() | Qt.ItemFlag.ItemIsEditable)
             item.setData(_KEY, summary.key)
             item.setData(_BELOW, summary.excerpt or _when(summary.changed))
-            item.setToolTip(f"{summary.title}\n{summary.excerpt or _when(summary.changed)}")
+            item.setToolTip(plain_tooltip(f"{summary.title}\n{summary.excerpt or _when(summary.changed)}"))
             self.list.addItem(item)
             if summary.key == key:
                 self.list.setCurrentItem(item)

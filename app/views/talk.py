@@ -124,6 +124,14 @@ class Talk(QWidget):
         self.messages.keeps = "end"
         self.refresh()
 
+    def reveal(self, words: str) -> None:
+        """Go to the first message that is shown with one of these words."""
+        wanted = words.lower().split()
+        for number in self.conversation.path:
+            if any(word in self.conversation.tree.message(number).text.lower() for word in wanted):
+                self.messages.reveal(number)
+                return
+
     def ask(self, text: str) -> None:
         """Ask a question, as if it had been typed; to the model itself where free chat is on."""
         instead = self.entry.instead

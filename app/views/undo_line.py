@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QWidget
 
-from app.views.widgets import button, elided, row
+from app.views.widgets import button, elided, row, set_tooltip
 
 
 class UndoLine(QWidget):
@@ -27,7 +27,7 @@ class UndoLine(QWidget):
         """Only the last deletion can be undone here."""
         self._undo = undo
         self.said.setText(said)
-        self.said.setToolTip(said)
+        set_tooltip(self.said, said)
         self.show()
         self.undo.setFocus()
 

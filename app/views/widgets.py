@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
@@ -122,5 +123,12 @@ def set_text(target: QLabel, text: str) -> None:
 
 
 def set_tooltip(target: QWidget, text: str) -> None:
-    if target.toolTip() != text:
-        target.setToolTip(text)
+    """Plain text, whatever it looks like: names and words of others are among it."""
+    plain = plain_tooltip(text)
+    if target.toolTip() != plain:
+        target.setToolTip(plain)
+
+
+def plain_tooltip(text: str) -> str:
+    """A tooltip that shows `text` as it is: Qt would take what looks like HTML for that."""
+    return escape(text).replace("\n", "<br>") if "<" in text else text

@@ -214,6 +214,12 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     qtbot.waitUntil(lambda: fed.files[-1] == FindSessions("hall"))
     fed.window.deliver(Sessions(FindSessions("ha"), ()))  # of what was typed before
     assert page.sessions.list.count() == 2
+    for i in range(20):
+        other.answered(Answered("It was in the Hall." if i == 3 else "It was not.", "template", (), other.ask(f"<img src=x> {i}")))
+    fed.window.deliver(Opened(other.saved()))
+    assert "It was in the Hall." in [b.text.toPlainText() for b in talk.messages.bubbles], "what was searched is brought into view"
+    fed.window.deliver(Sessions(FindSessions("hall"), (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)))
+    assert page.sessions.list.item(0).toolTip() == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;", "what was said is no markup"
 
 
 def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_path):
