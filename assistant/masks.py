@@ -21,7 +21,7 @@ NUMBER_WORDS = {
     for number, word in enumerate(words.split())
 } | {"fifteen": "15", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50"}
 _SPELT = "|".join(NUMBER_WORDS)
-_NOUN = r"jobs?|gpus?|cards?|devices?|number|nr\.?|no\.|auftrag|grafikkarte|karte|tâche|carte|tarea|trabajo|tarjeta|pid|process"
+_NOUN = r"jobs?|gpus?|cards?|devices?|number|nr\.?|no\.|auftrag|grafikkarte|karte|tâche|carte|tarea|trabajo|tarjeta|pid|process|cuda"
 _UNIT = (
     r"minutes?|mins?|hours?|hrs?|days?|weeks?|gpus?|cards?|minuten|stunden|tagen?|wochen|karten|heures|jours|semaines|cartes|"
     r"minutos|horas|d[ií]as|semanas|tarjetas"
@@ -40,7 +40,7 @@ _PARTS = (
         r"\b(?P<hour>[01]?\d|2[0-3])"
         r"(?:(?:[:h](?P<minute>[0-5]\d)(?:\s?(?P<half>[ap])\.?m\b\.?)?|\s?(?P<half2>[ap])m\b|\s?uhr\b)(?![\d.]))",
     ),
-    ("numbered", rf"\b(?P<noun>{_NOUN})(?:[ #]+(?P<spelt>{_SPELT})\b|[ #]*(?P<digits>\d+)\b)"),
+    ("numbered", rf"\b(?P<noun>{_NOUN})(?:[ #]+(?P<spelt>{_SPELT})\b|[ #:-]*(?P<digits>\d+)\b)"),
     ("counted", rf"\b(?P<count>{_SPELT})(?=[ -](?:{_UNIT})\b)"),
     ("rate", r"\bt?flops?/s\b"),
     ("measured", r"\b(?P<amount>\d+(?:\.\d+)?)(?P<unit>h|hrs?|m|mins?|d|w|s|k|gb|%|°c)(?!\w)"),
@@ -73,7 +73,8 @@ def masked(request: str, names: Iterable[str] = ()) -> tuple[str, dict[str, str]
             hour = int(part["hour"]) % 12 + 12 * (half.lower() == "p") if half else int(part["hour"])
             return slot("t", f"{hour:02d}:{part.get('minute', '00')}")
         if "numbered" in part:
-            return f"{part['noun']} {slot('n', part.get('digits') or NUMBER_WORDS[part['spelt'].lower()])}"
+            noun = "gpu" if part["noun"].lower() == "cuda" else part["noun"]
+            return f"{noun} {slot('n', part.get('digits') or NUMBER_WORDS[part['spelt'].lower()])}"
         if "counted" in part:
             return slot("n", NUMBER_WORDS[part["count"].lower()])
         if "measured" in part:

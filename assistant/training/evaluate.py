@@ -26,6 +26,8 @@ from assistant.model import RWKV7
 from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
+from assistant.tools.call import called
+from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
 from assistant.verify import Refused, fill, verify
 
@@ -84,6 +86,7 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
         "routing, held-out phrasings": _right(held_out),
         "routing, hand-written": _right(by_hand),
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
+        "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
         "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},
         **{f"texts, {name}": shares for name, shares in _texts(reader, random, texts).items()},
         "counts": {"held-out phrasings": routings, "hand-written": len(by_hand), "texts of each kind": texts},
@@ -93,6 +96,11 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
 
 def _routed(reader: Reader, request: str, wanted: str, language: str) -> Routing:
     return Routing(request, wanted, reader.written(routes.SYSTEM, request), language)
+
+
+def _by_rules(asked: Asked) -> bool:
+    """Whether the rules find the route: what a model has to be better than."""
+    return by_rules(asked.request) == called(routes.parse(asked.route), masked(asked.request)[1])
 
 
 def _right(found: list[Routing]) -> float:

@@ -89,6 +89,7 @@ def test_every_route_names_slots_that_its_request_has() -> None:
     [
         ("cancel job 1234", "cancel job {n1}", {"n1": "1234"}),
         ("gpu0 and #7, 1.5 h", "gpu {n1} and #{n2}, {n3} h", {"n1": "0", "n2": "7", "n3": "1.5"}),
+        ("GPU-1, cuda:0 and job-12", "GPU {n1}, gpu {n2} and job {n3}", {"n1": "1", "n2": "0", "n3": "12"}),
         ("run train_big.py now", "run {w1} now", {"w1": "train_big.py"}),
         ('end "cancel all jobs"', "end {w1}", {"w1": "cancel all jobs"}),
         ("what is {n1}?", "what is ({w1})?", {"w1": "n1"}),
@@ -179,9 +180,11 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path,
     assert isinstance(reader.written(routes.SYSTEM, "pause the queue"), str) and compact.trained_for(tmp_path)
     assert all(isinstance(good, bool) for good in evaluate.judged(reader, decks.deck(Random(1)), None))
     assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
-    monkeypatch.setattr(evaluate, "handwritten", lambda: [evaluate.Asked("pause", "operate pause"), evaluate.Asked("pausa", "x", "es")])
+    monkeypatch.setattr(
+        evaluate, "handwritten", lambda: [evaluate.Asked("pause", "operate pause"), evaluate.Asked("pausa", "operate kill", "es")]
+    )
     found = evaluate.evaluate(tmp_path, routings=2, texts=1)
-    assert found["routing, hand-written, by language"]["es"] == 0, "no model writes a route that there is not"
+    assert found["routing, hand-written, by language"]["es"] == 0, "a route that it does not need"
     (tmp_path / evaluate.EVALUATION).write_text(json.dumps(found))
     told = card.card(tmp_path)
     assert "27 steps" in told and "| operate pause | 1 |" in told
