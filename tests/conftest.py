@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,6 +27,29 @@ def imported() -> None:
     """What is there before the first test is not looked at again and again: by the collector, and by tests that search all objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def one_thread() -> Iterator[None]:
+    """Torch computes with one thread: problems are small, and other tests run beside them."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> Iterator[Callable[..., Any]]:
+    """Runs a function in a process where Triton's kernels are interpreted: Triton decides that when they are defined."""
+    import torch
+
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("TRITON_INTERPRET", "1")
+            pool.submit(torch.set_num_threads, 1).result()
+        yield lambda function, *args, **kwargs: pool.submit(function, *args, **kwargs).result()
 
 
 @pytest.fixture

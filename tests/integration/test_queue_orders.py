@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from app.cli import main
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import Cancelled, Done, Failed, Queued
 from scheduler.wishes import wish
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
+from tests.integration.shell import Shell
 from tests.support import eventually
 
 WAIT_S = 40.0
@@ -138,24 +136,6 @@ def test_many_jobs_each_with_its_own_environment(deck: Client) -> None:
     for job in jobs:
         deck.wait(job.id, WAIT_S)
     assert [log_of(j) for j in jobs] == ["first\n", "1\n", "2\n"]
-
-
-class Shell:
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str, status: int = 0) -> str:
-        self._capsys.readouterr()
-        try:
-            got = main(words)
-        except SystemExit as e:
-            got = int(e.code or 0)
-        out, err = self._capsys.readouterr()
-        assert got == status, (out, err)
-        return out if not status else err
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(words[0], "--json", *words[1:]))
 
 
 @pytest.fixture

@@ -249,11 +249,17 @@ def compiled_arguments():
     }
 
 
+COMPILER = pytest.mark.xdist_group("compiler")
+"""In one process: to import torch's compiler takes longer than most of what it is asked here."""
+
+
+@COMPILER
 @pytest.mark.parametrize("case", ["plain", "rows first", "bias", "ragged"])
 def test_the_operation_keeps_the_rules_of_torch(case):
     opcheck(torch.ops.gpudeck.attention_forward.default, compiled_arguments()[case])
 
 
+@COMPILER
 def test_a_compiled_program_has_no_break_and_gives_the_same():
     def program(q, k, v, bias):
         out, lse = attention(q * 2, k, v, window=(4, 2), bias=bias, layout="bshd", return_lse=True)
@@ -270,6 +276,7 @@ def test_a_compiled_program_has_no_break_and_gives_the_same():
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+@COMPILER
 def test_the_packages_attribute_is_the_operation_for_compilers_and_help_too():
     q, k, v = random((1, 2, 4, 8))
     assert accel.attention is attention

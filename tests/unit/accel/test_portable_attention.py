@@ -1,8 +1,6 @@
 """The portable Triton kernels, interpreted on the CPU, against the float64 reference."""
 
 import importlib
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 import torch
@@ -23,16 +21,6 @@ def gradients(dout, q, k, v, ragged=None, bias=None, **rules):
     ragged = None if ragged is None else Ragged(*ragged)
     out, lse = forward(q, k, v, ragged=ragged, bias=bias, **rules)
     return out, lse, *backward(dout, q, k, v, out, lse, ragged=ragged, bias=bias, **rules)
-
-
-@pytest.fixture(scope="module")
-def interpreted():
-    """Runs a function in a process where the kernels are interpreted: Triton decides that when they are defined."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("TRITON_INTERPRET", "1")
-            pool.submit(torch.set_num_threads, 1).result()
-        yield lambda function, *args, **kwargs: pool.submit(function, *args, **kwargs).result()
 
 
 def case(q, kv=None, dtype=torch.float32, bias=None, seed=0, **rules):

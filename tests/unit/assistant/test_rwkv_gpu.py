@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-
 import pytest
 import torch
 import triton.language as tl
@@ -24,16 +21,6 @@ def tensors(channels: int = 64) -> Tensors:
     return {name: t.flatten() if t.numel() == max(t.shape) else t for name, t in w.items()} | {
         f"blocks.{i}.att.r_k": w[f"blocks.{i}.att.r_k"] for i in range(2)
     }
-
-
-@pytest.fixture(scope="module")
-def interpreted():
-    """Runs a function in a process where the kernels are interpreted: Triton decides that when they are defined."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("TRITON_INTERPRET", "1")
-            pool.submit(torch.set_num_threads, 1).result()
-        yield lambda function, *args: pool.submit(function, *args).result()
 
 
 def step_error(dtype: torch.dtype, batch: int) -> float:
