@@ -78,7 +78,12 @@ class Assistant:
         gone, or cannot be carried out any more, DaemonGone.
         """
         env = wish((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
-        reply = self._once(m.Approve(proposal.id, how, env))
+        try:
+            reply = self._once(m.Approve(proposal.id, how, env))
+        except DaemonGone as e:
+            raise UserError(
+                "the assistant ended meanwhile, and its proposals with it. See gpudeck jobs for whether it was done, or ask again"
+            ) from e
         assert isinstance(reply, Answer), reply
         if how == "session":
             self.allowed.add(proposal.tool)

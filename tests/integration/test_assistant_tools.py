@@ -16,6 +16,7 @@ from assistant.messages import Answer
 from assistant.template import tell
 from assistant.tools.answers import look
 from assistant.tools.call import call
+from assistant.tools.proposal import Proposal
 from assistant.tools.proposals import LASTS_S, Proposals
 from scheduler import paths, settings
 from scheduler.client import Client
@@ -114,6 +115,8 @@ def test_why_a_job_waits_with_the_queues_own_reason_and_an_estimate(shared: Clie
     assert f"job{world['second']}.start" not in {fact.name for fact in second.facts if fact.value is not None}, (
         "nobody knows when the first ends"
     )
+    with pytest.raises(UserError, match="it does not wait"):
+        shared.foresee_job(world["holder"])
     assert "does not wait" in assistant.ask(f"why is job {world['holder']} waiting?").text
 
 
@@ -314,6 +317,11 @@ def test_never_is_for_good_can_be_seen_and_taken_back(
     assert "never proposed: operate pause" in capsys.readouterr().out
     assert main(["permissions", "--forget", "operate pause"]) == 0
     assert assistant.ask("pause the queue").proposal is not None
+
+
+def test_a_proposal_ends_with_the_assistant_that_made_it(home: Path) -> None:
+    with pytest.raises(UserError, match="ended meanwhile, and its proposals with it"):
+        Assistant().approve(Proposal("x", "operate pause", "Pause the queue", ""))
 
 
 def test_a_proposal_expires(shared: Client, world: dict[str, int]) -> None:

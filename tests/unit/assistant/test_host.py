@@ -197,6 +197,7 @@ def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder,
     answer = Assistant().ask("what happened?", on_event=lambda e: reasons.append(e.reason) if isinstance(e, Waiting) else None)
     assert answer.writer == "template"
     assert answer.tokens > 0
+    assert answer.routed == "rules", "noise is no route"
     assert "Written from the template: the text of the model noise-7 was refused: " in answer.text
     assert "## What happened" in answer.text
     assert any("loads the model" in r for r in reasons)
