@@ -146,8 +146,8 @@ class Trainer:
         self.losses, self.seen, self.earlier = list(state["losses"].unbind()), state["seen"], state["seconds"]
 
     def save(self) -> dict[str, float]:
-        """As `assistant.weights` reads it, with how it was made in training.json. Returns `look()`."""
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.canonical().items()}
+        """As `assistant.weights` reads it, in half precision, with how it was made in training.json. Returns `look()`."""
+        tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.network.canonical().items()}
         save_file(tensors, self.folder / "model.safetensors")
         (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7", "prompts": MARK}))
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
