@@ -85,7 +85,7 @@ class Assistant:
                 "the assistant ended meanwhile, and its proposals with it. See gpudeck jobs for whether it was done, or ask again"
             ) from e
         assert isinstance(reply, Answer), reply
-        if how == "session":
+        if how == "session" and not proposal.once:
             self.allowed.add(proposal.tool)
         return reply
 

@@ -57,7 +57,7 @@ class ProposalCard(QFrame):
         self.setAccessibleName(f"Proposal: {proposal.title}")
         self.setAccessibleDescription(f"{proposal.effect} {self.standing.text()}")
         for how, made in self.buttons.items():
-            made.setVisible(is_open)
+            made.setVisible(is_open and not (how == "session" and proposal.once))
             made.setAccessibleName(f"{ANSWERS[how].title}: {proposal.title}")
         if is_open:
             self._expiry.start(round(1000 * left) + 100)

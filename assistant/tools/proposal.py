@@ -26,5 +26,7 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds since the epoch."""
     certain: bool = False
     """The rules read the request in the same way as who routed it: a permission for the session is enough."""
+    once: bool = False
+    """Each time it is something else: there is no permission for a session."""
     note: str = ""
     """Why it is proposed once more."""

@@ -63,7 +63,7 @@ class Proposals:
         return Proposed(self._keep(call, folder, made, certain), made.jobs)
 
     def offer(self, daemon: Client, call: Call, made: Plan) -> Proposal:
-        """Keep what was planned already. No permission for a session is enough for it: each time it is something else. Raises UserError."""
+        """Keep what was planned already. Raises UserError where it was refused for good."""
         check(daemon, call.role, call.tool)
         return self._keep(call, "", made, certain=False)
 
@@ -90,7 +90,7 @@ class Proposals:
     def _keep(self, call: Call, folder: str, made: Plan, certain: bool, note: str = "") -> Proposal:
         now = self._clock()
         tool = f"{call.role} {call.tool}"
-        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain, note)
+        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain, made.sealed, note)
         with self._lock:
             self._pending = {number: kept for number, kept in self._pending.items() if kept.proposal.expires > now}
             self._pending[proposal.id] = _Pending(proposal, made.call or call, folder, made)

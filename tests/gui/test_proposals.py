@@ -97,6 +97,12 @@ def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     assert not any(made.isVisible() for made in card.buttons.values())
 
 
+def test_what_is_something_else_each_time_is_allowed_once_or_never(fed: Fed) -> None:
+    proposed(fed, msgspec.structs.replace(PROPOSAL, once=True))
+    shown = fed.window.assistant.talk.messages.bubbles[-1].proposal.buttons
+    assert [how for how, made in shown.items() if made.isVisible()] == ["once", "never"]
+
+
 def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
     proposed(fed)
     talk = fed.window.assistant.talk
