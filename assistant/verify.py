@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from assistant.facts import Fact
 
@@ -44,6 +45,8 @@ _OPENERS = _set(
 _WORD = re.compile(r"[^\W\d_](?:[\w./'-]*\w)?|\w*\d\w*[A-Za-z]\w*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _IT = re.compile(r"its?\b", re.IGNORECASE)
+_BROKEN = "\ufffd"
+"""What stands for bytes that are no character."""
 _SLOT = re.compile(r"\{([^{}]*)\}")
 
 
@@ -67,7 +70,9 @@ def verify(text: str, facts: Sequence[Fact], required: Iterable[Fact] = ()) -> N
     """Raises Refused where `text` (slots filled) has a number, unit, name or claim that is in no fact, or misses a `required` one."""
     if not text.strip():
         raise Refused("it is empty")
-    if strange := next((c for c in text if not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii())), None):
+    if strange := next(
+        (c for c in text if not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii()) or c == "\ufffd"), None
+    ):
         raise Refused(f"it has a character that no fact has: U+{ord(strange):04X}")
     named: set[str] = set()
     for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
@@ -99,7 +104,7 @@ def _named(sentence: str, facts: Sequence[Fact]) -> set[str]:
 
 
 def _check_numbers(sentence: str, facts: Sequence[Fact]) -> None:
-    known = {number for fact in facts for number in _numbers(fact.text)}
+    known = set().union(*(_known_numbers(fact.text) for fact in facts))
     known |= {("job", fact.subject.removeprefix("job"), "") for fact in facts if fact.name.endswith(".state")}
     for noun, number, unit in _numbers(sentence):
         if (noun, number, unit) not in known:
@@ -116,12 +121,22 @@ def _numbers(text: str) -> list[tuple[str, str, str]]:
     return [((m["noun"] or "").strip(" #").lower(), m["number"], m["unit"] or "") for m in _NUMBER.finditer(text)]
 
 
+@lru_cache(4096)  # a text is looked at again with each of its sentences, and its facts with it
+def _known_numbers(fact: str) -> frozenset[tuple[str, str, str]]:
+    return frozenset(_numbers(fact))
+
+
+@lru_cache(4096)
+def _known_words(fact: str) -> frozenset[str]:
+    return frozenset(_words(fact))
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
 def _vocabulary(facts: Sequence[Fact]) -> set[str]:
-    return {word for fact in facts for word in _words(fact.text)}
+    return set().union(*(_known_words(fact.text) for fact in facts))
 
 
 def _check_words(sentence: str, exact: set[str], claims: set[str]) -> None:

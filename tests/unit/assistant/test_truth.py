@@ -1,67 +1,38 @@
-"""No number that is no fact: random machines, briefs and answers by the template and by writers that invent, counted by another checker.
+"""No number that is no fact: random machines, briefs and answers by the template, by writers that invent, and by models; and reports.
 
-    make truth     # 10,000 texts and 2,000 reports; `make test` checks some hundred
-
-The checker shares nothing with `assistant.verify`: it collects every number with its unit from the facts as they are told.
+make truth     # 10,000 texts and 2,000 reports, models besides; `make test` checks some hundred
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import msgspec
 import pytest
+from rwkv_models import random_model, to_hf, write_hf
+from truth import Count, invented
+from truth import texts as shown
 
 from assistant import phrases
+from assistant.engine import Engine, EngineAuthor
 from assistant.facts import Fact, gather
 from assistant.reports.compose import compose
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Prose, Report, Table
+from assistant.tokenizer import VOCABULARY
 from assistant.training import decks
-from assistant.writer import Written, write
+from assistant.writer import write
 from scheduler.jobs import Event, Usage
 from scheduler.telemetry.snapshot import Alert
 
-_UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|k?Wh"
-_NUMBER = re.compile(rf"(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
-_QUESTIONS = (
-    "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
-    "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done", "were any jobs cancelled?", "hello there", "",
-)  # fmt: skip
-_NOTE = "\n\nWritten from the template: "
-"""What follows says what was refused, in quotes: no claim."""
-
-
-def numbers(text: str) -> set[tuple[str, str]]:
-    return {(number, unit or "") for number, unit in _NUMBER.findall(text)}
-
-
-def invented(text: str, facts: tuple[Fact, ...], question: str) -> set[tuple[str, str]]:
-    """Numbers in `text` that no fact and not the question has, or that have another unit there."""
-    told = "\n".join(f"{fact.text}\n{fact.said}\n{fact.source}\n{fact.subject.removeprefix('job')}" for fact in facts)
-    return numbers(text.split(_NOTE, maxsplit=1)[0]) - numbers(told) - numbers(question) - set().union(*(_moment(fact) for fact in facts))
-
-
-def _moment(fact: Fact) -> set[tuple[str, str]]:
-    """A source is told with the time of its reading."""
-    return numbers(phrases.clock(fact.time)) | numbers(phrases.moment(fact.time, fact.time))
-
-
-def world(random: Random) -> tuple[Fact, ...]:
-    """The facts of a random machine: sometimes none, some missing, some contradicted by another source."""
-    facts = list(decks.deck(random))
-    if random.random() < 0.05:
-        return ()
-    if random.random() < 0.3:
-        facts = [fact for fact in facts if random.random() < 0.8]
-    if facts and random.random() < 0.3:
-        other = random.choice(facts)
-        facts.append(msgspec.structs.replace(other, said="12345 %", value=12345, text=f"{other.name}: 12345 %", source="another sensor"))
-    return tuple(facts)
+ASSETS = Path(__file__).parents[3] / "assets"
+TRAINED = sorted({file.parent for file in ASSETS.glob("*/model*.safetensors")})
+"""The models that come with the program."""
 
 
 class Spot(NamedTuple):
@@ -113,27 +84,41 @@ class Inventor:
         return self.random.choice(lies)
 
 
-def count(texts: int, seed: int) -> tuple[int, int, list[str]]:
-    """How many texts were written, how many by the inventor, and what was invented in any of them."""
-    random, shown, by_model, found = Random(seed), 0, 0, []
-    while shown < texts:
-        facts = world(random)
-        question = random.choice((None, *_QUESTIONS))
-        author = Inventor(random, facts) if random.random() < 0.6 else None
-        told: Written = write(facts, question, author)
-        shown += 1
-        by_model += told.writer != "template"
-        assert told.text.strip(), "where there are no facts, that is said"
-        if lies := invented(told.text, facts, question or ""):
-            found.append(f"{sorted(lies)} by {told.writer} to {question!r} in: {told.text}")
-    return shown, by_model, found
+def inventor(random: Random, facts: tuple[Fact, ...]) -> Inventor | None:
+    return Inventor(random, facts) if random.random() < 0.6 else None
 
 
 @pytest.mark.parametrize("texts", [100, pytest.param(10_000, marks=pytest.mark.truth)])
 def test_no_number_is_invented_whoever_writes(texts) -> None:
-    shown, by_model, found = count(texts, seed=texts)
-    assert by_model > 0.1 * shown, "what the inventor got right is shown"
-    assert found == []
+    count = Count(shown(texts, texts, inventor))
+    assert count.by_model > 0.1 * count.shown, "what the inventor got right is shown"
+    assert len(count.facts) == 5, "none, missing, contradicted, both, whole"
+    assert count.found == []
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights, whose tokens are bytes."""
+    folder = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    return folder
+
+
+@pytest.mark.parametrize("texts", [2, pytest.param(100, marks=pytest.mark.truth)])
+def test_no_number_of_a_model_that_knows_nothing_is_shown(noise: Path, texts: int) -> None:
+    engine = Engine(str(noise), "cpu")
+    count = Count(shown(texts, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
+    assert (count.shown, count.found) == (texts, [])
+
+
+@pytest.mark.truth
+@pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
+def test_no_number_of_a_model_that_was_trained_is_shown_that_is_none(folder: Path) -> None:
+    """A thousand; for ten thousand see tests/benchmarks/truth.py."""
+    engine = Engine(str(folder), "cpu")
+    count = Count(shown(1000, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
+    assert count.by_model > 0.5 * count.shown
+    assert count.found == []
 
 
 def material(random: Random) -> Material:
@@ -200,4 +185,4 @@ def test_the_checker_sees_what_is_invented() -> None:
 
 def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:
     monkeypatch.setattr("assistant.writer.verify", lambda *_: None)
-    assert count(40, seed=1)[2]
+    assert Count(shown(40, 1, inventor)).found

@@ -52,6 +52,7 @@ def test_a_text_of_facts_holds(text) -> None:
         ("The CPU is at ３７ %.", "U+FF13"),
         ("It is 10² slower.", "U+00B2"),
         ("\x1b[2Jfine", "U+001B"),
+        ("What\ufffd", "U+FFFD"),
         ("Job 7 took 1.0 s.", "1.0 s"),
         ("Job 7 is done. It took 1.0 s.", "1.0 s"),
         ("Job 7 is done. The CPU is busy for 50 s.", "50 s"),
