@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 
 from assistant.messages import Complete
+from assistant.prompts import STOP, Speaker, conversation
 
 SYSTEM = (
     "You are the assistant of GPU Deck, a program for people who own NVIDIA GPUs. You cannot see the machine in this chat: where asked "
@@ -14,7 +14,6 @@ SYSTEM = (
 )
 LONGEST = 16_000
 """Characters of a conversation that the model reads; older turns are left out, and that is said."""
-STOPS = ("\n\nUser:", "\n\nSystem:")
 TOKENS = 1024
 TEMPERATURE, TOP_P = 1.0, 0.4
 """As the official RWKV-7 chat models are used."""
@@ -25,13 +24,7 @@ def request(turns: Sequence[str]) -> tuple[Complete, int]:
     kept = list(turns)
     while len(kept) > 1 and sum(map(len, kept)) > LONGEST:
         del kept[:2]
-    names = ("User", "Assistant")
-    parts = [f"System: {_turn(SYSTEM)}", *(f"{names[i % 2]}: {_turn(turn)}" for i, turn in enumerate(kept))]
-    prompt = "\n\n".join([*parts, "Assistant:"])
+    speakers: tuple[Speaker, Speaker] = ("User", "Assistant")
+    prompt = conversation([("System", SYSTEM), *((speakers[i % 2], turn) for i, turn in enumerate(kept))])
     seed = random.getrandbits(31)
-    return Complete(prompt, TOKENS, TEMPERATURE, TOP_P, seed, STOPS), len(turns) - len(kept)
-
-
-def _turn(text: str) -> str:
-    """An empty line ends a turn, so there is none within."""
-    return re.sub(r"\n{2,}", "\n", text.replace("\r\n", "\n")).strip()
+    return Complete(prompt, TOKENS, TEMPERATURE, TOP_P, seed, (STOP,)), len(turns) - len(kept)

@@ -12,6 +12,7 @@ from assistant.generate import Generation, Memory, begun, read
 from assistant.idle import Cancelled
 from assistant.journal import Forgetful, Journal
 from assistant.model import RWKV7
+from assistant.pace import Pace
 from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
@@ -68,12 +69,19 @@ class Mark:
 class EngineAuthor:
     """One request's use of an engine (an `assistant.author.Author`)."""
 
-    def __init__(self, engine: Engine, cancelled: Callable[[], bool], journal: Journal | None = None) -> None:
-        """`journal`: what was written before the process ended; it is written again, and then goes on."""
+    def __init__(
+        self,
+        engine: Engine,
+        cancelled: Callable[[], bool],
+        journal: Journal | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`journal`: what was written before the process ended; it is written again, and then goes on. `say` hears how fast it is."""
         self.name, self.device, self.compact = engine.name, engine.device, engine.compact
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled, self._journal = engine, cancelled, journal or Forgetful()
+        self._pace = Pace(engine.name, say)
 
     def begin(self, system: str, user: str) -> Mark:
         """The place after the prompt. Raises Cancelled."""
@@ -108,6 +116,7 @@ class EngineAuthor:
         kept, text, start, told = after, after.text, 0, 0
         for piece in run:
             self.tokens, told = self.tokens + len(run.tokens) - told, len(run.tokens)
+            self._pace.count(self.tokens)
             text += piece
             if run.reason is not None or not run.settled:
                 continue

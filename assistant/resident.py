@@ -69,7 +69,7 @@ class Resident:
         """Who writes one text by the model. Raises as `engine` does."""
         from assistant.engine import EngineAuthor
 
-        return EngineAuthor(self.engine(settings, turn), lambda: turn.stop.is_set() or self.evicted.is_set(), turn.journal)
+        return EngineAuthor(self.engine(settings, turn), lambda: turn.stop.is_set() or self.evicted.is_set(), turn.journal, turn.waiting)
 
     def engine(self, settings: Settings, turn: Turn) -> Engine:
         """The model, where the settings want it, or on the CPU where whoever asked would not wait for the GPU.
