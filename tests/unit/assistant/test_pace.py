@@ -10,10 +10,10 @@ def test_the_rate_is_told_twice_a_second_and_not_from_a_few_tokens(monkeypatch) 
     now, said = 100.0, list[str]()
     monkeypatch.setattr(pace.time, "monotonic", lambda: now)
     meter = Pace("tiny", said.append)
-    for tokens in range(1, 61):  # one each 20 ms
+    for tokens in range(1, 71):
         meter.count(tokens)
-        now += 0.02
-    assert said == ["the model tiny writes: 26 tokens, 50 tok/s", "the model tiny writes: 51 tokens, 50 tok/s"]
+        now += 1 / 64
+    assert said == ["the model tiny writes: 33 tokens, 64 tok/s", "the model tiny writes: 65 tokens, 64 tok/s"]
     now += 5.0
     slow = Pace("tiny", said.append)
     for tokens in (1, 2, 3):
