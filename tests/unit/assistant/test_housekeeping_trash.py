@@ -119,22 +119,40 @@ def test_another_file_system_has_a_trash_of_its_own(shm: Path) -> None:
     assert gone.stat().st_ino == inode
 
 
-def test_a_trash_that_others_prepared_is_not_used(shm: Path, tmp_path: Path) -> None:
-    here = world(shm / "world")
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of the test's own."""
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path) -> None:
+    here = world(mounted / "world")
     kernel(here, "mine")
-    theirs = Path("/dev/shm") / f".Trash-{os.geteuid()}"
-    shutil.rmtree(theirs, ignore_errors=True)
     (tmp_path / "elsewhere").mkdir()
-    theirs.symlink_to(tmp_path / "elsewhere")
-    try:
-        receipt = move(here.grounds, found(here))
-    finally:
-        theirs.unlink()
+    (mounted / f".Trash-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    receipt = move(here.grounds, found(here))
     assert list((tmp_path / "elsewhere").iterdir()) == []
     [item] = receipt.items
     assert item.trash.startswith(str(here.cache)), "one in the allowed folder instead"
     assert found(here) == (), "which is not debris itself"
     assert undo(receipt).left == ()
+
+
+@pytest.mark.parametrize(("mode", "used"), [(0o1777, ".Trash/{}"), (0o777, ".Trash-{}")], ids=["sticky", "open to all"])
+def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_is_anothers(mounted: Path, mode: int, used: str) -> None:
+    here = world(mounted / "world")
+    kernel(here, "mine")
+    (mounted / ".Trash").mkdir()
+    (mounted / ".Trash").chmod(mode)
+    [item] = move(here.grounds, found(here)).items
+    assert item.trash == str(mounted / used.format(os.geteuid()))
 
 
 def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) -> None:
@@ -206,26 +224,19 @@ def test_what_is_in_a_trash_is_not_found_again(place: World, tmp_path: Path, mon
     assert "in a trash" in move(place.grounds, [forged]).left[0].why
 
 
-def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state folder on a file system that is really full, where there is one to be had (tmpfs, by root)."""
-    full = tmp_path / "full"
-    full.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", full], check=False, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        monkeypatch.setenv("GPUDECK_HOME", str(full / "home"))
-        for i in range(20):
-            kernel(place, f"{i}" * 100)
-        before, finds = contents(place.root), found(place)
-        assert receipts() == ()
-        with pytest.raises(OSError, match="space"), (full / "ballast").open("wb", buffering=0) as ballast:
-            while True:
-                ballast.write(bytes(4096))
-        with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
-            move(place.grounds, finds)
-        assert contents(place.root) == before
-    finally:
-        subprocess.run(["umount", full], check=True)
+def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(place: World, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state folder is on a file system that is really full."""
+    monkeypatch.setenv("GPUDECK_HOME", str(mounted / "home"))
+    for i in range(20):
+        kernel(place, f"{i}" * 100)
+    before, finds = contents(place.root), found(place)
+    assert receipts() == ()
+    with pytest.raises(OSError, match="space"), (mounted / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+    with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
+        move(place.grounds, finds)
+    assert contents(place.root) == before
 
 
 MOVING = {
