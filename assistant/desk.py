@@ -185,7 +185,7 @@ class _Answering:
             told = look(self._daemon, call, question)
         except UserError as e:
             return Answer(_line(e), "template", call.role)
-        if told.quotes or not told.facts:
+        if told.quotes or not told.required:
             return Answer(tell(told.facts, told.say), "template", call.role, told.facts)
         written, facts = self._voice.write(told.facts, question, told)
         return Answer(written.text, written.writer, call.role, facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from assistant import phrases
 from assistant.facts import Fact
@@ -20,7 +20,7 @@ from assistant.tools.devices import POINTS, RECENT_S, asked, source_facts, span_
 from assistant.tools.find import find_job
 from assistant.tools.jobs import facts_of
 from assistant.tools.period import Period
-from assistant.tools.told import Told, stated
+from assistant.tools.told import Told, stated, valued
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import Job
@@ -69,7 +69,7 @@ def compare(daemon: Client, call: Call) -> Told:
         opening = sentence(words.called(book, first), " beside ", words.called(book, second))
         return [opening, _table(book, (first, words.title(first)), (second, words.title(second)), _JOB)]
 
-    return Told(tuple(facts), say, (f"{first}.state", f"{second}.state"))
+    return Told(tuple(facts), say, valued(facts, f"{first}.state", f"{second}.state", *_found(facts)))
 
 
 def _devices(daemon: Client, call: Call) -> Told:
@@ -93,7 +93,7 @@ def _devices(daemon: Client, call: Call) -> Told:
         uses = [sentence(f"**{name}** ", devices.use(book, device)) for device, name in pair]
         return [*uses, _table(book, pair[0], pair[1], _DEVICE)]
 
-    return Told(tuple(facts), say)
+    return Told(tuple(facts), say, _found(facts))
 
 
 def _earlier(daemon: Client, job: Job) -> Job | None:
@@ -117,6 +117,11 @@ def _differences(facts: Mapping[str, Fact], first: str, second: str, rows: Mappi
         if (said := _difference(one.value, other.value, one.unit)) is not None:
             add.said(what, title.lower(), one.value - other.value, one.unit, said)
     return add.facts
+
+
+def _found(facts: Iterable[Fact]) -> tuple[str, ...]:
+    """Names of the differences: an answer that lacks them compares nothing."""
+    return tuple(fact.name for fact in facts if fact.subject == "difference")
 
 
 def _difference(one: float, other: float, unit: str) -> str | None:

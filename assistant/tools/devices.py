@@ -17,7 +17,7 @@ from assistant.template.book import Book
 from assistant.template.words import given, listed, sentence, table
 from assistant.tools.call import Call
 from assistant.tools.period import Period, period
-from assistant.tools.told import Told
+from assistant.tools.told import Told, valued
 from scheduler.client import Client
 from scheduler.telemetry.snapshot import DeviceState, Snapshot
 
@@ -49,7 +49,7 @@ def device(daemon: Client, call: Call) -> Told:
             return devices.chapter(book)
         return [of_device(book, subject(state.device), topic) for state in found]
 
-    return Told(tuple(facts), say)
+    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{about[0]}" for state in found if about)))
 
 
 def history(daemon: Client, call: Call) -> Told:
@@ -68,7 +68,8 @@ def history(daemon: Client, call: Call) -> Told:
             return [_missing(snapshot, call.whole("gpu"))]
         return [_over(book, subject(state.device), field, stats) for state in found]
 
-    return Told(tuple(facts), say)
+    figures = [f"{subject(state.device)}.{field}.{stat}" for state in found for stat in stats]
+    return Told(tuple(facts), say, valued(facts, "span.when", *figures))
 
 
 def alerts(daemon: Client, call: Call) -> Told:

@@ -21,7 +21,7 @@ from assistant.tools.devices import POINTS, asked, source_facts, span_facts
 from assistant.tools.find import MOST, find_job
 from assistant.tools.jobs import facts_of
 from assistant.tools.period import Period, period
-from assistant.tools.told import Told
+from assistant.tools.told import Told, valued
 from scheduler.client import Client
 from scheduler.jobs import Ended, Job
 from scheduler.search import ENDED, Search
@@ -44,7 +44,8 @@ def energy(daemon: Client, call: Call) -> Told:
         facts += [*device_facts(state, snapshot.time, ()), *energy_facts(state.device, history, past.until)]
     own = [subject(state.device) for state in found]
     if call.whole("gpu") is not None:
-        return Told(tuple(facts), lambda book: [_device(book, device) for device in own] or ["There is no such device here."])
+        energies = valued(facts, *(f"{device}.energy" for device in own))
+        return Told(tuple(facts), lambda book: [_device(book, device) for device in own] or ["There is no such device here."], energies)
     jobs, more = daemon.find(Search(outcomes=ENDED, since=past.since, until=past.until), MOST)
     jobs = tuple(job for job in jobs if isinstance(job.state, Ended) and job.state.at <= past.until)
     ranked = sorted((job for job in jobs if _known(job)), key=lambda job: -_joules(job))
@@ -61,8 +62,7 @@ def energy(daemon: Client, call: Call) -> Told:
         ranking = table(("Job", "Name", "Energy"), rows) if len(rows) > 1 else ""
         return [sentence(given("time: {}", book.said("span.when"))), *best, _unknown(book), ranking, *(_device(book, d) for d in own)]
 
-    required = (f"job{ranked[0].id}.used.energy",) if ranked else ()
-    return Told(tuple(facts), say, required)
+    return Told(tuple(facts), say, valued(facts, "jobs.ended", "jobs.energy", *(f"job{job.id}.used.energy" for job in ranked[:1])))
 
 
 def _of_job(daemon: Client, job: Job) -> Told:
@@ -74,7 +74,7 @@ def _of_job(daemon: Client, job: Job) -> Told:
         told = given(" used {}", used) or f": its energy is not known, {book.missing(f'{name}.used.energy') or 'no data'}"
         return [sentence("**", words.called(book, name), "**", told)]
 
-    return Told(tuple(dict.fromkeys(facts)), say)
+    return Told(tuple(dict.fromkeys(facts)), say, valued(facts, f"{name}.used.energy", f"{name}.name"))
 
 
 def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: bool) -> list[Fact]:

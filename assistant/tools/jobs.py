@@ -19,7 +19,7 @@ from assistant.tools.call import Call
 from assistant.tools.devices import span_facts
 from assistant.tools.find import MOST, find_job
 from assistant.tools.period import Period, period
-from assistant.tools.told import Told
+from assistant.tools.told import Told, valued
 from scheduler.client import Client
 from scheduler.jobs import Ended, Job, Queued, turn
 from scheduler.search import Search
@@ -76,7 +76,7 @@ def several(daemon: Client, call: Call) -> Told:
         rest = "There are more than are told here; `gpudeck jobs` lists all of them." if len(found) > TOLD else ""
         return [_opening(book, state), *told, rest]
 
-    return Told(tuple(facts), say, tuple(f"job{job.id}.called" for job in found[:TOLD]))
+    return Told(tuple(facts), say, valued(facts, "span.when", *(f"job{job.id}.called" for job in found[:TOLD])))
 
 
 def waiting(daemon: Client, call: Call) -> Told:
@@ -94,8 +94,8 @@ def waiting(daemon: Client, call: Call) -> Told:
         rest = "There are more that wait; `gpudeck jobs --active` lists all of them." if len(found) > TOLD else ""
         return [*(_why(book, job) for job in found[:TOLD]), rest] if found else ["No job waits."]
 
-    reasons = tuple(f"job{job.id}.reason" for job in found[:TOLD] if isinstance(job.state, Queued))
-    return Told(tuple(facts), say, reasons)
+    needed = [f"job{job.id}.{what}" for job in found[:TOLD] if isinstance(job.state, Queued) for what in ("reason", "start")]
+    return Told(tuple(facts), say, valued(facts, *needed))
 
 
 def queue(daemon: Client, call: Call) -> Told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from assistant.facts import Fact
@@ -13,9 +14,15 @@ class Told(NamedTuple):
     say: Say
     """The template's text, part by part, every number of it from the facts."""
     required: tuple[str, ...] = ()
-    """Names of facts that a model's text must mention."""
+    """Names of facts that a model's text must mention. Without any there is no value to tell, and the template says so."""
     quotes: bool = False
     """It shows foreign text at length, such as a log: no model is asked to tell it."""
+
+
+def valued(facts: Iterable[Fact], *names: str) -> tuple[str, ...]:
+    """Those of these facts that there are and that have a value: what an answer must tell."""
+    known = {fact.name for fact in facts if fact.value is not None}
+    return tuple(name for name in names if name in known)
 
 
 def stated(*parts: str) -> Told:
