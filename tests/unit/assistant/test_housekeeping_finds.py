@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from assistant.housekeeping import duplicates, undo
-from assistant.housekeeping.find import encoded
+from assistant.housekeeping.find import encoded, shown
 from assistant.housekeeping.grounds import Cache
 from assistant.housekeeping.moving import move
 from assistant.housekeeping.watch import Watch
@@ -229,7 +229,7 @@ def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> No
     gone = place._replace(grounds=replace(place.grounds, folders=(tmp_path / "gone",), jobs=tmp_path / "none"))
     watch = Watch()
     assert found(gone, watch) == ()
-    assert watch.unseen == [f"{tmp_path / 'gone'}: No such file or directory"]
+    assert watch.unseen == [f"{shown(tmp_path / 'gone')}: No such file or directory"]
 
 
 def test_of_two_copies_never_both_go(place: World, small: int) -> None:
