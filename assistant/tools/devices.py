@@ -49,7 +49,8 @@ def device(daemon: Client, call: Call) -> Told:
             return devices.chapter(book)
         return [of_device(book, subject(state.device), topic) for state in found]
 
-    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{about[0]}" for state in found if about)))
+    first = TOPICS[topic][1][0] if topic else about[0]
+    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{first}" for state in found)))
 
 
 def history(daemon: Client, call: Call) -> Told:
