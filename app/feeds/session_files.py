@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ ASIDE = 50
 LARGEST = 64 * 2**20
 """Bytes of a file that is read."""
 _AROUND = 40
+_NAME = re.compile(r"[0-9a-f]{32}\.json")
 
 
 class SessionFiles:
@@ -89,10 +91,18 @@ class SessionFiles:
             self._lock = None
 
     def _files(self) -> list[Path]:
-        """The newest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(self.folder.glob("[0-9a-f]*.json"), key=lambda file: -file.stat().st_mtime)
+        """The newest first. Raises UserError where the folder cannot be read."""
+        found: list[tuple[float, Path]] = []
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if _NAME.fullmatch(entry.name):
+                        found.append((entry.stat(follow_symlinks=False).st_mtime, Path(entry.path)))
+        except FileNotFoundError:
+            pass  # none yet, or one that another window put aside just now
+        except OSError as e:
+            raise UserError(f"the conversations in {self.folder} cannot be read: {e.strerror}") from e
+        return [file for _, file in sorted(found, reverse=True)]
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.json"

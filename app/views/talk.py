@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QVBoxLayout, QWidget
 
 from app import theme
@@ -112,6 +112,9 @@ class Talk(QWidget):
 
     def _ended(self) -> None:
         self.kept.emit(self.asked)
+        if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
+            said = self.asked.messages[-1]
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, said.text or said.note))  # screen readers read it out
         self.refresh()
 
     def open(self, conversation: Conversation) -> None:

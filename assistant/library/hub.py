@@ -26,6 +26,7 @@ import msgspec
 
 from assistant.weights.places import check_config
 from scheduler import paths
+from scheduler.background import alone
 from scheduler.errors import NotFound, UserError
 from scheduler.units import amount
 
@@ -92,8 +93,13 @@ class File(msgspec.Struct, frozen=True):
 
 def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
     """Have the model OWNER/NAME in `folder`. Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again."""
-    revision, files = _listed(name)
     paths.ensure(folder.parent)
+    with alone(folder.parent / f".{folder.name}.lock", f"{name} is being fetched already, by another window or command"):
+        _fetch_all(name, folder, say)
+
+
+def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
+    revision, files = _listed(name)
     paths.ensure(folder)
     _check_room(folder, files)
     total = sum(file.size for file in files)

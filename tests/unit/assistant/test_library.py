@@ -17,6 +17,7 @@ from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
 from assistant.model import RWKV7
+from scheduler.background import alone
 from scheduler.errors import NotFound, UserError
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
 from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -181,6 +182,8 @@ def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
     with pytest.raises(UserError, match="no model ada/other") as refused:
         Pull("ada/other").run(lambda told: None)
     assert hub.url in str(refused.value)
+    with alone(known.folder() / ".ada--tiny.lock", "taken"), pytest.raises(UserError, match="fetched already"):
+        Pull("ada/tiny").run(lambda told: None)
     hub.files["config.json"] = json.dumps({"model_type": "llama"}).encode()
     with pytest.raises(UserError, match="'llama'"):
         Pull("ada/tiny").run(lambda told: None)
