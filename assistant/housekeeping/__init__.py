@@ -64,6 +64,7 @@ def _grounds(deck: Client) -> Grounds:
     recent, active, before = deck.jobs(_RECENT), list[Job](), NEWEST
     while before:
         found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
-        active, before = [*active, *found], on or 0
+        active += [deck.job(job.id) if job.cut else job for job in found]  # a list has the beginning of a long command only
+        before = on or 0
     ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
     return grounds(settings.load(), tuple(ran), tuple(active))

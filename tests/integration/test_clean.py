@@ -125,6 +125,19 @@ def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(de
     deck.cancel(goes_on.id)
 
 
+def test_what_the_end_of_a_long_command_names_stays(deck: Client, tmp_path: Path) -> None:
+    """Of which lists have the beginning only."""
+    dumps = [write(tmp_path / "work" / f"core.{i}", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00", 10) for i in range(2)]
+    (tmp_path / "elsewhere").mkdir()
+    deck.wait(deck.submit(["true"], cwd=str(tmp_path / "work")).id, WAIT_S)
+    finds = [find for find in scan(deck) if find.kind == "core"]
+    assert sorted(find.path for find in finds) == dumps
+    job = deck.submit(["gdb", *("x" * 100 for _ in range(100)), str(dumps[0])], cwd=str(tmp_path / "elsewhere"), hold=True)
+    assert [find.path for find in scan(deck) if find.kind == "core"] == dumps[1:]
+    assert [left.why for left in move_to_trash(deck, finds).left] == [f"job {job.id} needs it"]
+    deck.cancel(job.id)
+
+
 ORPHAN = """
 import sys, os
 node = open(sys.argv[1] + '/dev/nvidia0', 'w')
