@@ -26,6 +26,7 @@ from scheduler.settings import Settings
 from scheduler.store.store import Store
 from tests.integration.deck import python, running
 from tests.support import eventually
+from tests.unit.assistant.truth import invented
 
 pytestmark = pytest.mark.xdist_group("assistant-tools")
 WAIT_S = 30.0
@@ -332,6 +333,19 @@ def test_a_proposal_expires(shared: Client, world: dict[str, int]) -> None:
     with pytest.raises(UserError, match="has expired"):
         proposals.approve(shared, proposal.id, "once", {})
     assert not shared.snapshot().paused
+
+
+def test_no_answer_has_a_number_that_no_fact_has(shared: Client, world: dict[str, int], assistant: Assistant) -> None:
+    """Counted by the checker that knows nothing of the verifier."""
+    questions = (
+        "what failed today?", "what ran today?", "what runs?", "what is waiting?", "why is my job waiting?", "how long is the queue?",
+        "compare job {again} with job {train}", "what used the most energy this week?", "how is job {holder}?", "how is job {broken}?",
+        "max utilisation in the last 2 hours", "how much memory is used?", "how hot is it?", "how hot is gpu 7?", "is it idle?",
+        "how much energy did job {again} use?", "any alerts?", "how is job 4711?", "daily report",
+    )  # fmt: skip
+    for question in questions:
+        answer = assistant.ask(question.format(**world))
+        assert not invented(answer.text, answer.facts, question.format(**world)), (question, answer.text)
 
 
 def test_hostile_names_notes_and_logs_are_shown_and_never_obeyed(shared: Client, world: dict[str, int], assistant: Assistant) -> None:
