@@ -40,17 +40,28 @@ def recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor,
 
 
 class Tile(NamedTuple):
-    """What a program of `project` computes at once."""
+    """What a program of `project` or `multiply` computes at once."""
 
     rows: int
     depth: int
     warps: int
+    groups: int = 1
+    """Of so many rows each, one after the other: `multiply` only."""
+
+
+AT_ONCE = 6
+"""Programs of `multiply` for each processor."""
+
+
+def row_tile(depth: int) -> Tile:
+    """Of `multiply`."""
+    return Tile(4, 1024 if depth % 1024 == 0 else 512, 4)
 
 
 def tile_of(batch: int, turned: bool) -> Tile:
-    """The fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles_h200.csv)."""
+    """Of `project`: the fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles_h200.csv)."""
     if batch == 1:
-        return Tile(64, 128, 4) if turned else Tile(4, 1024, 4)
+        return Tile(64, 128, 4)
     return Tile(32, 128 if batch <= 64 else 64, 4)
 
 
@@ -80,12 +91,12 @@ def table(products: Sequence[Product], tile: Tile) -> Tensor:
         depth, rows = weights.shape if turned else weights.shape[::-1]
         part = -(-depth // splits)
         for split in range(splits):
-            for row in range(0, rows, tile.rows):
+            for row in range(0, rows, tile.rows * tile.groups):
                 begin = split * part
                 at = begin * rows + row if turned else row * depth + begin
                 scale = 0 if scales is None else int(scales.storage_offset()) + (begin if turned else row)
                 to = int(out.storage_offset()) + (split * out.stride(0) if splits > 1 else 0) + row
-                sizes = (min(tile.rows, rows - row), max(0, min(part, depth - begin)))
+                sizes = (min(tile.rows * tile.groups, rows - row), max(0, min(part, depth - begin)))
                 strides = (x.stride(0), out.stride(-2), rows if turned else depth)
                 lines.append((int(weights.storage_offset()) + at, scale, int(x.storage_offset()) + begin, to, *sizes, *strides, activation))
     return torch.tensor(lines, dtype=torch.int64)
@@ -114,6 +125,7 @@ class Step:
         self._logits = torch.zeros(batch, len(parameters.embeddings), device=device)
         self._work: list[Callable[[], None]] = []
         self._early = overlaps(device)
+        self._programs = AT_ONCE * (torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2)
         self.calls: list[Call] = []
         """Every kernel as planned."""
         self._plan()
@@ -195,21 +207,31 @@ class Step:
     def _project(self, arena: Tensor, products: list[Product]) -> None:
         """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
         first = products[0]
-        tile = tile_of(self._batch, first.turned)
+        one_by_one = self._batch == 1 and not first.turned
+        tile = self._multiplied(products) if one_by_one else tile_of(self._batch, first.turned)
         plan = table(products, tile).to(arena.device)
         scales = self._parameters.scales if first.scales is not None else self._room["x"]
         tensors = (_base(first.x), arena, scales, _base(first.out), plan)
-        constants = {
+        arguments = _pointers(("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors)
+        constants: dict[str, object] = {"ROWS": tile.rows, "DEPTH": tile.depth, "SCALED": first.scales is not None}
+        options = {"num_warps": tile.warps, "num_stages": 3}
+        if one_by_one:
+            constants["PARTS"] = -(-first.weights.shape[1] // tile.depth)
+            self._launch(kernels.multiply, len(plan), arguments, constants, options, *tensors)
+            return
+        constants |= {
             "BATCH": self._batch,
             "BLOCK_B": max(16, 1 << (self._batch - 1).bit_length()) if self._batch > 1 else 1,
-            "ROWS": tile.rows,
-            "DEPTH": tile.depth,
             "TURNED": first.turned,
-            "SCALED": first.scales is not None,
             "COMPUTE": _COMPUTE[self._parameters.dtype],
         }
-        arguments = _pointers(("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors)
-        self._launch(kernels.project, len(plan), arguments, constants, {"num_warps": tile.warps, "num_stages": 3}, *tensors)
+        self._launch(kernels.project, len(plan), arguments, constants, options, *tensors)
+
+    def _multiplied(self, products: list[Product]) -> Tile:
+        """Rows of all products together, shared out among programs of which each processor has some at work at once."""
+        rows, depth = sum(len(p.weights) for p in products), products[0].weights.shape[1]
+        tile = row_tile(depth)
+        return tile._replace(groups=max(1, -(-rows // (tile.rows * self._programs))))
 
     def _recur(self, layer: Layer, number: int) -> None:
         room, channels = self._room, self._room["x"].shape[2]

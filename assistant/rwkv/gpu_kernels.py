@@ -62,6 +62,59 @@ def mix(
 
 
 @triton.jit
+def activated(x, activation):
+    if activation == _TANH:
+        x = 2.0 * sigmoid(2.0 * x) - 1.0
+    elif activation == _SIGMOID:
+        x = sigmoid(x)
+    elif activation == _SQUARED_RELU:
+        x = tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
+    return x
+
+
+@triton.jit
+def multiply(
+    x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
+    ROWS: tl.constexpr, DEPTH: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """out [rows] = f(a block of rows of a matrix times x [depth]), for the block that the table names: `project` for one sequence.
+
+    ROWS rows at a time, each in PARTS of DEPTH; the next weights are always on their way, the first before the kernel before has ended.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+    entry = table_ptr + tl.program_id(0) * _COLUMNS
+    weights = weights_ptr + tl.load(entry)
+    scales = scales_ptr + tl.load(entry + 1)
+    x_at = x_ptr + tl.load(entry + 2)
+    out = out_ptr + tl.load(entry + 3)
+    rows, depth, stride = tl.load(entry + 4), tl.load(entry + 5), tl.load(entry + 8)
+    activation = tl.load(entry + 9)
+    row = tl.arange(0, ROWS)
+    step = tl.arange(0, DEPTH)
+    weight = tl.load(weights + row[:, None] * stride + step[None, :], mask=(row < rows)[:, None] & (step < depth)[None, :], other=0)
+    if EARLY:
+        gdc_wait()
+    for first in range(0, rows, ROWS):
+        partial = tl.zeros((ROWS, DEPTH), tl.float32)
+        for part in tl.static_range(PARTS):
+            k = part * DEPTH + step
+            if part + 1 < PARTS:
+                next_row, next_k = first + row, k + DEPTH
+            else:
+                next_row, next_k = first + ROWS + row, step
+            wanted = (next_row < rows)[:, None] & (next_k < depth)[None, :]
+            coming = tl.load(weights + next_row[:, None] * stride + next_k[None, :], mask=wanted, other=0)
+            partial += weight.to(tl.float32) * tl.load(x_at + k, mask=k < depth, other=0.0)[None, :]
+            weight = coming
+        acc = tl.sum(partial, 1)
+        there = first + row < rows
+        if SCALED:
+            acc *= tl.load(scales + first + row, mask=there, other=0.0)
+        tl.store(out + first + row, activated(acc, activation), mask=there)
+
+
+@triton.jit
 def project(
     x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
     BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, TURNED: tl.constexpr, SCALED: tl.constexpr,
@@ -70,7 +123,7 @@ def project(
     """out [B, rows] = f(x [B, depth] times a block of rows of a matrix), for the block that the table names for this program.
 
     TURNED: the matrix is stored [depth, rows]; where x is 0 its rows are not read. SCALED: in int8, with a scale a row as stored.
-    A batch is multiplied in COMPUTE. EARLY: the first weights are read while the kernel before still computes x.
+    A batch is multiplied in COMPUTE, one sequence (TURNED) as it is.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -92,48 +145,39 @@ def project(
     else:
         at = weights + row[:, None] * stride + step[None, :]
         ahead = DEPTH
-    if BATCH == 1:
-        partial = tl.zeros((ROWS, DEPTH), tl.float32)
-        if not TURNED:
-            weight = tl.load(at, mask=there[:, None] & (step < depth)[None, :], other=0)
-    else:
-        acc = tl.zeros((ROWS, BLOCK_B), tl.float32)
     if EARLY:
         gdc_wait()
-    if BATCH == 1 and TURNED:
+    if BATCH == 1:
+        # TURNED. One block of weights is on its way while the one before is used; which of its rows are wanted, x says.
+        partial = tl.zeros((ROWS, DEPTH), tl.float32)
         x = tl.load(x_at + step, mask=step < depth, other=0.0)
-    for start in range(0, depth, DEPTH):
-        k = start + step
-        deep = k < depth
-        if BATCH == 1 and TURNED:
-            after = tl.load(x_at + k + DEPTH, mask=k + DEPTH < depth, other=0.0)
-            weight = tl.load(at, mask=there[:, None] & (x != 0.0)[None, :], other=0)
+        after = tl.load(x_at + step + DEPTH, mask=step + DEPTH < depth, other=0.0)
+        weight = tl.load(at, mask=there[:, None] & (x != 0.0)[None, :], other=0)
+        for start in range(0, depth, DEPTH):
+            k = start + step
+            later = tl.load(x_at + k + 2 * DEPTH, mask=k + 2 * DEPTH < depth, other=0.0)
+            at += ahead
+            coming = tl.load(at, mask=there[:, None] & (after != 0.0)[None, :], other=0)
             if SCALED:
-                x *= tl.load(scales + k, mask=deep, other=0.0)
+                x *= tl.load(scales + k, mask=k < depth, other=0.0)
             partial += weight.to(tl.float32) * x[None, :]
-            x = after
-        elif BATCH == 1:
-            after = tl.load(at + ahead, mask=there[:, None] & (k + DEPTH < depth)[None, :], other=0)
-            partial += weight.to(tl.float32) * tl.load(x_at + k, mask=deep, other=0.0)[None, :]
-            weight = after
-        else:
+            x, after, weight = after, later, coming
+        acc = tl.sum(partial, 1)[:, None]
+    else:
+        acc = tl.zeros((ROWS, BLOCK_B), tl.float32)
+        for start in range(0, depth, DEPTH):
+            k = start + step
+            deep = k < depth
             x_there = deep[:, None] & (sequence < BATCH)[None, :]
             x = tl.load(x_at + sequence[None, :] * x_stride + k[:, None], mask=x_there, other=0.0)
             if TURNED and SCALED:
                 x *= tl.load(scales + k, mask=deep, other=0.0)[:, None]
             weight = tl.load(at, mask=there[:, None] & deep[None, :], other=0)
             acc = tl.dot(weight.to(COMPUTE), x.to(COMPUTE), acc, input_precision="ieee")
-        at += ahead
-    if BATCH == 1:
-        acc = tl.sum(partial, 1)[:, None]
+            at += ahead
     if SCALED and not TURNED:
         acc *= tl.load(scales + row, mask=there, other=0.0)[:, None]
-    if activation == _TANH:
-        acc = 2.0 * sigmoid(2.0 * acc) - 1.0
-    elif activation == _SIGMOID:
-        acc = sigmoid(acc)
-    elif activation == _SQUARED_RELU:
-        acc = tl.maximum(acc, 0.0) * tl.maximum(acc, 0.0)
+    acc = activated(acc, activation)
     if BATCH == 1:
         tl.store(out + row[:, None], acc, mask=there[:, None])
     else:

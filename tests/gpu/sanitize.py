@@ -77,7 +77,8 @@ def run(family: str, dim: int) -> None:
 
 def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple[bool, str]:
     """Whether all is well, and what to tell."""
-    argv = [sanitizer, "--tool", tool, "--error-exitcode", "9", "--print-limit", "100000", sys.executable, "-m", "tests.gpu.sanitize"]
+    every = ["--racecheck-report", "hazard", "--print-limit", "100000"] if tool == "racecheck" else []
+    argv = [sanitizer, "--tool", tool, "--error-exitcode", "9", *every, sys.executable, "-m", "tests.gpu.sanitize"]
     try:
         done = subprocess.run(
             [*argv, "--one", f"{family},{dim}"],
