@@ -13,7 +13,17 @@ def given(form: str, value: str | None) -> str:
 def sentence(*parts: str) -> str:
     """The parts, put together as they are, with an upper-case beginning and one full stop."""
     text = "".join(parts).strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return f"{upper(text)}." if text else ""
+
+
+def upper(text: str) -> str:
+    """With an upper-case beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def counted(count: int, noun: str) -> str:
+    """1 job, 2 jobs"""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def paragraph(*sentences: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.tools import housekeep, orders, submit
+from assistant.tools import cancel, housekeep, orders, submit
 from assistant.tools.call import Call
 from assistant.tools.plan import Plan
 from scheduler.client import Client
@@ -22,11 +22,11 @@ def _of(order: Callable[[Client, Call], Plan]) -> Planner:
 
 
 PLANNERS: dict[tuple[str, str], Planner] = {
-    ("operate", "cancel"): _of(orders.cancel),
+    ("operate", "cancel"): _of(cancel.cancel),
     ("operate", "move"): _of(orders.move),
     ("operate", "pause"): _of(orders.pause),
     ("operate", "resume"): _of(orders.resume),
-    ("operate", "kill"): _of(orders.kill),
+    ("operate", "kill"): _of(cancel.kill),
     ("operate", "submit"): submit.submit,
     ("operate", "retry"): submit.retry,
     ("housekeep", "undo"): housekeep.put_back,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from assistant.retrieval import search
-from assistant.tools import compare, devices, energy, jobs
+from assistant.tools import compare, devices, energy, jobs, quotes
 from assistant.tools.call import Call
 from assistant.tools.told import Told, stated
 from scheduler.client import Client
@@ -37,7 +37,7 @@ def _other(daemon: Client, call: Call) -> Told:
 
 
 def _docs(daemon: Client, call: Call, question: str) -> Told:
-    found = jobs.quotation(search(question), "docs")
+    found = quotes.quotation(search(question), "docs")
     return found if found.facts else stated("Nothing about that was found in the manual.", _TRY)
 
 
@@ -53,7 +53,7 @@ LOOKERS: dict[str, Looker] = {
     "jobs": _of(jobs.several),
     "waiting": _of(jobs.waiting),
     "queue": _of(jobs.queue),
-    "log": jobs.log,
+    "log": quotes.log,
     "energy": _of(energy.energy),
     "compare": _of(compare.compare),
     "docs": _docs,

@@ -11,7 +11,7 @@ from assistant.facts import Fact
 from assistant.facts.fact import Adder
 from assistant.housekeeping import TITLES, Find, Kind, Left, Watch, move_to_trash, receipts, scan, undo
 from assistant.template.book import Book
-from assistant.template.words import listed, sentence, table
+from assistant.template.words import counted, listed, sentence, table
 from assistant.tools.call import Call
 from assistant.tools.plan import Environment, Plan
 from assistant.tools.told import Told
@@ -55,13 +55,12 @@ def put_back(daemon: Client, call: Call, folder: str) -> Plan:
 
     def act(daemon: Client, env: Environment) -> str:
         undone = undo(receipt)
-        return f"{_things(len(undone.restored))} back in place.{_left(undone.left)}"
+        return f"{counted(len(undone.restored), 'thing')} back in place.{_left(undone.left)}"
 
     size = phrases.quantity(receipt.bytes, "B")
     when = phrases.moment(receipt.time, time.time())
-    effect = (
-        f"{_things(len(receipt.items))} ({size}), moved to the trash {when}, would be put back in place, over nothing that is there now."
-    )
+    moved = f"{counted(len(receipt.items), 'thing')} ({size}), moved to the trash {when}"
+    effect = f"{moved}, would be put back in place, over nothing that is there now."
     return Plan("Take the last clean-up back", effect, receipt.id, act, (("Command", f"gpudeck clean --undo {receipt.id}"),))
 
 
@@ -71,18 +70,18 @@ def _moved(finds: Sequence[Find]) -> Plan:
     def act(daemon: Client, env: Environment) -> str:
         receipt = move_to_trash(daemon, finds)
         size = phrases.quantity(receipt.bytes, "B")
-        moved = f"{_things(len(receipt.items))} ({size}) moved to the trash."
+        moved = f"{counted(len(receipt.items), 'thing')} ({size}) moved to the trash."
         return f"{moved}{_left(receipt.left)} To take that back, say: undo the clean-up."
 
     size = phrases.quantity(sum(find.bytes for find in finds), "B")
     effect = (
-        f"{_things(len(finds))} ({size}) would be moved to the trash, from where all can be put back; the space is free once the trash is "
-        "emptied. What has changed until then, is open, or is needed by a job stays."
+        f"{counted(len(finds), 'thing')} ({size}) would be moved to the trash, from where all can be put back; the space is free once the "
+        "trash is emptied. What has changed until then, is open, or is needed by a job stays."
     )
     details = [(TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}") for find in finds[:TOLD]]
     more = [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")] if len(finds) > TOLD else []
     shown = tuple((caption, phrases.plain(words, 400)) for caption, words in (*details, *more))
-    return Plan(f"Move {_things(len(finds))} to the trash", effect, None, act, shown, sealed=True)
+    return Plan(f"Move {counted(len(finds), 'thing')} to the trash", effect, None, act, shown, sealed=True)
 
 
 def _told(finds: Sequence[Find], watch: Watch) -> Told:
@@ -96,7 +95,7 @@ def _told(finds: Sequence[Find], watch: Watch) -> Told:
         add.words("reason", "reason", find.reason)
         facts += add.facts
     add = Adder("finds", "Finds", "the file system", now)
-    add.said("count", "in all", len(finds), "", _things(len(finds)))
+    add.said("count", "in all", len(finds), "", counted(len(finds), "thing"))
     add.number("size", "size of all", sum(find.bytes for find in finds), "B", "not known")
     for i, line in enumerate(watch.unseen):
         add.words(f"unseen{i}", "not looked at", line)
@@ -123,8 +122,4 @@ def _left(left: Sequence[Left]) -> str:
     if not left:
         return ""
     more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return f" {_things(len(left))} stayed: " + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED]) + more + "."
-
-
-def _things(count: int) -> str:
-    return f"{count} {'thing' if count == 1 else 'things'}"
+    return f" {counted(len(left), 'thing')} stayed: " + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED]) + more + "."

@@ -12,86 +12,8 @@ from assistant.masks import masked
 from assistant.roles import role_of
 from assistant.routes import KINDS, STATES
 from assistant.selection import JOB_TOPICS, TOPICS, first
+from assistant.tools import patterns as p
 from assistant.tools.call import Call, Value, call
-
-_STATES = {
-    "queued": r"wait(?:s|ing)?|queued|pending",
-    "running": r"running",
-    "failed": r"failed",
-    "cancelled": r"cancel(?:l)?ed",
-    "lost": r"lost",
-    "all": r"all|everything|every job",
-}
-_WORKLOADS = {
-    "attention": r"(?:flash[- ]?)?attention",
-    "gemm": r"gemm|mat(?:rix)?[- ]?(?:mul(?:tiply)?|product|multiplication)",
-    "copy": r"(?:memory )?copy|memory bandwidth",
-    "compare": r"compare|comparison",
-    "validate": r"validat(?:e|ion)",
-    "tune": r"tun(?:e|ing)",
-}
-_KINDS = {
-    "caches": r"caches?",
-    "logs": r"logs?",
-    "dumps": r"(?:core )?dumps?|cores?",
-    "processes": r"process(?:es)?|orphans?",
-    "models": r"models?|weights|duplicates?",
-    "memory": r"shared memory|shm",
-    "results": r"results?|artefacts?|artifacts?|checkpoints?",
-}
-_PERIODS = {
-    "today": r"today",
-    "yesterday": r"yesterday",
-    "night": r"(?:last|this|over) ?night|tonight|overnight",
-    "weekend": r"weekend",
-    "week": r"(?:this|last|past|the) week",
-    "month": r"(?:this|last|past|the) month",
-    "hour": r"(?:this|last|past) hour",
-    "day": r"(?:last|past) day",
-    "all": r"ever|all time|so far",
-}
-_MORNING = "06:00"
-_STATS = {"max": r"max(?:imum)?|highest|hottest|peak|most", "min": r"min(?:imum)?|lowest|coolest|least", "mean": r"mean|average|avg"}
-_LAST = r"(?:my |the )?(?:last|latest|newest|most recent|previous) (?:job|run|one)"
-_JOB = re.compile(
-    r"(?:\b(?:jobs?|runs?|tasks?|id)|#)(?:\s+(?:number|nr\.?|no\.?|id|named|called))?\s*#?\s*(\{[nw]\d+\})|"
-    r"(\{w\d+\})(?= (?:job|run|task|one)\b)"
-)
-_ANY = re.compile(r"\{[nw]\d+\}")
-_GPU = re.compile(r"\b(?:gpus?|devices?|cards?)\s*(?:number|nr\.?|no\.?)?\s*#?\s*(\{n\d+\})")
-_GPUS = re.compile(r"(\{n\d+\})\s*gpus?\b|\b(?:on|with|using) (a|one|the) gpu\b")
-_AGO = re.compile(r"(?:last|past|previous|in|of|since|for)\s+(?:the )?(?:last |past |previous )?(\{n\d+\})\s*(min|h|d|w)\w*")
-_SINCE = re.compile(r"(?:since|from|after|starting)\s+(\{t\d+\})")
-_UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-_WAITS = re.compile(
-    r"\b(?:why|what|when|how long)\b.*(?:\bwait(?:s|ing)?\b|\bhold(?:s|ing)? up\b|\bblock(?:s|ing)?\b|\bturn\b|\bkeeps?\b|"
-    r"\b(?:still |only )?(?:queued|pending)\b|\bnot? (?:yet )?(?:start|run|begin)|n'?t (?:it )?(?:start|run|begin)|\bahead of\b|"
-    r"\btill?\b.*\b(?:start|begin)s?\b)|\bwhen (?:will|does|do|is|can)\b.*\b(?:start|begin|run|its turn)\b|\bstuck\b"
-)
-_QUEUE = re.compile(
-    r"\bhow (?:long|full|big) is the queue\b|\bqueue (?:length|status|state)\b|\b(?:state|status|length) of the queue\b|"
-    r"\bis the queue\b|\bhow many (?:jobs )?(?:wait|are (?:waiting|queued|in the queue))\b|\bhas the queue\b"
-)
-_COMPARE = re.compile(
-    r"\b(?:compare[ds]?|comparison|versus|vs|side by side|differen(?:ce|t)|faster|slower|quicker|better|hotter|cooler|busier|longer)\b|"
-    r"\bthan (?:its|the)\b"
-)
-_ENERGY = re.compile(r"\benergy\b|\bjoules?\b|\b[km]?wh\b|\belectricity\b|\bpower bill\b")
-_LOG = re.compile(r"\b(?:logs?|tail|output|print(?:ed|s)?|stdout|stderr|traceback|last lines?|say|said|mention(?:s|ed)?)\b")
-_ALERTS = re.compile(
-    r"\b(?:alerts?|alarms?|warnings?|healthy?|xid|ecc|(?:pcie|nvlink|memory) errors?|attention|everything (?:ok|okay|fine))\b"
-)
-_HELP = re.compile(r"\s*(?:help|what can you do|what do you do|who are you|what are you|how can you help)\b")
-_DOCS = re.compile(
-    r"\b(?:how (?:do|can|would|should) (?:i|you|we|one)|which (?:command|setting|option)|what does .* mean|where (?:do|can) i)\b"
-)
-_RAN = re.compile(r"\b(?:what|which|how many|any|list|show)\b.*\b(?:ran|run)\b|\bjobs\b")
-
-
-_MOVES = (
-    r"move|bring|put|bump|prioriti[sz]e|urgent|jump|should go|next|first|to the (?:front|top|end|back|bottom)|(?:before|after) (?:job|#)"
-)
 
 
 def _topics(table: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:
@@ -128,27 +50,27 @@ class _Reading:
     def _operate(self) -> Call | None:
         says = self._says
         if says(r"(?:process|pid)\b.*\{n\d+\}"):
-            return call("operate", "kill", pid=self._first(_ANY))
+            return call("operate", "kill", pid=self._first(p.ANY))
         if says(r"pause|hold|on ice|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"):
-            return call("operate", "pause", job=self._job(_ANY))
+            return call("operate", "pause", job=self._job(p.ANY))
         if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
-            return call("operate", "resume", job=self._job(_ANY))
+            return call("operate", "resume", job=self._job(p.ANY))
         if says(r"retry|re-?run|resubmit|restart|again|once more|more try|another try"):
-            return call("operate", "retry", job=(job := self._job(_ANY)), state=None if job else first(self._text, _STATES))
+            return call("operate", "retry", job=(job := self._job(p.ANY)), state=None if job else first(self._text, p.STATES))
         if says(r"(?:put|bring) .* (?:into|in|on) the queue"):
             return self._submit()
-        if _COMPARE.search(self._text) and (compared := self._compare(self._job(_JOB), self._first(_GPU))):
+        if p.COMPARE.search(self._text) and (compared := self._compare(self._job(p.JOB), self._first(p.GPU))):
             return compared
-        if says(_MOVES):
+        if says(p.MOVES):
             return self._move()
         if says(r"cancel|stop|kill|abort|end|terminate|delete|remove|call off|nuke|get rid of|clear"):
-            job = self._job(_ANY)
-            state = "queued" if self._says("clear the queue") else first(self._text, _STATES)
+            job = self._job(p.ANY)
+            state = "queued" if self._says("clear the queue") else first(self._text, p.STATES)
             return call("operate", "cancel", job=job, state=None if job else state)
         return self._submit() if says(r"start|run|launch|submit|queue|enqueue|benchmark|measure|execute|time|tune") else None
 
     def _move(self) -> Call | None:
-        found = [self._values[slot.strip("{}")] for slot in _ANY.findall(self._text)]
+        found = [self._values[slot.strip("{}")] for slot in p.ANY.findall(self._text)]
         beside = re.search(r"\b(before|after|behind|ahead of)\b", self._text)
         if len(found) > 1 and beside:
             place = "before" if beside[1] in ("before", "ahead of") else "after"
@@ -157,9 +79,9 @@ class _Reading:
         return call("operate", "move", job=found[0] if found else None, place="last" if last else "first")
 
     def _submit(self) -> Call | None:
-        gpus = _GPUS.search(self._text)
+        gpus = p.GPUS.search(self._text)
         count = None if gpus is None else self._value(gpus[1]) if gpus[1] else "1"
-        if workload := first(self._text, _WORKLOADS):
+        if workload := first(self._text, p.WORKLOADS):
             return call("operate", "submit", workload=workload)
         command = re.search(r"\{w\d+\}", self._text)
         return call("operate", "submit", command=self._value(command[0]) if command else None, gpus=count)
@@ -167,32 +89,32 @@ class _Reading:
     def _housekeep(self) -> Call:
         if self._says(r"undo|take back|revert"):
             return call("housekeep", "undo")
-        return call("housekeep", "scan", what=first(self._text, {kind: _KINDS[kind] for kind in KINDS}))
+        return call("housekeep", "scan", what=first(self._text, {kind: p.KINDS[kind] for kind in KINDS}))
 
     def _report(self) -> Call:
-        if (job := self._job(_JOB)) is not None:
+        if (job := self._job(p.JOB)) is not None:
             return call("report", "job", job=job)
         if self._says(r"daily|day report|today's|yesterday's|report (?:of|on|for) the day"):
             return call("report", "daily", period="yesterday" if self._says("yesterday") else "today")
         return call("report", "brief", **self._period())
 
     def _answer(self) -> Call:
-        job, gpu, text = self._job(_JOB), self._first(_GPU), self._text
-        if _HELP.match(text):
+        job, gpu, text = self._job(p.JOB), self._first(p.GPU), self._text
+        if p.HELP.match(text):
             return call("answer", "help")
-        if _DOCS.search(text):
+        if p.DOCS.search(text):
             return call("answer", "docs")
-        if _ALERTS.search(text):
+        if p.ALERTS.search(text):
             return call("answer", "alerts")
-        if _COMPARE.search(text) and (found := self._compare(job, gpu)) is not None:
+        if p.COMPARE.search(text) and (found := self._compare(job, gpu)) is not None:
             return found
-        if _WAITS.search(text) and (job is not None or self._says(r"(?:my|the|this) (?:job|run)|it|i")):
+        if p.WAITS.search(text) and (job is not None or self._says(r"(?:my|the|this) (?:job|run)|it|i")):
             return call("answer", "waiting", job=job)
-        if _QUEUE.search(text):
+        if p.QUEUE.search(text):
             return call("answer", "queue")
-        if _ENERGY.search(text) or self._says(r"which job.*power|power (?:hog|hungry)"):
+        if p.ENERGY.search(text) or self._says(r"which job.*power|power (?:hog|hungry)"):
             return call("answer", "energy", job=job, gpu=gpu, **self._period())
-        if _LOG.search(text) and (job is not None or self._says(r"logs?|printed|output|traceback")):
+        if p.LOG.search(text) and (job is not None or self._says(r"logs?|printed|output|traceback")):
             return call("answer", "log", job=job)
         if job is not None:
             return call("answer", "job", job=job)
@@ -201,7 +123,7 @@ class _Reading:
         return self._metric(gpu) or self._jobs() or call("answer", "other")
 
     def _compare(self, job: str | None, gpu: str | None) -> Call | None:
-        slots: list[str] = _ANY.findall(self._text)
+        slots: list[str] = p.ANY.findall(self._text)
         other = self._value(slots[1]) if len(slots) > 1 else None
         if gpu is not None:
             return call("answer", "compare", gpu=gpu, other=other) if other is not None else None
@@ -214,31 +136,31 @@ class _Reading:
         metric = first(self._text, _topics(TOPICS))
         if metric is None:
             return None
-        stat, period = first(self._text, _STATS), self._period()
+        stat, period = first(self._text, p.STATS), self._period()
         if metric not in ("use", "processes", "name") and (stat or period):
             return call("answer", "history", metric=metric, gpu=gpu, stat=stat, **period)
         return call("answer", "device", metric=metric, gpu=gpu)
 
     def _jobs(self) -> Call | None:
         state = first(self._text, _topics(JOB_TOPICS))
-        if state is None and not _RAN.search(self._text):
+        if state is None and not p.RAN.search(self._text):
             return None
         return call("answer", "jobs", state=state if state in STATES else "all", **self._period())
 
     def _period(self) -> dict[str, Value]:
         """The argument that names the stretch of time; none where none is named."""
-        if ago := _AGO.search(self._text):
-            return {_UNITS[ago[2]]: self._value(ago[1])}
-        if since := _SINCE.search(self._text):
+        if ago := p.AGO.search(self._text):
+            return {p.UNITS[ago[2]]: self._value(ago[1])}
+        if since := p.SINCE.search(self._text):
             return {"since": self._value(since[1])}
         if self._says("this morning"):
-            return {"since": _MORNING}
-        named = first(self._text, _PERIODS)
+            return {"since": p.MORNING}
+        named = first(self._text, p.PERIODS)
         return {"period": named} if named else {}
 
     def _job(self, pattern: re.Pattern[str]) -> str | None:
         """A job that is named as one, by its number or name."""
-        return self._first(_JOB) or ("last" if self._says(_LAST) else self._first(pattern))
+        return self._first(p.JOB) or ("last" if self._says(p.LAST) else self._first(pattern))
 
     def _first(self, pattern: re.Pattern[str]) -> str | None:
         found = pattern.search(self._text)

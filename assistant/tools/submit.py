@@ -13,6 +13,7 @@ from accel.workloads import catalog
 from assistant import phrases
 from assistant.facts.devices import label
 from assistant.template.words import listed as enumerated
+from assistant.template.words import upper
 from assistant.tools.call import Call
 from assistant.tools.find import find_job, listed, title
 from assistant.tools.plan import Environment, Plan
@@ -70,7 +71,7 @@ def retry(daemon: Client, call: Call, folder: str) -> Plan:
 
     if len(jobs) > 1:
         effect = f"{listed(jobs)} would be queued once more, as {len(jobs)} new jobs with the same commands and needs."
-        effect = effect[:1].upper() + effect[1:]
+        effect = upper(effect)
     else:
         same = f"{_runs(specs[0])} It has all that job {jobs[0].id} needed."
         effect = " ".join(filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0]))))

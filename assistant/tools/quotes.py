@@ -1,0 +1,65 @@
+"""What the logs of jobs and the manual say, word for word, with the place. Foreign text: shown as it is, and read by nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from assistant import logs
+from assistant.facts.fact import Adder
+from assistant.retrieval import Passage, Where, quoted, search
+from assistant.template import jobs as words
+from assistant.template.book import Book
+from assistant.template.words import table
+from assistant.tools.call import Call
+from assistant.tools.find import find_job
+from assistant.tools.told import Told
+from scheduler.client import Client
+from scheduler.jobs import Job
+
+LOG_LINES = 20
+LOG_BYTES = 16 * 1024
+_ASKING = re.compile(r"\b(?:mention|print|say|said|show|line|contain)\w*\b", re.IGNORECASE)
+"""Words that ask for what a log says, and are not looked for in it."""
+
+
+def log(daemon: Client, call: Call, question: str) -> Told:
+    """The lines of a job's log that have the words of the question, with file and line, then its end; without a job, of the newest logs.
+
+    Foreign text: shown as it is, and read by nothing.
+    """
+    named = call.job()
+    job = find_job(daemon, named) if named is not None else None
+    about = question.replace(named, "") if isinstance(named, str) else question
+    quotes = quotation(search(_ASKING.sub(" ", about), "logs", job.id if job is not None else None), "logs")
+    if job is None and quotes.facts:
+        return quotes
+    end = _end(daemon, job or find_job(daemon, "last"))
+    if not quotes.facts:
+        return end
+    return Told((*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True)
+
+
+def _end(daemon: Client, job: Job) -> Told:
+    """What it printed last."""
+    shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][-LOG_LINES:]
+    add = Adder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
+    add.said("called", "called", job.id, "", f"Job {job.id}")
+    add.words("state", "state", job.status)
+    for i, line in enumerate(shown):
+        add.words(f"log{i}", "printed", line)
+
+    def say(book: Book) -> list[str]:
+        who, lines = words.title(f"job{job.id}"), book.starting(f"job{job.id}.log")
+        return [f"The last output of {who}:", table(("Output",), [(line,) for line in lines])] if lines else [f"{who} printed nothing."]
+
+    return Told(tuple(add.facts), say, quotes=True)
+
+
+def quotation(passages: tuple[Passage, ...], where: Where) -> Told:
+    """What was looked up, word for word, and where."""
+    add = Adder(where, "", "", time.time())
+    for i, passage in enumerate(passages):
+        add.source = passage.cite
+        add.words(f"passage{i}", passage.heading or passage.file, passage.text)
+    return Told(tuple(add.facts), lambda _: [quoted(passages, where)], quotes=True)
