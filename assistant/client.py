@@ -156,14 +156,15 @@ class Assistant:
 
     def _converse(self, request: m.Work, on_event: OnEvent | None, wanted: type[R]) -> R:
         """Asked again, by the same id, where the assistant's process ended under the request, as it does when a job needs its GPU."""
-        heard, deaths = _Heard(on_event), 0
+        heard, deaths = _Heard(on_event), 0.0
         while True:
             if m.Cancel in self._told:
                 raise Cancelled
             try:
                 reply = self._once_through(request, heard)
             except DaemonGone:
-                deaths = 1 if heard.anything_new() else deaths + 1
+                # one that said nothing may have been about to end when it was asked
+                deaths = (0.0 if heard.anything_new() else deaths) + (1.0 if heard.spoken else 0.2)
                 if deaths > DEATHS:
                     raise
                 continue
@@ -210,11 +211,13 @@ class _Heard:
         self._waiting: Waiting | None = None
         self._text = self._now = 0
         """Characters that were passed on, and that this process has told."""
-        self._before = -1
+        self._before = 0
+        self.spoken = False
+        """Whether this process has told anything."""
 
     def begin(self) -> None:
         """Another process begins to tell."""
-        self._now = 0
+        self._now, self.spoken = 0, False
 
     def anything_new(self) -> bool:
         """Whether there is more text than when this was asked last."""
@@ -222,6 +225,7 @@ class _Heard:
         return self._text > before
 
     def __call__(self, event: Event) -> None:
+        self.spoken = True
         if isinstance(event, Chunk):
             fresh = event.text[max(self._text - self._now, 0) :]
             self._now += len(event.text)

@@ -5,6 +5,8 @@ python -m pytest tests/gpu -n 0
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -106,6 +108,34 @@ def test_a_kept_state_gives_the_same_logits_again(models: tuple[RWKV7, RWKV7]) -
     models[1].forward(PROMPT[CHUNK : 2 * CHUNK], state)
     again, _ = models[1].forward([7], state)
     assert torch.equal(first, again)
+
+
+def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(home: Path, folder: Path) -> None:
+    """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process that has never seen the GPU before."""
+    code = (
+        "import sys, torch\n"
+        "from assistant.generate import Generation, begun\n"
+        "from assistant.journal import Diary\n"
+        "from assistant.model import RWKV7\n"
+        "from assistant.sampling import Sampler\n"
+        "from assistant.tokenizer import Tokenizer\n"
+        "folder, request, cut = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
+        "model, diary, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), Diary(request), []\n"
+        "after = begun(model, list(range(1, 200)), diary, lambda: False)\n"
+        "run = Generation(model, Tokenizer.load(folder), Sampler(1.0, 0.9, 5), *after, limit=300, journal=diary,\n"
+        "                 cancelled=lambda: asked.append(1) or len(asked) == cut)\n"
+        "list(run)\n"
+        "print(run.tokens)\n"
+    )
+
+    def tokens(request: str, cut: int) -> list[int]:
+        done = subprocess.run([sys.executable, "-c", code, str(folder), request, str(cut)], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    whole = tokens("whole", 0)
+    cuts = [tokens("cut", cut) for cut in (20, 90, 150)]
+    assert tokens("cut", 0) == whole
+    assert all(whole[: len(part)] == part for part in cuts)
 
 
 class Endless(Sampler):

@@ -252,6 +252,36 @@ def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have
     assert killed > 2
 
 
+@pytest.mark.slow
+def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(deck: Client, gpu: Path, model_folder: Path) -> None:
+    configure(deck, model_folder=str(model_folder), model_device="cuda")
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    before: list[tuple[bytes, bytes]] = []
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(Assistant().ask, "what happened?")
+        for more in (40, 300, 600):  # bytes of tokens: at the beginning of the answer, and in later sentences
+            eventually(lambda more=more: asked.done() or len(unfinished()[0]) > more, 60.0)
+            assert not asked.done()
+            pid = eventually(lambda: on_gpu(gpu), 60.0)
+            send(pid, signal.SIGKILL)
+            eventually(lambda pid=pid: not lives(pid))
+            before.append(unfinished())
+        eventually(lambda: len(unfinished()[0]) > len(before[-1][0]) + 8 or asked.done(), 60.0)
+        tokens, kept = unfinished()
+        answer = asked.result(60.0)
+    assert all(tokens.startswith(earlier) for earlier, _ in before), "nothing that was written is written in another way"
+    assert before[1][1] == before[2][1] == kept
+    assert "the text of the model noise-7 was refused" in answer.text
+    eventually(lambda: not list((paths.home() / "unfinished").iterdir()))
+
+
+def unfinished() -> tuple[bytes, bytes]:
+    """Tokens and facts of the only request there is."""
+    folder = next((paths.home() / "unfinished").glob("*"), Path("/nowhere"))
+    return tuple((folder / name).read_bytes() if (folder / name).exists() else b"" for name in ("tokens", "kept"))  # type: ignore[return-value]
+
+
+@pytest.mark.slow
 def test_after_some_minutes_without_a_request_nothing_of_the_model_is_on_the_gpu(deck: Client, gpu: Path, model_folder: Path) -> None:
     configure(deck, model_folder=str(model_folder), model_device="cuda", model_idle_minutes=0.001)
     Assistant().complete(ASKED)

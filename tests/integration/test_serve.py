@@ -253,6 +253,7 @@ except AuthenticationError:
     assert done.stdout == "all well\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_token_is_shown_when_it_is_made_and_never_again(tmp_path: Path) -> None:
     with state_folder(tmp_path / "home") as home:
         settings.save(Settings(source="cpu"))
