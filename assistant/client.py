@@ -35,7 +35,7 @@ OnEvent = Callable[[Event], None]
 
 R = TypeVar("R", Answer, Completed, Speed)
 
-DEATHS = 3
+DEATHS = 5
 """Processes that may end under a request one after the other, without a word and with no text more, until that is an error."""
 
 
