@@ -9,7 +9,8 @@ import msgspec
 NO_RESULT = msgspec.Raw(b"null")
 """JSON of a result that is not there: msgspec has no union of Raw and None."""
 
-
+STARTS = "starts now"
+"""The reason of a job that waits for nothing but its turn in the next moment."""
 LISTED_RESULT = 16 * 2**10
 """Bytes of a result that snapshots and lists carry at most: they hold many jobs, and go to everybody several times a second."""
 LISTED_ARGV = 4 * 2**10

@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
+from scheduler import children
+
 ATTEMPTS_S = (0.0, 2.0, 10.0)
 """Delays before the attempts to deliver one message."""
 TIMEOUT_S = 10.0
@@ -71,7 +73,7 @@ class Webhook:
             return f"no answer within {self._timeout:g} s"
         finally:
             if sender.returncode is None:
-                sender.kill()
+                children.kill(sender)
                 await sender.wait()
         return said.decode(errors="replace").strip() if sender.returncode else ""
 

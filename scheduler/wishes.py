@@ -60,6 +60,9 @@ def wish(argv: Sequence[str], wishes: Wishes) -> Spec:
     """The job's Spec. Raises UserError for what cannot be understood."""
     memory, gpu_type, cwd = wishes.get("memory", 0), wishes.get("gpu_type", ""), wishes.get("cwd")
     timeout, backoff = wishes.get("timeout", 0), wishes.get("backoff", 10)
+    elsewhere_or_later = wishes.get("where") or wishes.get("after") or wishes.get("after_any")  # a job before it may make the folder
+    if cwd is not None and not elsewhere_or_later and not Path(cwd).is_dir():
+        raise UserError(f"there is no folder {os.path.abspath(cwd)} for the job to run in")
     return Spec(
         argv=tuple(argv),
         name=wishes.get("name", "") or (Path(argv[0]).name if argv else ""),

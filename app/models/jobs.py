@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.models.format import clock, device_label, duration, scaled, significant
 from app.models.results import card, result_of
 from app.models.tiles import Meaning
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
+from scheduler.jobs import STARTS, Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.units import amount, span
+
+_NAMED = 2
+"""Devices whose names a column has room for."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def row(job: Job, labels: dict[str, str], now: float) -> Row:
         name=job.spec.name,
         state=state_word(job),
         meaning=meaning(job),
-        device=job.spec.where or ", ".join(labels.get(d, d) for d in devices),
+        device=job.spec.where or _together([labels.get(d, d) for d in devices]),
         doing=_doing(job, now),
         share=_share(job),
         duration=_duration(job, now),
@@ -58,11 +62,16 @@ def row(job: Job, labels: dict[str, str], now: float) -> Row:
     )
 
 
+def _together(names: Sequence[str]) -> str:
+    """As many as a column has room for, or how many they are."""
+    return f"{len(names)} GPUs" if len(names) > _NAMED else ", ".join(names)
+
+
 def details(job: Job, snapshot: Snapshot) -> Details:
     """Everything known of one job but its log."""
     r = row(job, device_labels(snapshot), snapshot.time)
     facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
-    facts += _place(job) or ([("Device", r.device)] if r.device else [])
+    facts += _place(job) or _held(job, snapshot)
     facts += _needs(job)
     facts += _times(job, snapshot.time)
     facts += _used(job)
@@ -73,6 +82,13 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)
+
+
+def _held(job: Job, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """All its devices by name."""
+    labels = device_labels(snapshot)
+    names = () if isinstance(job.state, Queued) else [labels.get(d, d) for d in job.state.devices]
+    return [("Device" if len(names) == 1 else "Devices", ", ".join(names))] if names else []
 
 
 def _place(job: Job) -> list[tuple[str, str]]:
@@ -145,7 +161,7 @@ def _doing(job: Job, now: float) -> str:
     state, text = job.state, ""
     match state:
         case Queued():
-            text = f"waits: {state.reason}"
+            text = _waits(state)
         case Starting():
             text = "is being started"
         case Running(note=note) if note:
@@ -161,6 +177,11 @@ def _doing(job: Job, now: float) -> str:
     return text
 
 
+def _waits(state: Queued) -> str:
+    """Why; of one that nothing keeps, that it starts."""
+    return state.reason if state.reason == STARTS else f"waits: {state.reason}"
+
+
 def _pace(progress: Progress, started: float, now: float) -> str:
     left = time_left(progress, started, now)
     parts = (f"{100 * progress.done / progress.total:.0f} %", progress.note, f"{duration(left)} left" if left is not None else "")
@@ -170,7 +191,7 @@ def _pace(progress: Progress, started: float, now: float) -> str:
 def _reason(job: Job) -> str:
     state = job.state
     if isinstance(state, Queued):
-        return f"waits: {state.reason}"
+        return _waits(state)
     if isinstance(state, Failed):
         return state.reason + (f" (exit status {state.code})" if state.code is not None and "exit code" not in state.reason else "")
     return state.reason if isinstance(state, Lost | Cancelled) else ""

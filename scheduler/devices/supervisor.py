@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from scheduler import children
 from scheduler.devices.model import Detail, Reading
-from scheduler.devices.probe import DECODE, Details, Glance, Glances, Hello, Look, Message, Order, Pace, Readings, Refusal
+from scheduler.devices.probe import DECODE, Details, Glance, Glances, Hello, Look, Order, Pace, Readings, Refusal
 from scheduler.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
 """A probe that says nothing for this long (or five intervals) hangs and is replaced."""
-END_S = 1.0
-"""How long the end of a killed probe is waited for."""
-BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _LIMIT = 16 * 2**20
 PATIENCE_S = 5.0
 """How long an answer of the probe to an order is waited for."""
@@ -97,9 +94,9 @@ class Supervisor:
             self.crashed.set_exception(bug)
 
     async def _keep(self, source: str) -> None:
-        failures = 0
+        backoff = children.Backoff()
         while True:
-            started = time.monotonic()
+            backoff.begin()
             trouble = "the probe ended and was replaced"
             probe: asyncio.subprocess.Process | None = None
             try:
@@ -108,7 +105,8 @@ class Supervisor:
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
                 )  # fmt: skip
                 self.pid, self._probe = probe.pid, probe
-                async for message in self._listen(probe):
+                async for line in children.lines(probe, lambda: max(SILENCE_S, 5 / self._hz)):
+                    message = DECODE(line)
                     if isinstance(message, Hello):
                         source = "nvml" if message.source == "nvml" else source  # a driver that reloads must not turn GPUs into a CPU
                         self._on_hello(message)
@@ -127,10 +125,9 @@ class Supervisor:
             finally:
                 self._probe = None
                 if probe is not None:
-                    await _end(probe)
+                    await children.end(probe)
             self._on_trouble(trouble)
-            failures = 1 if time.monotonic() - started > 60 else failures + 1
-            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
+            await backoff.pause()
 
     def _tell(self, message: Readings | Glances | Details) -> None:
         if isinstance(message, Readings):
@@ -145,28 +142,3 @@ class Supervisor:
         for answer in asked:
             if not answer.done():
                 answer.set_result(details)
-
-    async def _listen(self, probe: asyncio.subprocess.Process) -> AsyncIterator[Message]:
-        """What the probe says until it ends. Raises TimeoutError where it falls silent."""
-        assert probe.stdout is not None
-        while True:
-            async with asyncio.timeout(max(SILENCE_S, 5 / self._hz)):
-                line = await probe.stdout.readline()
-            if not line:
-                return
-            yield DECODE(line)
-
-
-async def _end(probe: asyncio.subprocess.Process) -> None:
-    """Kill the probe. One that is stuck in the kernel is left behind, as nobody can end it."""
-    assert probe.stdin is not None
-    assert probe.stdout is not None
-    probe.stdin.close()
-    if probe.returncode is None:
-        probe.kill()
-    try:
-        async with asyncio.timeout(END_S):
-            await probe.stdout.read()  # to its end: only then is the pipe closed
-            await probe.wait()
-    except TimeoutError:
-        pass

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from scheduler import paths
+from scheduler import children, paths
 from scheduler.errors import MALFORMED, UserError
 from scheduler.executors import errand as e
 from scheduler.executors.cluster import Cluster, Hub
@@ -18,9 +17,6 @@ from scheduler.settings import ClusterSettings
 
 SILENCE_S = 120.0
 """An agent that says nothing for this long hangs and is replaced."""
-END_S = 2.0
-"""How long the end of a killed agent is waited for."""
-BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _LIMIT = 2**26
 _REPORT = msgspec.json.Decoder(e.Report).decode
 _ENCODE = msgspec.json.Encoder().encode
@@ -94,9 +90,10 @@ class Keeper:
             stdin.write(_ENCODE(command) + b"\n")
 
     async def _keep(self) -> None:
-        failures = 0
+        backoff = children.Backoff()
         while True:
-            started, trouble = time.monotonic(), "its agent ended and is replaced"
+            backoff.begin()
+            trouble = "its agent ended and is replaced"
             try:
                 config = e.Config(self.cluster.where, self.settings.address, self.settings.token_file, deck())
                 self._process = await asyncio.create_subprocess_exec(
@@ -105,8 +102,8 @@ class Keeper:
                 )  # fmt: skip
                 assert self._process.stdin is not None
                 self._process.stdin.write(_ENCODE(config) + b"\n")
-                async for report in _listen(self._process):
-                    self.cluster.hear(report)
+                async for line in children.lines(self._process, lambda: SILENCE_S):
+                    self.cluster.hear(_REPORT(line))
             except TimeoutError:
                 trouble = "its agent hung and is replaced"
             except OSError as error:
@@ -118,36 +115,9 @@ class Keeper:
             finally:
                 process, self._process = self._process, None
                 if process is not None:
-                    await _end(process)
+                    await children.end(process)
             self.cluster.away(trouble)
-            failures = 1 if time.monotonic() - started > 60 else failures + 1
-            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
-
-
-async def _listen(process: asyncio.subprocess.Process) -> AsyncIterator[e.Report]:
-    """What the agent says until it ends. Raises TimeoutError where it falls silent."""
-    assert process.stdout is not None
-    while True:
-        async with asyncio.timeout(SILENCE_S):
-            line = await process.stdout.readline()
-        if not line:
-            return
-        yield _REPORT(line)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the agent. One that is stuck in the kernel is left behind, as nobody can end it."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    if process.returncode is None:
-        process.kill()
-    try:
-        async with asyncio.timeout(END_S):
-            await process.stdout.read()  # to its end: only then is the pipe closed
-            await process.wait()
-    except TimeoutError:
-        pass
+            await backoff.pause()
 
 
 def deck() -> str:

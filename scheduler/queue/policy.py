@@ -18,13 +18,12 @@ from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from scheduler.devices.model import Device
-from scheduler.jobs import Group, Job, Spec, turn
+from scheduler.jobs import STARTS, Group, Job, Spec, turn
 from scheduler.queue.expected import End
 from scheduler.queue.line import Need, Turn, need
 from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
 
-STARTS = "starts now"
 MAX_GIVEN = 100
 """Jobs that a cluster is given at once."""
 

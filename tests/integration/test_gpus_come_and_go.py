@@ -210,7 +210,6 @@ def test_a_process_of_a_job_is_ended_by_cancelling_the_job(edge: Edge) -> None:
         pid = running(deck, job).runner
         child = eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0]
         edge.say(processes=[[int(child), 2**30]])
-        shown = listed(deck, int(child))
-        assert shown.job == job.id
-        deck.kill(shown)
+        eventually(lambda: listed(deck, int(child)).job == job.id)  # not before it has the job's environment
+        deck.kill(listed(deck, int(child)))
         assert isinstance(deck.wait(job.id, 20).state, Cancelled)

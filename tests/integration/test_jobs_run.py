@@ -55,10 +55,16 @@ def test_a_failure_says_why(shared: Client, tmp_path: Path, argv: list[str], rea
     assert state.code == code
 
 
-def test_a_folder_that_is_gone_is_named(shared: Client, tmp_path: Path) -> None:
-    state = shared.wait(shared.submit(["true"], cwd=tmp_path / "gone").id, WAIT_S).state
-    assert isinstance(state, Failed)
-    assert str(tmp_path / "gone") in state.reason
+def test_a_folder_that_is_not_there_is_named_unless_a_job_may_make_it(shared: Client, tmp_path: Path) -> None:
+    made, gone = tmp_path / "made", tmp_path / "gone"
+    with pytest.raises(UserError, match=f"^there is no folder {gone} for the job to run in$"):
+        shared.submit(["true"], cwd=gone)
+    first = shared.submit(["mkdir", str(made)]).id
+    later = [shared.submit(["true"], cwd=folder, after=(first,)).id for folder in (made, gone)]
+    states = [shared.wait(number, WAIT_S).state for number in later]
+    assert isinstance(states[0], Done)
+    assert isinstance(states[1], Failed)
+    assert str(gone) in states[1].reason
 
 
 def test_the_environment_reaches_the_job_and_nobody_else(shared: Client, shared_home: Path) -> None:

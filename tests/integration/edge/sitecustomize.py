@@ -16,7 +16,7 @@ if (_file := os.environ.get("RECORDED_NVML")) and "scheduler.devices.probe" in s
     _nvml.follow(Path(_file))
 if "scheduler.daemon" in sys.orig_argv:  # what takes seconds for people's sake takes less here
     for _module, _name, _value in (
-        ("scheduler.devices.supervisor", "BACKOFF_S", (0.1,)),
+        ("scheduler.children", "BACKOFF_S", (0.1,)),
         ("scheduler.devices.supervisor", "SILENCE_S", float(os.environ.get("EDGE_SILENCE_S", "5"))),
         ("scheduler.devices.supervisor", "PATIENCE_S", 0.5),
         ("scheduler.watching", "LINGER_S", 0.5),

@@ -4,7 +4,7 @@ import pytest
 from app.models.jobs import details, device_labels, row, time_left
 from app.models.log import LogTail
 from app.models.results import bars, card
-from scheduler.jobs import Done, Failed, Progress, Running
+from scheduler.jobs import STARTS, Done, Failed, Progress, Queued, Running
 from scheduler.logfile import dropped
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
@@ -14,6 +14,16 @@ SNAPSHOT = snapshots.cpu_snapshot()
 
 def rows(snapshot):
     return [row(job, device_labels(snapshot), snapshot.time) for job in snapshot.jobs]
+
+
+def test_who_starts_does_not_wait_and_many_devices_are_counted_in_a_row_and_named_in_full():
+    made = SNAPSHOT.jobs[0]
+    assert row(msgspec.structs.replace(made, state=Queued(STARTS)), {}, NOW).doing == "starts now"
+    machine = snapshots.gpu_snapshot(8)
+    held = tuple(state.device.id for state in machine.devices)
+    eight = msgspec.structs.replace(made, state=Running("a", held, NOW, 1, 1, "b"))
+    assert row(eight, {}, NOW).device == "8 GPUs"
+    assert dict(details(eight, machine).facts)["Devices"] == ", ".join(f"GPU {i}" for i in range(8))
 
 
 def test_each_state_says_what_it_must():

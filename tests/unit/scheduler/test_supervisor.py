@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler import children
 from scheduler.devices import supervisor
 from scheduler.devices.probe import Hello
 from scheduler.devices.supervisor import Supervisor
@@ -44,7 +45,7 @@ def test_trouble_is_told_and_the_probe_replaced(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(sys, "executable", str(fake))
     monkeypatch.setattr(supervisor, "SILENCE_S", 0.2)
     monkeypatch.setattr(supervisor, "_LIMIT", 2**16)
-    monkeypatch.setattr(supervisor, "BACKOFF_S", (0.01,))
+    monkeypatch.setattr(children, "BACKOFF_S", (0.01,))
 
     async def watch() -> list[str]:
         heard: list[str] = []
