@@ -186,8 +186,9 @@ class Client:
             found += jobs
         return tuple(found), on
 
-    def snapshot(self) -> Snapshot:
-        return self._ask(m.GetSnapshot(), m.SnapshotReply).snapshot
+    def snapshot(self, live: bool = True) -> Snapshot:
+        """How all stands now. `live`: somebody looks, as of `subscribe`, for a while."""
+        return self._ask(m.GetSnapshot(live), m.SnapshotReply).snapshot
 
     def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18, points: int | None = None) -> Columns:
         """What was read of `device` between two times (seconds since the epoch).

@@ -112,7 +112,8 @@ class FindJobs(msgspec.Struct, frozen=True, tag="find"):
 
 
 class GetSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
-    pass
+    live: bool = True
+    """As of Subscribe: for a while after, somebody looks."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):

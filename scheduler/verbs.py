@@ -52,7 +52,7 @@ class Verbs:
 
     async def answer(self, request: m.Request) -> m.Reply:
         deck = self._deck
-        deck.watching.looked()
+        deck.watching.looked(not isinstance(request, m.GetSnapshot) or request.live)
         if isinstance(request, m.Question):
             return self._tell(request)
         if isinstance(request, m.Past):

@@ -43,10 +43,11 @@ class Watching:
         """What the probe found."""
         self._gpus = hello.source == "nvml"
 
-    def looked(self) -> None:
-        """Somebody asked for something."""
-        self._asked = monotonic()
-        self._looked.set()
+    def looked(self, live: bool = True) -> None:
+        """Somebody asked for something. `live`: who looks, and is no program that collects figures day and night."""
+        if live:
+            self._asked = monotonic()
+            self._looked.set()
 
     @contextmanager
     def looking(self, live: bool) -> Iterator[None]:

@@ -20,17 +20,22 @@ from scheduler.devices import trace
 from scheduler.devices.fields import FIELDS, HEADLINE
 from scheduler.devices.model import NA, Device, Reading
 from scheduler.errors import UserError
+from scheduler.telemetry.pace import SLEEP_NOTICE
 from scheduler.telemetry.snapshot import Snapshot
 
 MAX_PHASE_S = 86400.0
 
 
-def first_reading(deck: Client, timeout: float = 10.0) -> Snapshot:
-    """The daemon's snapshot once it has a reading; one without where none comes in time."""
+def first_reading(deck: Client, timeout: float = 10.0, live: bool = True) -> Snapshot:
+    """The daemon's snapshot once it has a reading; one without where none comes in time, or the devices are left to sleep.
+
+    `live`: for somebody who looks.
+    """
     end = time.monotonic() + timeout
     while True:
-        snapshot = deck.snapshot()
-        if (snapshot.devices and all(d.reading for d in snapshot.devices)) or time.monotonic() > end:
+        snapshot = deck.snapshot(live)
+        read = snapshot.devices and all(d.reading for d in snapshot.devices)
+        if read or (not live and SLEEP_NOTICE in snapshot.notices) or time.monotonic() > end:
             return snapshot
         time.sleep(0.05)
 

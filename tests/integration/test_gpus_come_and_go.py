@@ -114,6 +114,9 @@ def test_a_gpu_is_left_to_sleep_while_nobody_looks_and_woken_by_whoever_does(
         asleep = next(s for s in quiet if SLEEP_NOTICE in s.notices)
         assert asleep.devices[0].reading is None, "and it stays listed"
         eventually(lambda: probe_pid(home) is None)
+        assert cli.main(["metrics", "--once"]) == 0
+        time.sleep(0.3)
+        assert probe_pid(home) is None, "a scraper is nobody who looks"
         with Client() as other:
             live = other.subscribe()
             awake = next(s for s in live if s.devices and s.devices[0].reading)
