@@ -66,11 +66,8 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     return Choice(backend, "named by the caller", candidates, direction)
 
 
-def preferred(problem: Problem, direction: Direction = "forward") -> tuple[str, ...]:
-    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last.
-
-    Our Hopper kernels come late where the present ones have not yet been proven on a GPU: gradients, and ragged batches.
-    """
+def preferred(problem: Problem) -> tuple[str, ...]:
+    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last."""
     if problem.device.type == "cpu":
         return ("flash", "math")
     few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
@@ -78,8 +75,6 @@ def preferred(problem: Problem, direction: Direction = "forward") -> tuple[str, 
         return ("triton", "flash", "cudnn", "efficient", "hopper", "fa4", "math")
     if problem.dtype in (torch.float32, torch.float64):
         return ("efficient", "triton", "math")
-    if problem.capability == (9, 0) and (direction == "backward" or problem.ragged):
-        return ("cudnn", "fa4", "flash", "triton", "efficient", "hopper", "math")
     if problem.capability == (9, 0):
         return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
     # torch itself prefers cuDNN on datacentre Blackwell.
@@ -93,8 +88,10 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
     if rated:
         order = sorted(rated, key=lambda name: -rated[name])
         then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
-        return Choice(order[0], f"auto: measured fastest on {_gpu(problem)}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction)
-    order = list(preferred(problem, direction))
+        return Choice(
+            order[0], f"auto: measured fastest on {_measured_on(problem)}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction
+        )
+    order = list(preferred(problem))
     name = next(name for name in order if name in able)  # math refuses nothing
     refusals = {c.backend: c.refusal for c in candidates}
     passed_over = "".join(f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)])
@@ -103,11 +100,16 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
 
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:
     """From plain and causal shapes; a window or a softcap is taken to slow all backends alike."""
-    gpu = _gpu(p)
+    gpu = _measured_on(p)
     if gpu is None or p.dtype.itemsize != 2:
         return {}
     rows = table.rows_of(gpu, direction, dtype_name(p.dtype), p.head_dim, p.right == 0)
     return table.expected(rows, table.place(p.batch * p.heads, p.seq_q, p.seq_k))
+
+
+def _measured_on(p: Problem) -> str | None:
+    gpu = _gpu(p)
+    return gpu and table.measured_as(gpu)
 
 
 def _gpu(p: Problem) -> str | None:

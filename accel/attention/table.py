@@ -23,6 +23,8 @@ Place = tuple[float, float, float]
 ENOUGH_TILES = 1024
 FEW_QUERIES = 16
 """Up to here a sequence's queries are a decoding step's, and other kernels are the fastest."""
+ALIKE = {"NVIDIA H100 80GB HBM3": "NVIDIA H200"}
+"""GPUs that were not measured, and one with the same multiprocessors, clocks and power limit that was: who is ahead there is ahead here."""
 REACH = 2.0
 """Octaves, in each coordinate, beyond which a measurement says nothing."""
 
@@ -122,8 +124,8 @@ def record(rows: Iterable[Row]) -> Path:
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
     write(merged.values(), file)
-    rows_of.cache_clear()
-    _measured.cache_clear()
+    for kept in (_measured, measured_as, rows_of):
+        kept.cache_clear()
     return file
 
 
@@ -136,6 +138,12 @@ def _measured() -> tuple[Row, ...]:
     except (OSError, ValueError) as e:
         warnings.warn(f"attention goes by the tables that came with the program: {e}", stacklevel=2)
     return tuple({row.identity: row for row in rows}.values())
+
+
+@lru_cache(maxsize=64)
+def measured_as(gpu: str) -> str:
+    """The GPU whose rows are used for `gpu`: itself where there are some, else the one that is ALIKE."""
+    return gpu if any(row.gpu == gpu for row in _measured()) else ALIKE.get(gpu, gpu)
 
 
 @lru_cache(maxsize=64)

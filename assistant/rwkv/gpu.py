@@ -49,7 +49,7 @@ class Tile(NamedTuple):
     """Of so many rows each, one after the other: `multiply` only."""
 
 
-AT_ONCE = 6
+AT_ONCE = 3
 """Programs of `multiply` for each processor."""
 
 
@@ -59,7 +59,7 @@ def row_tile(depth: int) -> Tile:
 
 
 def tile_of(batch: int, turned: bool) -> Tile:
-    """Of `project`: the fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles_h200.csv)."""
+    """Of `project`: the fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles.csv)."""
     if batch == 1:
         return Tile(64, 128, 4)
     return Tile(32, 128 if batch <= 64 else 64, 4)

@@ -120,7 +120,7 @@ def main() -> None:
     compared = run("compare", **GRID, direction="both", seconds=options.seconds, backends=",".join(ALL))
     after = run("gemm", size="8192", seconds="2").tflops
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "attention_grid_h100.csv").write_text(as_csv(compared))
+    (options.out / "attention_grid.csv").write_text(as_csv(compared))
     grid = Grid(compared)
     print(compared.verdict, *grid.lines(), f"gemm 8192: {before:.0f} before, {after:.0f} after", sep="\n")
     print(*targets(grid, (before + after) / 2), sep="\n")

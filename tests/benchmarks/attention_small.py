@@ -145,9 +145,9 @@ def main() -> None:
         for how in ("graph", "eager"):
             line = {str(r["contender"]): r["median"] for r in found if r["how"] == how}
             print(f"S{seq} B{batch} {how}: {', '.join(f'{n} {t:.2f}' for n, t in line.items())}", flush=True)
-    write("attention_small_h100", rows, out)
+    write("attention_small", rows, out)
     memory = memory_rows(about)
-    write("attention_memory_h100", memory, out)
+    write("attention_memory", memory, out)
     for r in memory:
         print(r["backend"], r["seq"], r["pass"], r["bytes a token beyond"], "bytes a token")
 

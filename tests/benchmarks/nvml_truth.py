@@ -98,7 +98,7 @@ def main() -> None:
             print(f"{row['phase']:15} {row['way']:22} {row['field']:22} {row['verdict']:12} {span} {row['reason']}")
     counts = {verdict: sum(r["verdict"] == verdict for r in rows) for verdict in sorted({str(r["verdict"]) for r in rows})}
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    print(write("nvml_truth_h100", [row | where for row in rows], out))
+    print(write("nvml_truth", [row | where for row in rows], out))
 
 
 if __name__ == "__main__":

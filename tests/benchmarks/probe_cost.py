@@ -70,7 +70,7 @@ def main() -> None:
         rows = measure(arguments.hz)
         with Client(start=False) as deck:
             deck.stop_daemon()
-    print(write("probe_cost_h100", rows, arguments.out))
+    print(write("probe_cost", rows, arguments.out))
 
 
 def measure(hz: float) -> list[dict[str, object]]:

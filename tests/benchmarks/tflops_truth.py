@@ -141,7 +141,7 @@ def main() -> None:
                 )
             torch.cuda.empty_cache()
     probe.close()
-    print(write("tflops_truth_h100", rows, out))
+    print(write("tflops_truth", rows, out))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (table._measured, table.rows_of, choose):
+    for cached in (table._measured, table.measured_as, table.rows_of, choose):
         cached.cache_clear()
 
 
@@ -98,6 +98,24 @@ def test_head_sizes_between_take_the_next_measured_one_and_other_gpus_nothing(ow
     assert choose(problem(head_dim=80)).backend == "flash"
     assert choose(problem(head_dim=160)).tflops is None
     assert table.rows_of("NVIDIA A100", "forward", "bfloat16", 64, False) == ()
+
+
+def test_a_gpu_like_one_that_was_measured_goes_by_its_rows_and_says_so(own, monkeypatch):
+    table.record([row("cudnn", gpu="NVIDIA H200", tflops=500.0), row("flash", gpu="NVIDIA H200", tflops=400.0)])
+    choice = choose(problem())
+    assert choice.backend == "cudnn" and "measured fastest on NVIDIA H200, 500" in choice.reason
+    table.record([row("flash", tflops=300.0), row("cudnn", tflops=200.0)])
+    forget()  # a program that runs keeps its choices
+    assert f"measured fastest on {H100}, 300" in choose(problem()).reason
+
+
+def test_the_shipped_tables_can_be_read_and_have_every_backend_at_every_shape():
+    for file in table.SHIPPED.glob("*.csv"):
+        shapes = {}
+        for found in table.read(file):
+            assert found.low <= found.microseconds <= found.high
+            shapes.setdefault((found.kind, found.place, found.batch), set()).add(found.backend)
+        assert shapes and len({frozenset(backends) for backends in shapes.values()}) == 1
 
 
 def test_each_two_byte_type_has_its_rows_and_stands_in_for_the_other(own):

@@ -182,7 +182,7 @@ def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot
             ValueError, match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var"
         ):
             choose(p, name, "backward")
-    assert choose(p, direction="backward").backend == "triton"
+    assert choose(p, direction="backward").backend == "hopper"
     with pytest.raises(ValueError, match="takes head sizes up to 128, and 256, in the backward pass, not 160"):
         choose(problem(head_dim=160), "cudnn", "backward")
 

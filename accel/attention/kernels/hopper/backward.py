@@ -49,7 +49,7 @@ class Tiles:
     """Where sequences have so many queries, the keys' kernel adds to dq atomically; else a kernel of its own computes that.
 
     Without atomics the scores are computed once more; with them the L2 cache, which adds up about 1.7 TB/s on an H100, keeps the tensor
-    cores waiting. Mixtures of the two were never the fastest (results/attention_tiles_h200.csv).
+    cores waiting. Mixtures of the two were never the fastest (results/attention_tiles.csv).
     """
 
 
