@@ -96,11 +96,11 @@ class RWKV7:
             logits, before = self.step(tokens, before)
             return logits[0], before
         for start in range(0, len(tokens), self.chunk):
-            logits, before = self._rows([tokens[start : start + self.chunk]], before, look)
-            if logits.is_cuda:
-                torch.cuda.current_stream(logits.device).synchronize()  # or the looks would run ahead of the work
+            x, before = self._rows([tokens[start : start + self.chunk]], before, look)
+            if x.is_cuda:
+                torch.cuda.current_stream(x.device).synchronize()  # or the looks would run ahead of the work
                 look()
-        return logits[0], before
+        return self._logits(x)[0], before
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
@@ -114,7 +114,8 @@ class RWKV7:
         if self._weights.device.type == "cuda":
             return self._on_gpu(len(tokens))(tokens, state)
         if self._cpu is None or len(tokens) >= self._together:
-            return self._rows([[token] for token in tokens], state, lambda: None)
+            x, state = self._rows([[token] for token in tokens], state, lambda: None)
+            return self._logits(x), state
         if len(tokens) == 1:
             logits, state = self._cpu(tokens[0], state)
             return logits.unsqueeze(0), state
@@ -136,7 +137,7 @@ class RWKV7:
             raise ValueError(f"tokens are from 0 to {self.vocabulary - 1}; got {min(tokens)} to {max(tokens)}")
 
     def _rows(self, tokens: Sequence[Sequence[int]], before: State, look: Callable[[], None]) -> tuple[Tensor, State]:
-        """tokens [B, T] -> logits [B, V] and the state after."""
+        """tokens [B, T] -> what the last layer makes of the last one, [B, C], and the state after."""
         w = self._weights
         x = w.embeddings[torch.tensor(tokens, device=w.device)]
         v_first: Tensor | None = None
@@ -147,7 +148,11 @@ class RWKV7:
             if not x.is_cuda:
                 look()
         state = State(torch.stack([m.shift for m in after]), torch.stack([m.wkv for m in after]))
-        return project(norm(x[:, -1], w.norm), w.head), state
+        return x[:, -1], state
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """x [B, C] from the last layer -> logits [B, V]. Of a prompt only the last are wanted: the head of a small model is dear."""
+        return project(norm(x, self._weights.norm), self._weights.head)
 
 
 def _identity(tensors: dict[str, Tensor]) -> str:
