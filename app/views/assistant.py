@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
@@ -99,7 +99,7 @@ class Assistant(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
-            self.talk.messages.recolor()
+            QTimer.singleShot(0, self.talk.messages.recolor)  # once all in it have the new style, and their heights
         super().changeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -16,6 +16,9 @@ from app.views.safe_text import SafeText
 from app.views.sparkline import Sparklines
 from app.views.widgets import button, elided, label, row, set_text, set_tooltip
 
+_FOOTER = 20
+"""Height of the line of buttons, in pixels."""
+
 
 class Bubble(QFrame):
     """Emits `acted` with what is wanted.
@@ -50,6 +53,7 @@ class Bubble(QFrame):
         self.facts.hide()
         self.text.cited.connect(self._cite)
         self.sources.toggled.connect(self._open)
+        self._footer = QWidget()
         self.earlier = self._action("‹", "earlier", "The version before this one")
         self.branch = label(size="small", meaning="muted")
         self.later = self._action("›", "later", "The version after this one")
@@ -106,7 +110,7 @@ class Bubble(QFrame):
         theme.mark(self, "bubble", message.author)
         self.setAccessibleName("You" if you else "Assistant")
         if you:
-            self.text.setPlainText(message.text)
+            self.text.document().setPlainText(message.text)  # the widget would keep the font of what it showed before
         else:
             self.text.show_markdown(message.text)
             if message.state == "done" and message.facts:
@@ -121,7 +125,7 @@ class Bubble(QFrame):
         ended = not message.pending
         set_text(self.writer, told(message))
         set_tooltip(self.writer, told(message))
-        self.writer.setVisible(ended)
+        self._footer.setVisible(ended or bool(message.text))
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")
         for part in (self.earlier, self.branch, self.later):
@@ -162,13 +166,15 @@ class Bubble(QFrame):
         for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
             footer.addWidget(made)
         footer.setStretch(3, 1)
+        self._footer.setFixedHeight(_FOOTER)  # what is in it comes and goes, and gets its style when it is shown
+        self._footer.setLayout(footer)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         layout.setSpacing(theme.S)
         for part in (self.text, self.proposal, self.curves, self.note):
             layout.addWidget(part)
         layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
-        layout.addLayout(footer)
+        layout.addWidget(self._footer)
         layout.addWidget(self.facts)
 
 

@@ -62,10 +62,6 @@ class MessageList(QAbstractScrollArea):
             self._heights.clear()
             self._measured.clear()
             self._release(self._used)
-        if self._numbers != conversation.path:
-            self._numbers = list(conversation.path)
-            self._release([number for number in self._used if number not in conversation.tree or number not in self._numbers])
-            self._stack(0)
         self._arrange()
 
     def keep(self, what: Keeps) -> None:
@@ -77,6 +73,9 @@ class MessageList(QAbstractScrollArea):
         self._arrange()
 
     def recolor(self) -> None:
+        """Draw all anew: the colours have changed."""
+        while self._free:
+            self._free.pop().deleteLater()  # what is hidden gets its new style only as it is shown, too late to be measured
         for bubble in self._used.values():
             bubble.recolor()
         self._arrange()
@@ -141,17 +140,28 @@ class MessageList(QAbstractScrollArea):
             return
         self._arranging = True
         try:
-            if self._width != self.viewport().width():
-                self._width = self.viewport().width()
-                self._measured.clear()
-                self._stack(0)
+            self._take_path()
             for _ in range(_TRIES):
+                self._take_width()  # it changes where a scroll bar comes or goes
                 self._set_range()
-                if not self._measure():
+                if not self._measure() and self._width == self.viewport().width():
                     break
             self._place()
         finally:
             self._arranging = False
+
+    def _take_path(self) -> None:
+        path = self._conversation.path
+        if self._numbers != path:
+            self._numbers = list(path)
+            self._release([number for number in self._used if number not in path])
+            self._stack(0)
+
+    def _take_width(self) -> None:
+        if self._width != self.viewport().width():
+            self._width = self.viewport().width()
+            self._measured.clear()
+            self._stack(0)
 
     def _set_range(self) -> None:
         bar, high = self.verticalScrollBar(), self.viewport().height()
