@@ -26,7 +26,8 @@ _UNIT = (
     r"minutes?|mins?|hours?|hrs?|days?|weeks?|gpus?|cards?|minuten|stunden|tagen?|wochen|karten|heures|jours|semaines|cartes|"
     r"minutos|horas|d[ií]as|semanas|tarjetas"
 )
-_IDENTIFIER = r"[\w./~-]*(?:[A-Za-z][\w./~-]*[\d_./]|[\d_./~][\w./~-]*[A-Za-z])[\w./~-]*(?<![./-])"
+_PART = r"[\w./~-]"
+_IDENTIFIER = rf"(?={_PART}*?[A-Za-z])(?={_PART}*?(?:[\d_]|[./]{_PART}*?[\w~]|~{_PART}*?[A-Za-z])){_PART}+(?<![./-])"
 """A word with a digit, an underscore, a dot or a slash in it: train_big, llama3, eval.py, /data/x. One with a hyphen alone is a word."""
 _INTERPRETER = r"(?:python3?|bash|sh|torchrun|accelerate launch|deepspeed|mpirun|nohup|julia|uv run|docker run|ollama run|\./\S+)"
 _FLAG = r"-m [\w.]+|--?[A-Za-z][\w-]*(?:[= ](?:\d[\w.-]*|[\w./~:-]*[\d_./~][\w./~:-]*))?|\w+=\S+"

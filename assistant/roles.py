@@ -33,6 +33,11 @@ _REPORT = re.compile(
 )
 
 
+def is_order(text: str) -> bool:
+    """Whether it is nothing but a word of `operate`, such as cancel."""
+    return _OPERATE.fullmatch(text.lower().strip()) is not None
+
+
 def role_of(request: str) -> Role:
     """`operate`: it wants something done; `housekeep`: cleaned up; `report`: an account of what happened; else `answer`."""
     text = " ".join(request.lower().replace("’", "'").split())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from assistant.retrieval import search
 from assistant.tools import compare, devices, energy, jobs, quotes
 from assistant.tools.call import Call
+from assistant.tools.route import LONGEST_REQUEST
 from assistant.tools.told import Told, stated
 from scheduler.client import Client
 
@@ -32,7 +33,9 @@ def _help(daemon: Client, call: Call) -> Told:
     return stated(_CAN, _TRY)
 
 
-def _other(daemon: Client, call: Call) -> Told:
+def _other(daemon: Client, call: Call, question: str) -> Told:
+    if len(question) > LONGEST_REQUEST:
+        return stated(f"That is longer than what I read as a request: {LONGEST_REQUEST} characters.", _CAN, _TRY)
     return stated("I did not find out what this asks about, or it is nothing that I can do.", _CAN, _TRY)
 
 
@@ -58,5 +61,5 @@ LOOKERS: dict[str, Looker] = {
     "compare": _of(compare.compare),
     "docs": _docs,
     "help": _of(_help),
-    "other": _of(_other),
+    "other": _other,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,11 +10,14 @@ import msgspec
 from accel.workloads import catalog
 from assistant.author import Author, P
 from assistant.masks import masked
+from assistant.roles import is_order
 from assistant.routes import SYSTEM, TOOLS, parse
 from assistant.tools.call import Call, called
 from assistant.tools.parameters import parameters
 from assistant.tools.rules import by_rules
 
+LONGEST_REQUEST = 2000
+"""Characters; what is longer is no request, but a text."""
 LONGEST = 200
 """Characters of a route; a model that goes on has lost its way."""
 _ROLES = tuple({tool.role for tool in TOOLS})
@@ -31,11 +34,29 @@ class Routed(NamedTuple):
 
 def route(request: str, names: Sequence[str] = (), author: Author[P] | None = None) -> Routed:
     """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
+    if len(request) > LONGEST_REQUEST:
+        return Routed(Call("answer", "other"), "rules")
+    names = _masking(names, request)
     by_hand = by_rules(request, names)
     found = _by_model(request, names, author) if author is not None else None
     if author is None or found is None:
         return Routed(_completed(by_hand, request), "rules")
     return Routed(_completed(found, request), f"model {author.name}", found == by_hand)
+
+
+def _masking(names: Iterable[str], request: str) -> list[str]:
+    """The names that the request may mean: those that it has; one that reads like an order only where it is called a job's.
+
+    So no job can be called in a way that makes orders unreadable.
+    """
+    text = request.casefold()
+    found = {name for name in names if name.strip() and name.casefold() in text}
+    return [name for name in found if f"job {name.casefold()}" in text or not _orders(name)]
+
+
+def _orders(name: str) -> bool:
+    read = by_rules(name)
+    return is_order(name) or (read is not None and read.acts)
 
 
 def _completed(found: Call | None, request: str) -> Call | None:

@@ -99,6 +99,23 @@ def test_names_of_jobs_that_read_like_orders_are_names() -> None:
     assert found == Call("answer", "waiting", {"job": evil})
 
 
+@pytest.mark.parametrize("name", ["cancel", "cancel job 7", "job", "what failed today?", "a" * 10_000, "(((", "{n1}", ""])
+def test_no_name_of_a_job_makes_an_order_unreadable(name: str) -> None:
+    assert route("cancel job 7", [name]).call == Call("operate", "cancel", {"job": 7})
+    assert route("please cancel job 7 now", [name]).call == Call("operate", "cancel", {"job": 7})
+
+
+def test_a_job_called_like_an_order_is_meant_where_it_is_called_a_job() -> None:
+    assert route("why is job cancel job 3 waiting?", ["cancel job 3"]).call == Call("answer", "waiting", {"job": "cancel job 3"})
+
+
+@pytest.mark.parametrize("piece", ["a_", "_", "/", "1 ", "a.b ", "why ", "'", "what start", "python -", "{", "job "])
+def test_no_request_keeps_it_busy(piece: str) -> None:
+    """Expressions that take cubic time would take minutes at this length: the timeout of the tests would end them."""
+    assert by_rules((piece * 2000)[:2000]) is not None or piece == "python -"
+    assert route(piece * 2000).call == Call("answer", "other")
+
+
 @pytest.mark.parametrize(
     ("line", "values"),
     [
