@@ -69,5 +69,5 @@ def test_every_kernel_compiles_for_hopper_without_spilling(monkeypatch, dtype, b
     kernels = {(call.kernel.__name__, *call.constants.values()): needs(launch.compiled(call, 90)) for call in calls.values()}
     assert all(found.spilled == 0 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values())
     assert all("griddepcontrol.wait" in found.ptx for (_, *constants), found in kernels.items() if constants[-1])
-    uses = ["wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
+    uses = ["mma.sync" in found.ptx or "wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
     assert all(uses) if batch > 1 else not any(uses)
