@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from assistant.tools.told import Told
 from assistant.turn import Turn
 from assistant.writer import Say, Written, by_template, write
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.errors import NotFound, UserError
 from scheduler.settings import Settings
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ class Desk:
         try:
             proposal, about = self.proposals.propose(daemon, call, request.folder or str(Path.home()), certain)
         except UserError as e:
-            return Answer(_line(e), "template", call.role)
-        facts = tuple(fact for job in about[:_ABOUT] for fact in facts_of(daemon, daemon.job(job)))
+            return Answer(_line(e), "template", call.role, _facts(daemon, [job] if isinstance(job := call.job(), int) else []))
+        facts = _facts(daemon, about)
         return Answer(_proposed(proposal), "template", call.role, facts, proposal=proposal)
 
 
@@ -225,6 +226,15 @@ def _reported(daemon: Client, call: Call) -> Material:
         return of_span(daemon, past.since, "daily", past.until)
     past = period(call, now) or Period(now - SPAN_S, now)
     return of_span(daemon, past.since, until=past.until)
+
+
+def _facts(daemon: Client, jobs: Sequence[int]) -> tuple[Fact, ...]:
+    """What is known of the first of these jobs; of one that there is not: nothing."""
+    found: list[Fact] = []
+    for job in jobs[:_ABOUT]:
+        with suppress(NotFound):
+            found += facts_of(daemon, daemon.job(job))
+    return tuple(found)
 
 
 def _line(error: UserError) -> str:

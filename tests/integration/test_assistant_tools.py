@@ -204,6 +204,7 @@ def test_what_cannot_be_done_is_one_line(shared: Client, world: dict[str, int], 
     answer = assistant.ask(request_text.format(**world))
     assert why in answer.text
     assert "\n" not in answer.text
+    assert bool(answer.facts) == ("{" in request_text), "it says what it knows of a job that there is"
 
 
 def test_allowed_once_it_is_done_once_in_the_askers_folder_and_environment(
