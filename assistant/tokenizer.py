@@ -38,7 +38,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises UserError, one line."""
-        file = _vocabulary_file(Path(path).expanduser())
+        file = vocabulary_file(Path(path).expanduser())
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
@@ -89,7 +89,8 @@ class Tokenizer:
         return b"".join(map(self.piece, tokens))
 
 
-def _vocabulary_file(path: Path) -> Path:
+def vocabulary_file(path: Path) -> Path:
+    """Where the vocabulary of a model's folder or file is. Raises NotFound where there is none."""
     if path.suffix == ".txt":
         return path
     file = (path if path.is_dir() else path.parent) / VOCABULARY

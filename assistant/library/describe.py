@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from assistant.tokenizer import vocabulary_file
 from assistant.weights.header import read_header, read_pth
 from assistant.weights.names import canonical
 from assistant.weights.outline import Outline
@@ -59,15 +60,18 @@ def describe(path: str | Path) -> Model:
         files = files_of(source)
         made = msgspec.structs.replace(made, bytes=sum(file.stat().st_size for file in files))
         if files[0].suffix == ".pth":
-            return _from_pth(made, files[0])
-        raw: dict[str, Outline] = {}
-        for file in files:
-            raw |= read_header(file)
-        return _from_outlines(made, raw, checked(canonical(raw), source))
+            made = _from_pth(made, files[0])
+        else:
+            raw: dict[str, Outline] = {}
+            for file in files:
+                raw |= read_header(file)
+            made = _from_outlines(made, raw, checked(canonical(raw), source))
+        vocabulary_file(source)
     except UserError as e:
         return msgspec.structs.replace(made, problem=str(e))
     except OSError as e:
         return msgspec.structs.replace(made, problem=f"{source} cannot be read: {e.strerror}")
+    return made
 
 
 def _from_outlines(made: Model, raw: Mapping[str, Outline], tensors: Mapping[str, Outline]) -> Model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import msgspec
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
@@ -37,7 +39,7 @@ from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.test_accessible import nameless
 from tests.gui.test_window_pages import clipped
-from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 NEEDS = {"cpu": 11_800_000_000, "cuda": 5_900_000_000}
 USED = Model("/m/rwkv7-g1-0.1B", "rwkv7-g1-0.1B", 382_000_000, 191_000_000, 12, 768, 65536, "BF16", "BlinkDL", {"cpu": 767, "cuda": 384})
@@ -137,6 +139,7 @@ def test_nothing_is_clipped_or_nameless(fed, scheme, size):
 
 def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path):
     folder = write_hf(tmp_path / "tiny", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    shutil.copy(vocabulary_file(), folder)
     modelling = Modelling(lambda reply: None)
     assert modelling.carry_out(AddModel(str(folder))) == Changed("tiny is on the list")
     (listed,) = modelling.carry_out(ListModels()).found

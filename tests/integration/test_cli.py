@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -23,7 +24,7 @@ from scheduler.jobs import Done, Job
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually
-from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 WAIT_S = 60.0
 
@@ -386,6 +387,7 @@ def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> 
 
 def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    shutil.copy(vocabulary_file(), folder)
     assert "no models" in sh("models")
     assert sh("models", "add", str(folder)).startswith("tiny-7 (")
     (made,) = sh.json("models")

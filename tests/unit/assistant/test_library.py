@@ -45,6 +45,8 @@ def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
     else:
         path = tmp_path / "folder"
         write_hf(path, tensors if kind == "blinkdl" else to_hf(tensors, fused="fused" in kind), shards=3 if "shards" in kind else 1)
+    assert "no vocabulary at" in describe(path).problem
+    shutil.copy(vocabulary_file(), path if path.is_dir() else path.parent)
     found, loaded = describe(path), RWKV7.load(path)
     assert found.problem == ""
     assert (found.layers, found.dtype) == (3, "BF16")
