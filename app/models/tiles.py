@@ -29,6 +29,8 @@ class Metric(msgspec.Struct, frozen=True):
     meaning: Meaning = ""
     share: float | None = None
     """Of the whole, 0 to 1, for a bar; None: no bar."""
+    short: str = ""
+    """Where there is little room; empty: nothing is shown there."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -112,15 +114,16 @@ def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
 
 def _metric(caption: str, reading: Reading, field: str, meaning: Meaning = "", share: float | None = None) -> Metric:
     shown = show(field, reading.get(field))
-    return Metric(caption, str(shown), shown.reason or reading.methods.get(field, caption), meaning, share)
+    short = "" if field == "tflops" else str(shown)
+    return Metric(caption, str(shown), shown.reason or reading.methods.get(field, caption), meaning, share, short)
 
 
 def _power(reading: Reading) -> Metric:
     shown, throttled = show("power", reading.get("power")), throttle(reading)
     share = _share(reading, "power", reading.values.get("power_limit", 0.0))
     if throttled and not shown.reason:
-        return Metric("Power", str(shown), f"clocks held down: {throttled}", "throttled", share)
-    return Metric("Power", str(shown), shown.reason or "power drawn now", share=share)
+        return Metric("Power", str(shown), f"clocks held down: {throttled}", "throttled", share, str(shown))
+    return Metric("Power", str(shown), shown.reason or "power drawn now", share=share, short=str(shown))
 
 
 def _limit(reading: Reading) -> float:
@@ -130,7 +133,8 @@ def _limit(reading: Reading) -> float:
 def _memory(reading: Reading) -> Metric:
     used, total = show("mem_used", reading.get("mem_used")), show("mem_total", reading.get("mem_total"))
     text = str(used) if used.reason or total.reason else f"{used.text} / {total}"
-    return Metric("Memory", text, used.reason or _of_total(total), share=_share(reading, "mem_used", reading.values.get("mem_total", 0.0)))
+    share = _share(reading, "mem_used", reading.values.get("mem_total", 0.0))
+    return Metric("Memory", text, used.reason or _of_total(total), share=share, short=str(used))
 
 
 def _of_total(total: Shown) -> str:

@@ -10,10 +10,12 @@ from app import theme
 from app.models.fleet import MANY
 from app.models.tiles import Tile
 from app.views.fleet import Fleet
-from app.views.tile import NARROWEST, WIDE, TileView
+from app.views.tile import NARROWEST, Form, TileView
 from app.views.widgets import label
 
 _MOST_OF_WINDOW = 0.45
+_MUCH_OF_ROOM = 0.6
+"""Tiles that would fill more of that are low ones."""
 
 
 class Strip(QStackedWidget):
@@ -80,6 +82,7 @@ class Tiles(QScrollArea):
         self._grid.setSpacing(theme.S)
         self._grid.addWidget(self.empty, 0, 0)
         self._columns = 0
+        self._slim = False
         self.setWidget(body)
 
     def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
@@ -93,10 +96,20 @@ class Tiles(QScrollArea):
         self.place()
 
     def place(self) -> None:
-        """Equal columns: as many as fit, then as few as keep the number of lines. All tiles take the same form."""
+        """All tiles in the same form, and then their places."""
+        self._arrange()
+        self.placed.emit()
+
+    def _lines(self, form: Form) -> tuple[int, int]:
+        """Lines and columns of equal width: as many columns as fit, then as few as keep the number of lines."""
         count = max(len(self.tiles), 1)
-        fit = max(1, min(count, (self.width() + theme.S) // (NARROWEST + theme.S)))
-        columns = -(-count // -(-count // fit))
+        fit = max(1, min(count, (self.width() + theme.S) // (NARROWEST[form] + theme.S)))
+        lines = -(-count // fit)
+        return lines, -(-count // lines)
+
+    def _arrange(self) -> None:
+        form: Form = "slim" if self._slim else "compact"
+        _, columns = self._lines(form)
         if columns != self._columns:
             for at in range(self._columns):
                 self._grid.setColumnStretch(at, 0)
@@ -105,10 +118,10 @@ class Tiles(QScrollArea):
             for at in range(columns):
                 self._grid.setColumnStretch(at, 1)
             self._columns = columns
-        wide = (self.width() + theme.S) // columns - theme.S >= WIDE
+        if not self._slim and (self.width() + theme.S) // columns - theme.S >= NARROWEST["wide"]:
+            form = "wide"
         for view in self.tiles.values():
-            view.set_wide(wide)
-        self.placed.emit()
+            view.set_form(form)
 
     def _rebuild(self, devices: tuple[str, ...]) -> None:
         for device in [d for d in self.tiles if d not in devices]:
@@ -126,8 +139,11 @@ class Tiles(QScrollArea):
         return view
 
     def fit(self, room: int) -> int:
-        """Exactly as high as its lines, or as many whole lines as there is room for; at least two."""
+        """Exactly as high as its lines, or as many whole lines as there is room for; at least two. Low ones, where they would take much."""
         views = list(self.tiles.values())
+        if views and self._slim != (slim := self._lines("compact")[0] * (views[0].height_as("compact") + theme.S) > _MUCH_OF_ROOM * room):
+            self._slim = slim
+            self._arrange()
         height = views[0].sizeHint().height() if views else theme.XL
         lines = -(-max(len(views), 1) // max(self._columns, 1))
         lines = min(lines, max((room + theme.S) // (height + theme.S), 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
@@ -12,14 +13,17 @@ from PySide6.QtWidgets import QFrame, QToolTip, QWidget
 from app import theme
 from app.models.tiles import Metric, Tile
 
-NARROWEST = 272
-"""Pixels that the compact form needs."""
-WIDE = 540
-"""Pixels from which there is room for captions."""
-_BAR = 3
+Form = Literal["wide", "compact", "slim"]
+"""Five captioned columns; two rows whose units speak for themselves; one row of what matters most."""
+NARROWEST: dict[Form, int] = {"wide": 540, "compact": 272, "slim": 216}
+"""Pixels of width that each form needs."""
+_BAR, _GAP = 3, 2
+"""Height of the line under a value, and what is between them."""
 _WITH_BAR = ("Utilisation", "Memory")
 _COLUMNS = ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0))
 _TWO_ROWS = ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0))
+_ONE_ROW = ((0.0, 0.2), (0.2, 0.54), (0.54, 0.54), (0.54, 0.77), (0.77, 1.0))
+_PLACES = {"wide": _COLUMNS, "compact": _TWO_ROWS, "slim": _ONE_ROW}
 """Where each of the five values lies, as shares of the width."""
 
 
@@ -46,7 +50,7 @@ class Cell:
     @cached_property
     def area(self) -> QRect:
         """All that is painted of it."""
-        return self.box.adjusted(0, 0, 0, 2 + _BAR if self.bar else 0).toAlignedRect()
+        return self.box.adjusted(0, 0, 0, _GAP + _BAR if self.bar else 0).toAlignedRect()
 
 
 class TileView(QFrame):
@@ -64,7 +68,7 @@ class TileView(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.tile: Tile | None = None
-        self.wide = False
+        self.form: Form = "compact"
         self.header: list[Cell] = []
         self.values: list[Cell] = []
         self._bold, self._small, self._badge = theme.font(strong=True), theme.font(theme.SMALL), theme.font(theme.SMALL, strong=True)
@@ -84,10 +88,9 @@ class TileView(QFrame):
                 self.values[at] = self._value(at, new)
                 self.update(self.values[at].area)
 
-    def set_wide(self, wide: bool) -> None:
-        """Five captioned columns, or two rows whose units speak for themselves."""
-        if wide != self.wide:
-            self.wide = wide
+    def set_form(self, form: Form) -> None:
+        if form != self.form:
+            self.form = form
             self.updateGeometry()
             self._place()
 
@@ -97,8 +100,14 @@ class TileView(QFrame):
         return self.header + self.values
 
     def sizeHint(self) -> QSize:
-        values = self._caption + self._line + _BAR + 5 if self.wide else 2 * self._line + _BAR + 6
-        return QSize(NARROWEST, round(2 * theme.S + self._line + 6 + values))
+        return QSize(NARROWEST["compact"], self.height_as(self.form))
+
+    def height_as(self, form: Form) -> int:
+        """Pixels that it needs in this form."""
+        if form == "slim":
+            return round(2 * theme.XS + self._line + self._caption + _BAR + _GAP)
+        values = self._caption + self._line + _BAR + 5 if form == "wide" else 2 * self._line + _BAR + 6
+        return round(2 * theme.S + self._line + 6 + values)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
@@ -152,7 +161,7 @@ class TileView(QFrame):
         found.append(Cell(self._box(right - held, held), holder, self._small, quiet, f"{tile.holder}: {tile.holder_tooltip}", _RIGHT))
         room, name = max(right - held - theme.S - left, 0.0), " · ".join(t for t in (tile.name, tile.note) if t)
         found.append(Cell(self._box(left, room), _elided(self._small, name, room), self._small, "muted", name))
-        if self.wide:
+        if self.form == "wide":
             values = [self._value(at, metric) for at, metric in enumerate(tile.metrics)]
             boxes = (QRectF(v.box.left(), v.box.top() - self._caption, v.box.width(), self._caption) for v in values)
             captions = zip(boxes, tile.metrics, values, strict=True)
@@ -161,15 +170,19 @@ class TileView(QFrame):
 
     def _value(self, at: int, metric: Metric) -> Cell:
         words = f"{metric.caption}: {metric.meaning}\n{metric.tooltip}" if metric.meaning else f"{metric.caption}: {metric.tooltip}"
-        start, end = (_COLUMNS if self.wide else _TWO_ROWS)[at]
-        room, gap = self.width() - 2 * theme.M, 0 if end == 1.0 else theme.S
-        down = self._line + 6 + (self._caption if self.wide else self._line + _BAR + 6 if at > 1 else 0)
-        box = self._box(theme.M + start * room, (end - start) * room - gap).translated(0, down)
+        start, end = _PLACES[self.form][at]
+        room, gap = self.width() - 2 * theme.M, 0 if end == 1.0 else theme.XS if self.form == "slim" else theme.S
         look = metric.meaning or ("muted" if metric.text == "N/A" else "")
-        return Cell(box, metric.text, self._bold, look, words, share=metric.share, bar=metric.caption in _WITH_BAR)
+        bar = metric.caption in _WITH_BAR
+        box = self._box(theme.M + start * room, max((end - start) * room - gap, 0.0))
+        if self.form == "slim":
+            box = QRectF(box.left(), box.bottom(), box.width(), self._caption)
+            return Cell(box, metric.short, self._small, look, words, share=metric.share, bar=bar)
+        down = self._line + 6 + (self._caption if self.form == "wide" else self._line + _BAR + 6 if at > 1 else 0)
+        return Cell(box.translated(0, down), metric.text, self._bold, look, words, share=metric.share, bar=bar)
 
     def _box(self, left: float, width: float) -> QRectF:
-        return QRectF(left, theme.S, width, self._line)
+        return QRectF(left, theme.XS if self.form == "slim" else theme.S, width, self._line)
 
 
 def _head(tile: Tile) -> tuple[object, ...]:
@@ -196,7 +209,7 @@ def _paint(painter: QPainter, cell: Cell, t: theme.Tokens) -> None:
     painter.setPen(QColor(t.surface if cell.meaning == "badge" else getattr(t, cell.meaning or "text")))
     painter.drawText(cell.box, cell.side, cell.text)
     if cell.bar:
-        line = QRectF(cell.box.left(), cell.box.bottom() + 2, cell.box.width(), _BAR)
+        line = QRectF(cell.box.left(), cell.box.bottom() + _GAP, cell.box.width(), _BAR)
         painter.fillRect(line, QColor(t.line))
         line.setWidth(line.width() * (cell.share or 0.0))
         painter.fillRect(line, QColor(t.accent))
