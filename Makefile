@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow torture ray slurm matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow xvfb torture ray slurm matrix emulation truth lint docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -17,6 +17,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow --timeout 600
+
+# The window on a real X11 server without a screen, driven by mouse and keys.
+xvfb: $(STAMP)
+	QT_QPA_PLATFORM=xcb xvfb-run -a -s "-screen 0 1600x1200x24" $(BIN)/python -m pytest -n 0 tests/gui/test_walk.py
 
 # make torture SEED=4 asks for the same faults again, in the same order.
 torture: $(STAMP)

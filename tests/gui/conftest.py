@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstallMessageHandler

@@ -1,0 +1,159 @@
+"""A person goes through the window by mouse and keys: events come in through the platform's window, and find who is under the pointer.
+
+Offscreen in `make test`, on a real X11 server in `make xvfb`.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.models.requests import Cancel, Find
+from app.views.window import PAGES
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+class Person:
+    """Knows only what is on the screen: everything goes to the window, by where it is."""
+
+    def __init__(self, fed) -> None:
+        self.fed, self.window = fed, fed.window
+        QTest.qWaitForWindowExposed(self.window)
+        self.window.activateWindow()
+        fed.settle()
+
+    def place(self, widget: QWidget, x: float = 0.5, y: float = 0.5) -> QPoint:
+        assert widget.isVisible(), widget
+        return widget.mapTo(self.window, QPoint(int(widget.width() * x), int(widget.height() * y)))
+
+    def click(self, widget: QWidget, x: float = 0.5, y: float = 0.5) -> None:
+        QTest.mouseClick(self.window.windowHandle(), LEFT, NONE, self.place(widget, x, y))
+        self.fed.settle()
+
+    def drag(self, widget: QWidget, start: float, end: float) -> None:
+        handle, steps = self.window.windowHandle(), 8
+        QTest.mousePress(handle, LEFT, NONE, self.place(widget, start))
+        for i in range(1, steps + 1):
+            QTest.mouseMove(handle, self.place(widget, start + (end - start) * i / steps))
+            QTest.qWait(15)  # what is dragged looks at the time between two events
+        QTest.mouseRelease(handle, LEFT, NONE, self.place(widget, end))
+        self.fed.settle()
+
+    def wheel(self, widget: QWidget, notches: int) -> None:
+        at = QPointF(self.place(widget))
+        turned = QPoint(0, 120 * notches)
+        event = QWheelEvent(
+            at, self.window.mapToGlobal(at), QPoint(), turned, Qt.MouseButton.NoButton, NONE, Qt.ScrollPhase.NoScrollPhase, False
+        )
+        QApplication.sendEvent(self.window.windowHandle(), event)
+        self.fed.settle()
+
+    def key(self, key: Qt.Key, modifiers: Qt.KeyboardModifier = NONE) -> None:
+        QTest.keyClick(self.window.windowHandle(), key, modifiers)
+        self.fed.settle()
+
+    def type(self, text: str) -> None:
+        for letter in text:
+            QTest.keyClick(self.window.windowHandle(), letter)
+        self.fed.settle()
+
+
+@pytest.fixture
+def person(fed) -> Person:
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    return Person(fed)
+
+
+def test_every_page_is_gone_to_by_mouse_and_by_keys_and_tabbed_through(person):
+    window = person.window
+    for number, name in enumerate(PAGES, 1):
+        person.click(window.rail.buttons[name])
+        assert window.pages.currentWidget() is getattr(window, name)
+        person.key(getattr(Qt.Key, f"Key_{number % len(PAGES) + 1}"), CTRL)
+        assert window.pages.currentWidget() is getattr(window, PAGES[number % len(PAGES)])
+        seen = set()
+        for _ in range(6):
+            person.key(Qt.Key.Key_Tab)
+            seen.add(QApplication.focusWidget())
+        assert len(seen - {None}) > 3
+        person.key(Qt.Key.Key_Tab, SHIFT)
+
+
+def test_the_charts_are_dragged_zoomed_and_pointed_at(person):
+    dashboard = person.window.dashboard
+    plot, before = dashboard.charts["util"].view, dashboard.span.limits
+    person.drag(plot, 0.4, 0.7)
+    assert dashboard.span.limits[1] < before[1] - 60, "an earlier time was dragged into sight"
+    length = dashboard.span.seconds
+    person.wheel(plot, 2)
+    assert dashboard.span.seconds < 0.7 * length
+    person.click(dashboard.live)
+    assert dashboard.span.live
+    QTest.mouseMove(person.window.windowHandle(), person.place(plot, 0.3))
+    QTest.mouseMove(person.window.windowHandle(), person.place(plot, 0.5))
+    person.fed.settle()
+    assert dashboard.at == pytest.approx(0.5, abs=0.1)
+    assert "at " in dashboard.where.text()
+
+
+def test_a_tile_leads_to_its_device_and_the_rail_back(person):
+    window = person.window
+    tile = window.strip.tiles[snapshots.gpu(1).id]
+    person.click(tile)
+    assert window.pages.currentWidget() is window.device
+    assert "GPU 1" in window.device.title.text()
+    person.click(window.rail.buttons["dashboard"])
+    assert window.pages.currentWidget() is window.dashboard
+
+
+def test_jobs_are_chosen_filtered_and_cancelled(person):
+    window, page = person.window, person.window.jobs
+    person.click(window.rail.buttons["jobs"])
+    table = page.table
+    line = next(at for at, row in enumerate(page.model.rows) if row.id == 8)
+    box = table.visualRect(page.model.index(line, 1))
+    QTest.mouseClick(window.windowHandle(), LEFT, NONE, table.viewport().mapTo(window, box.center()))
+    person.fed.settle()
+    assert page.details.title.text().startswith("Job 8")
+    person.click(page.details.cancel)
+    assert Cancel(8) in person.fed.asked
+    person.click(page.filter)
+    person.type("train")
+    assert page.filter.text() == "train"
+    assert any(isinstance(found, Find) for found in person.fed.finds)
+    assert 0 < len(page.model.rows) < len(window.state.snapshot.jobs)
+
+
+def test_pages_that_come_and_go_leave_no_thread_timer_or_file_behind(person):
+    """Fifty pages and two thousand readings after the first round."""
+    window = person.window
+
+    def held() -> tuple[int, int, int]:
+        gc.collect()
+        timers = sum(timer.isActive() for timer in window.findChildren(QTimer))
+        return threading.active_count(), timers, len(list(Path("/proc/self/fd").iterdir()))
+
+    for name in PAGES:
+        window.show_page(name)
+    person.fed.settle()
+    objects, before = len(window.findChildren(QWidget)), held()
+    for at in range(50):
+        window.show_page(PAGES[at % len(PAGES)])
+        for i in range(40):
+            window.show_snapshot(snapshots.gpu_snapshot(2, NOW + at * 4 + i / 10))
+        person.fed.settle()
+    window.show_page("dashboard")
+    QTest.qWait(150)  # the repaint that is due
+    assert held() <= before
+    assert len(window.findChildren(QWidget)) <= objects + 5
