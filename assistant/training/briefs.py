@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from assistant.compact import Compact
-from assistant.training.requests import choose
+from assistant.training.phrasings import chosen
 
 HELD_OUT = 5
 """Every so manyth way of a section is held out: no training example has it."""
@@ -80,7 +80,7 @@ class _Teller:
         if not able and section != "no data":
             return self.say("no data", subject, facts)
         part = [way for i, way in able if (i % HELD_OUT == HELD_OUT - 1) == self._held_out]
-        way = choose(self._random, self._random.choice(part or [way for _, way in able]))
+        way = chosen(self._random, self._random.choice(part or [way for _, way in able]))
         return "" if way == "-" else _SLOT.sub(lambda slot: f"{{{subject}.{slot[2]}}}", way)
 
 

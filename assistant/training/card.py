@@ -14,7 +14,8 @@ from typing import Any
 
 from assistant.routes import TOOLS
 from assistant.training.evaluate import CONFUSION, EVALUATION
-from assistant.training.requests import HELD_OUT, LANGUAGES
+from assistant.training.phrasings import SENTENCES, WORDINGS
+from assistant.training.requests import LANGUAGES
 
 _CARD = """---
 license: apache-2.0
@@ -32,8 +33,9 @@ slots that code fills and checks.
 ## Data
 
 {samples:,} samples made by a program, {tokens:,} tokens seen in training. Requests are in {count} languages ({shares}), by phrasings in
-`assistant/training/grammar/`, with typos, words left out, slang and politeness. Every {held_out}th phrasing of each tool, every fifth way
-to say a thing, and some names are in no training sample. Machines are random, or an H100 as recorded in `assets/h100.trace.gz`. No text is
+`assistant/training/grammar/`, with typos, words left out, slang and politeness. In no training sample are: one in {sentences} of the
+sentences that phrasings with a choice of words can make (of words that others have, too), every {wordings}th phrasing with all that it can
+say, every fifth way to say a thing, and some names. Machines are random, or an H100 as recorded in `assets/h100.trace.gz`. No text is
 from the internet, from a person's logs, or by another model.
 
     python -m assistant.training.data FOLDER --samples {asked}
@@ -82,7 +84,8 @@ def card(folder: Path) -> str:
         tokens=training["tokens seen"],
         count=len(LANGUAGES),
         shares=", ".join(f"{_NAMES[name]} {share:.0%}" for name, share in LANGUAGES.items()),
-        held_out=HELD_OUT,
+        sentences=SENTENCES,
+        wordings=WORDINGS,
         asked=round(training["samples"], -3),
         minutes=plan["minutes"],
         steps=training["steps"],

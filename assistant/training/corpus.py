@@ -9,6 +9,7 @@ from typing import NamedTuple
 from assistant import compact
 from assistant.facts import Fact
 from assistant.prompts import prompt
+from assistant.routes import SYSTEM
 from assistant.training import decks, requests
 from assistant.training.briefs import told
 
@@ -27,8 +28,8 @@ class Sample(NamedTuple):
 
 def routing(random: Random, held_out: bool = False) -> Sample:
     """A request, and role, tool and arguments."""
-    found = requests.example(random, held_out)
-    return Sample(prompt(requests.SYSTEM, found.request), " " + found.route)
+    found = requests.example(random, "sentences" if held_out else "learnt")
+    return Sample(prompt(SYSTEM, found.request), " " + found.route)
 
 
 def machine(random: Random, held_out: bool = False) -> tuple[Fact, ...]:

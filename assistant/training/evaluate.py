@@ -29,6 +29,7 @@ from assistant.tokenizer import Tokenizer
 from assistant.tools.call import called
 from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
+from assistant.training.phrasings import Part
 from assistant.verify import Refused, fill, verify
 
 HANDWRITTEN = Path(__file__).parent / "handwritten.jsonl"
@@ -78,18 +79,19 @@ def handwritten() -> list[Asked]:
 def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed: int = 99) -> dict[str, object]:
     """Shares, each of so many; with the counts, and the hand-written requests that were routed wrongly."""
     reader, random = Reader.load(folder, device), Random(seed)
-    held_out = [_routed(reader, *requests.example(random, held_out=True), "") for _ in range(routings)]
+    parts: tuple[Part, ...] = ("sentences", "wordings")
+    held_out = {part: [_routed(reader, *requests.example(random, part), "") for _ in range(routings)] for part in parts}
     by_hand = [_routed(reader, masked(asked.request)[0], asked.route, asked.language) for asked in handwritten()]
-    _confusion(folder / CONFUSION, held_out + by_hand)
+    _confusion(folder / CONFUSION, [*held_out["sentences"], *held_out["wordings"], *by_hand])
     languages = sorted({one.language for one in by_hand})
     return {
-        "routing, held-out phrasings": _right(held_out),
+        **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
         "routing, hand-written": _right(by_hand),
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
         "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
         "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},
         **{f"texts, {name}": shares for name, shares in _texts(reader, random, texts).items()},
-        "counts": {"held-out phrasings": routings, "hand-written": len(by_hand), "texts of each kind": texts},
+        "counts": {"held-out sentences and wordings each": routings, "hand-written": len(by_hand), "texts of each kind": texts},
         "hand-written, wrong": [one._asdict() for one in by_hand if one.said != one.wanted],
     }
 
@@ -158,7 +160,7 @@ def judged(reader: Reader, facts: tuple[Fact, ...], question: str | None) -> tup
 def main() -> None:
     parser = argparse.ArgumentParser(description="Evaluate a trained model on what it never saw.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--routings", type=int, default=2000)
+    parser.add_argument("--routings", type=int, default=1000)
     parser.add_argument("--texts", type=int, default=300)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()

@@ -1,47 +1,22 @@
-"""Requests and the routes they need, from the phrasings in `grammar/*.txt`: values drawn at random and masked by the assistant's own masks.
-
-A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In both `(a|b|)` is a choice, `<name>`
-an entry of a list, and `%n` a value: n a number, g a GPU's, h how many, t a time, w a word, c a command. What an entry of a list or
-the end of a line (`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener. Every sixth phrasing of
-a section is held out: no training example has it.
-"""
+"""Requests and the routes they need: phrasings with values drawn at random, typed in a hurry, and masked by the assistant's own masks."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from assistant.masks import NUMBER_WORDS, masked
-from assistant.routes import BY_NAME, SYSTEM, TOOLS, Route
+from assistant.routes import BY_NAME, Route
 from assistant.training.noise import noised
+from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, held_out, lines
 from assistant.training.values import VALUES
-
-__all__ = ["LANGUAGES", "SYSTEM", "TOOLS", "Example", "example", "lines"]
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
 """Share of the examples in each."""
-HELD_OUT = 6
-_GRAMMARS = Path(__file__).parent / "grammar"
-_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
 _QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
 _MARK = re.compile(r"\x01(\d+)\x02")
-
-
-class Line(NamedTuple):
-    """A phrasing, and the arguments it sets."""
-
-    text: str
-    arguments: dict[str, str]
-    polite: bool
-
-
-class Grammar(NamedTuple):
-    lists: dict[str, list[Line]]
-    sections: dict[tuple[str, str], list[Line]]
 
 
 class Example(NamedTuple):
@@ -51,65 +26,24 @@ class Example(NamedTuple):
     route: str
 
 
-def example(random: Random, held_out: bool, language: str = "") -> Example:
-    """A request by a phrasing of training, or by one that is held out; in any language, or in one."""
+def example(random: Random, part: Part, language: str = "") -> Example:
+    """A request of what is learnt or held out; in any language, or in one."""
     while True:
-        chosen = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
-        sections = lines(chosen, held_out)
+        spoken = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
+        sections = lines(spoken, part)
         names = sorted(sections)
         role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
-        if found := told(random, chosen, role, tool, random.choice(sections[role, tool])):
+        if found := told(random, spoken, role, tool, random.choice(sections[role, tool]), part):
             return found
 
 
-def told(random: Random, language: str, role: str, tool: str, line: Line) -> Example | None:
-    """A request by one phrasing. None where the masks take its values for something else, as `seven` alone or a number twice."""
-    return _Telling(random, _grammar(language)).told(role, tool, line)
-
-
-@cache
-def lines(language: str, held_out: bool) -> dict[tuple[str, str], list[Line]]:
-    """The phrasings of every tool that are held out, or those that are not."""
-    found = {
-        name: [line for i, line in enumerate(phrasings) if (i % HELD_OUT == HELD_OUT - 1) == held_out]
-        for name, phrasings in _grammar(language).sections.items()
-    }
-    return {name: some for name, some in found.items() if some}
-
-
-@cache
-def _grammar(language: str) -> Grammar:
-    grammar, at = Grammar({}, {}), list[Line]()
-    for raw in (_GRAMMARS / f"{language}.txt").read_text(encoding="utf-8").splitlines():
-        text = raw.strip()
-        if text.startswith("@"):
-            at = grammar.lists[text[1:]] = []
-        elif text.startswith("["):
-            role, tool = text[1:-1].split()
-            assert (role, tool) in BY_NAME, text
-            at = grammar.sections[role, tool] = []
-        elif text and not text.startswith("#"):
-            at += _read(text, at in grammar.lists.values())
-    return grammar
-
-
-def _read(text: str, listed: bool) -> list[Line]:
-    if listed:
-        arguments, _, forms = text.partition(":")
-        return [Line(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
-    phrasing, _, arguments = text.partition("::")
-    return [Line(phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"))]
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in text.split())
-
-
-def choose(random: Random, text: str) -> str:
-    """Of every `(a|b)` one."""
-    while choice := _CHOICE.search(text):
-        text = text[: choice.start()] + random.choice(choice[1].split("|")) + text[choice.end() :]
-    return text
+def told(random: Random, language: str, role: str, tool: str, line: Line, part: Part) -> Example | None:
+    """A request by one phrasing. None where its choices made a sentence of another part, and where the masks take its values for
+    something else, as `seven` alone or a number twice."""
+    sentence = chosen(random, line.text)
+    if part != "wordings" and held_out(language, line, sentence) != (part == "sentences"):
+        return None
+    return _Telling(random, grammar(language)).told(role, tool, line._replace(text=sentence))
 
 
 class _Telling:
@@ -141,7 +75,7 @@ class _Telling:
         return line
 
     def _expanded(self, line: Line) -> str:
-        text = choose(self.random, line.text)
+        text = chosen(self.random, line.text)
         marks: dict[str, str] = {}
         inner: list[str] = []
 

@@ -16,7 +16,7 @@ from assistant import compact, routes
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
 from assistant.tokenizer import END, Tokenizer
-from assistant.training import briefs, card, data, decks, evaluate, requests, train, vocabulary
+from assistant.training import briefs, card, data, decks, evaluate, phrasings, requests, train, vocabulary
 from assistant.training.corpus import stream
 from assistant.training.network import Network
 from assistant.verify import fill, verify
@@ -37,29 +37,37 @@ def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_i
 
 
 def test_what_is_held_out_is_in_no_training_sample() -> None:
-    learnt = {requests.example(Random(i), False).request for i in range(600)}
-    judged = {requests.example(Random(i), True).request for i in range(600)}
-    assert len(learnt) > 560 and len(judged) > 540
-    assert len(learnt & judged) <= 0.01 * len(judged), "but for what a typo made the same"
+    learnt, *judged = ({requests.example(Random(i), part).request for i in range(500)} for part in ("learnt", "sentences", "wordings"))
+    assert len(learnt) > 480
+    for held_out in judged:
+        assert len(held_out) > 400 and len(learnt & held_out) <= 0.01 * len(held_out), "but for what a typo made the same"
     for language in requests.LANGUAGES:
-        for tool, held_out in requests.lines(language, True).items():
-            assert not {line.text for line in held_out} & {line.text for line in requests.lines(language, False)[tool]}
+        for tool, wordings in phrasings.lines(language, "wordings").items():
+            assert not {line.text for line in wordings} & {line.text for line in phrasings.lines(language, "learnt")[tool]}
 
 
 def test_every_tool_can_be_asked_for_in_every_language() -> None:
     for language in requests.LANGUAGES:
-        assert set(requests.lines(language, False)) == set(routes.BY_NAME)
+        assert set(phrasings.lines(language, "learnt")) == set(routes.BY_NAME)
     for i, (language, (role, tool)) in enumerate(product(requests.LANGUAGES, routes.BY_NAME)):
-        for line in requests.lines(language, False)[role, tool]:
-            routes.parse(
-                next(found for seed in range(i, i + 99) if (found := requests.told(Random(seed), language, role, tool, line))).route
-            )
+        lines = phrasings.lines(language, "learnt")[role, tool]
+        made = (requests.told(Random(seed), language, role, tool, Random(seed).choice(lines), "learnt") for seed in range(i, i + 300))
+        routes.parse(next(filter(None, made)).route)
+
+
+def test_no_phrasing_sets_what_its_tool_does_not_take() -> None:
+    for language, (role, tool) in product(requests.LANGUAGES, routes.BY_NAME):
+        known = {argument.name for argument in routes.BY_NAME[role, tool].arguments}
+        lists = phrasings.grammar(language).lists
+        for line in phrasings.grammar(language).sections[role, tool]:
+            set_by_lists = {name for used in re.findall(r"<(\w+)>", line.text) for entry in lists[used] for name in entry.arguments}
+            assert set_by_lists | set(line.arguments) <= known, (language, role, tool, line.text)
 
 
 def test_requests_written_by_hand_are_no_phrasings_of_the_generator() -> None:
     by_hand = evaluate.handwritten()
     assert len(by_hand) >= 200
-    made = {_bare(requests.example(Random(i), False).request) for i in range(1500)}
+    made = {_bare(requests.example(Random(i), "learnt").request) for i in range(1500)}
     known = {_bare(masked(asked.request)[0]) for asked in by_hand}
     assert len(made & known) <= 0.1 * len(known), sorted(made & known)
 
@@ -79,7 +87,7 @@ def _bare(request: str) -> str:
 
 def test_every_route_names_slots_that_its_request_has() -> None:
     for i in range(150):
-        found = requests.example(Random(i), i % 2 == 0)
+        found = requests.example(Random(i), ("learnt", "sentences", "wordings")[i % 3])
         assert set(SLOT.findall(found.route)) <= set(SLOT.findall(found.request))
         assert not re.search(r"\d", SLOT.sub("", found.route + found.request))
 
