@@ -50,15 +50,17 @@ class Running:
         """
         text, reason = "", ""
         try:
-            async with asyncio.timeout(patience_s) as patience:
+            async with asyncio.timeout(None) as patience:
                 while not text and (event := await self._events.get()) is not None:
                     if isinstance(event, Chunk):
                         text = event.text
                     else:
                         self._note(event)
                         reason = event.reason
-                        if not event.cpu:  # it is at work: that takes what it takes
+                        if not event.cpu:  # it is at work, or waits its turn: that takes what it takes
                             patience.reschedule(None)
+                        elif patience.when() is None:
+                            patience.reschedule(self._loop.time() + patience_s)
         except TimeoutError:
             raise Refusal(
                 f"the model {reason}, and did not get it within {patience_s:.0f} s. Ask later, or have it computed on the CPU, by the "

@@ -28,6 +28,7 @@ from scheduler.jobs import Job, Queued, Running
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
 from tests.integration.deck import kill_daemon, log_of, python, ready
+from tests.integration.endpoint import serving
 from tests.support import eventually, lives, send, state_folder
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
@@ -279,6 +280,29 @@ def unfinished() -> tuple[bytes, bytes]:
     """Tokens and facts of the only request there is."""
     folder = next((paths.home() / "unfinished").glob("*"), Path("/nowhere"))
     return tuple((folder / name).read_bytes() if (folder / name).exists() else b"" for name in ("tokens", "kept"))  # type: ignore[return-value]
+
+
+@pytest.mark.slow
+def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
+    deck: Client, gpu: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    configure(deck, model_folder=str(model_folder), model_device="cuda")
+    go = tmp_path / "go"
+    job = deck.submit(python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", go), gpus=1)
+    eventually(lambda: isinstance(deck.job(job.id).state, Running))
+    asked = {"model": "noise-7", "prompt": "Once", "max_tokens": 5, "seed": 2}
+    with serving(paths.home(), "--patience", "1") as served:
+        status, headers, refused = served.ask("/v1/completions", asked)
+        assert (status, refused["error"]["code"], headers["retry-after"]) == (503, "gpu_busy", "5")
+        assert f"job {job.id} " in refused["error"]["message"]
+        status, headers, _ = served.ask("/v1/completions", asked, **{"X-GPUDeck-Device": "cpu"})
+        assert (status, headers["x-gpudeck-device"]) == (200, "cpu")
+        go.touch()
+        assert deck.wait(job.id, 30.0).status == "done"
+        eventually(lambda: isinstance(state(deck).use, Idle))
+        status, headers, told = served.ask("/v1/completions", asked)
+        assert (status, headers["x-gpudeck-device"], told["system_fingerprint"]) == (200, "cuda", "gpudeck-cuda")
+        assert served.ask("/v1/completions", asked, **{"X-GPUDeck-Device": "tpu"})[0] == 400
 
 
 @pytest.mark.slow

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,28 +18,12 @@ from assistant.client import Assistant
 from assistant.tokenizer import VOCABULARY
 from scheduler import settings
 from scheduler.settings import Settings
+from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group("serve")
 ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}], "seed": 5, "max_tokens": 24}
-
-
-class Served(NamedTuple):
-    port: int
-    token: str
-    home: Path
-
-    def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and body: JSON, or the lines of a stream."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request("POST" if body is not None else "GET", path, sent, {"Authorization": f"Bearer {self.token}", **headers})
-        reply = connection.getresponse()
-        text = reply.read().decode()
-        connection.close()
-        told = {name.lower(): value for name, value in reply.getheaders()}
-        return reply.status, told, json.loads(text) if "json" in told["content-type"] else text.split("\n\n")
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +34,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         settings.save(Settings(source="cpu", model_folder=str(model)))
         with serving(home) as found:
             yield found
-
-
-class serving:  # noqa: N801 - a context manager
-    """The command, until the end of the block."""
-
-    def __init__(self, home: Path, *options: str) -> None:
-        self._home, self._options = home, options
-
-    def __enter__(self) -> Served:
-        command = [sys.executable, "-m", "app", "serve", "--port", "0", *self._options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        address = self._process.stdout.readline()
-        self.said = self._process.stdout.readline()
-        port = re.search(r"127\.0\.0\.1:(\d+)/v1", address)
-        assert port, address
-        return Served(int(port[1]), (self._home / "serve.token").read_text(), self._home)
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.communicate(timeout=30)
 
 
 def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(served: Served) -> None:
