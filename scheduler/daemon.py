@@ -77,8 +77,8 @@ class Daemon:
         self.monitor = Monitor()
         self.recorder = Recorder(paths.history_file(), lambda words: self._notices.tell("damaged history", words))
         self._landlord = Landlord(self.monitor, self._supervisor.glance, self._step, self.touch)
-        self._clusters = Clusters(self, self._settings.clusters)
-        self.queue = Queue(store, self._watch, self._job_ended, self._clusters, self._landlord.evict, lambda: self._settings.log_bytes)
+        self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
+        self.queue = Queue(store, self._watch, self._job_ended, self._clusters, self._landlord.evict, self._log_limit)
         self.watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
         self.alerting = Alerting(store, self._notices.tell, self.recorder.annotate)
         self._verbs = Verbs(self)
@@ -222,6 +222,9 @@ class Daemon:
             frozenset(d.id for d in self.monitor.devices if d.mig or drained & {d.id, str(d.index)}),
             frozenset(() if self._landlord.device is None else (self._landlord.device,)),
         )
+
+    def _log_limit(self) -> int:
+        return self._settings.log_bytes
 
     def _job_ended(self, job: Job) -> None:
         self._callback.job_ended(job, self._settings.on_job_end)

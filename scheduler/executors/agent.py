@@ -43,8 +43,8 @@ _COMMAND = msgspec.json.Decoder(e.Command).decode
 class Errand:
     """An attempt that is looked after."""
 
-    def __init__(self, job: int, attempt: str) -> None:
-        self.job, self.attempt = job, attempt
+    def __init__(self, job: int, attempt: str, log_limit: int) -> None:
+        self.job, self.attempt, self._log_limit = job, attempt, log_limit
         self.folder = paths.job_folder(job)
         self.known = False
         self.note: str | None = None
@@ -65,7 +65,7 @@ class Errand:
 
     def _copy(self, output: e.Output) -> None:
         try:
-            sink.copy(output, self.folder / LOG_FILE, self.attempt, whole=False)
+            sink.copy(output, self.folder / LOG_FILE, self.attempt, self._log_limit, whole=False)
         except (e.Unreachable, e.Unreadable, OSError):
             pass  # begun anew at the next look; at the end all of it is read, and what is wrong is told
 
@@ -78,8 +78,8 @@ class Errand:
 
 
 class Agent:
-    def __init__(self, backend: e.Backend, deck: str, say: Callable[[e.Report], None]) -> None:
-        self._backend, self._deck, self._say = backend, deck, say
+    def __init__(self, backend: e.Backend, deck: str, say: Callable[[e.Report], None], log_limit: int = 0) -> None:
+        self._backend, self._deck, self._say, self._log_limit = backend, deck, say, log_limit
         self._errands: dict[str, Errand] = {}
         self._failures = 0
         self._rolled = float("-inf")
@@ -97,7 +97,7 @@ class Agent:
                 case e.Submit():
                     self._submit(command)
                 case e.Follow(job, attempt):
-                    self._errands.setdefault(attempt, Errand(job, attempt))
+                    self._follow(job, attempt)
                 case e.Halt(attempt):
                     self._backend.halt(attempt)
         except e.Unreachable as trouble:
@@ -106,7 +106,7 @@ class Agent:
     def _submit(self, order: e.Submit) -> None:
         """Where it is not known whether the cluster heard us, the attempt is followed: the next look tells."""
         if order.again:
-            self._errands.setdefault(order.attempt, Errand(order.job, order.attempt))
+            self._follow(order.job, order.attempt)
         try:
             session = self._backend.session()
         except e.Unreachable as trouble:
@@ -115,7 +115,7 @@ class Agent:
         if session != order.session:
             self._unsent(order, "it was started anew meanwhile")
             return
-        errand = self._errands.setdefault(order.attempt, Errand(order.job, order.attempt))
+        errand = self._follow(order.job, order.attempt)
         try:
             self._backend.submit(order, self._deck)
         except e.Refused as refusal:
@@ -123,6 +123,9 @@ class Agent:
             self._finish(errand, Exit(order.attempt, now, now, None, f"the cluster refuses it: {refusal}"), "")
         else:
             self._know(errand)
+
+    def _follow(self, job: int, attempt: str) -> Errand:
+        return self._errands.setdefault(attempt, Errand(job, attempt, self._log_limit))
 
     def _unsent(self, order: e.Submit, why: str) -> None:
         if not order.again:
@@ -170,8 +173,9 @@ class Agent:
         """All of its output is at home before anybody hears that it is over."""
         errand.rest()
         try:
-            read = sink.copy(self._backend.output(errand.attempt, errand.folder, follow=False), errand.folder / LOG_FILE, errand.attempt)
-            self._finish(errand, *_ending(errand.attempt, status, read.word))
+            output = self._backend.output(errand.attempt, errand.folder, follow=False)
+            read = sink.copy(output, errand.folder / LOG_FILE, errand.attempt, self._log_limit)
+            self._finish(errand, *_ending(errand.attempt, status, read.word, read.uncapped))
         except OSError as trouble:
             self._note(errand, f"its output cannot be stored: {trouble.strerror}")
         except e.Unreadable as trouble:
@@ -196,13 +200,13 @@ class Agent:
             self._say(e.Doing(errand.job, errand.attempt, errand.note))
 
 
-def _ending(attempt: str, status: e.Status, word: sink.Word | None) -> tuple[Exit, str]:
+def _ending(attempt: str, status: e.Status, word: sink.Word | None, uncapped: str = "") -> tuple[Exit, str]:
     """How it ended, and its Result: by its runner's word, or what the cluster says where that could say none."""
     if word is not None:
-        return Exit(attempt, word.started, word.ended, word.code, word.error, word.over), word.result
+        return Exit(attempt, word.started, word.ended, word.code, word.error, word.over, uncapped), word.result
     ended = status.ended or time.time()
     code, error = (None, status.note or "the cluster does not say how it ended") if status.failed else (0, "")
-    return Exit(attempt, status.started or ended, ended, code, error), ""
+    return Exit(attempt, status.started or ended, ended, code, error, uncapped=uncapped), ""
 
 
 def backend(config: e.Config) -> e.Backend:
@@ -215,7 +219,7 @@ def main() -> None:
     config = msgspec.json.decode(sys.stdin.buffer.readline(), type=e.Config)
     commands: SimpleQueue[e.Command] = SimpleQueue()
     threading.Thread(target=_hear, args=(commands,), daemon=True).start()
-    agent = Agent(backend(config), config.deck, _say)
+    agent = Agent(backend(config), config.deck, _say, config.log_limit)
     while True:
         agent.look()
         try:

@@ -23,11 +23,11 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class Clusters(Mapping[str, Cluster]):
-    """By their names, such as ray:lab. To be made in the daemon's loop."""
+    """By their names, such as ray:lab. To be made in the daemon's loop. `log_limit()`: bytes that a log may have, asked with each agent."""
 
-    def __init__(self, hub: Hub, wanted: Mapping[str, ClusterSettings]) -> None:
-        self._hub, self._turn = hub, asyncio.Lock()
-        self._keepers = {where: Keeper(where, found, hub) for where, found in wanted.items()}
+    def __init__(self, hub: Hub, wanted: Mapping[str, ClusterSettings], log_limit: Callable[[], int]) -> None:
+        self._hub, self._log_limit, self._turn = hub, log_limit, asyncio.Lock()
+        self._keepers = {where: Keeper(where, found, hub, log_limit) for where, found in wanted.items()}
         self.crashed = asyncio.get_running_loop().create_future()
         """Ends, with the error, where what an agent said led to one."""
 
@@ -51,7 +51,7 @@ class Clusters(Mapping[str, Cluster]):
                     keeper.cluster.removed()
                     del self._keepers[where]
             for where, found in wanted.items():
-                self._keepers.setdefault(where, Keeper(where, found, self._hub)).start(found, self._ended)
+                self._keepers.setdefault(where, Keeper(where, found, self._hub, self._log_limit)).start(found, self._ended)
 
     async def stop(self) -> None:
         """End all agents. What they look after runs on."""
@@ -65,8 +65,8 @@ class Clusters(Mapping[str, Cluster]):
 class Keeper:
     """Keeps the agent of one cluster alive."""
 
-    def __init__(self, where: str, found: ClusterSettings, hub: Hub) -> None:
-        self.settings = found
+    def __init__(self, where: str, found: ClusterSettings, hub: Hub, log_limit: Callable[[], int]) -> None:
+        self.settings, self._log_limit = found, log_limit
         self.cluster = Cluster(where, hub, self._send)
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class Keeper:
             backoff.begin()
             trouble = "its agent ended and is replaced"
             try:
-                config = e.Config(self.cluster.where, self.settings.address, self.settings.token_file, deck())
+                config = e.Config(self.cluster.where, self.settings.address, self.settings.token_file, deck(), self._log_limit())
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "scheduler.executors.agent",
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,

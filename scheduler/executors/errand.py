@@ -26,6 +26,8 @@ class Config(msgspec.Struct, frozen=True):
     token_file: str
     deck: str
     """Names all submissions of this state folder: others use the cluster, too."""
+    log_limit: int = 0
+    """Bytes that a job's log may have; 0: any number."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):

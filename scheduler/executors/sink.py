@@ -12,6 +12,7 @@ from scheduler import paths
 from scheduler.errors import MALFORMED
 from scheduler.executors.away import begin_line, end_mark
 from scheduler.executors.base import EXIT_FILE, RESULT_FILE, Exit
+from scheduler.queue.runner import Cap
 
 MAX_WORD = 2**23
 """Bytes of the last line, in which JSON of a Result stands as a text."""
@@ -34,11 +35,13 @@ class Sink:
     What the cluster says before the command begins is not the command's, and is left out; where none begins, it is all there is.
     """
 
-    def __init__(self, log: Path, attempt: str) -> None:
+    def __init__(self, log: Path, attempt: str, limit: int = 0) -> None:
+        """`limit`: bytes that the log may have; 0: any number."""
         self._begin, self._end = begin_line(attempt), end_mark(attempt)
         self._log = log
         self._fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, paths.PRIVATE_FILE)
         self._skip = os.fstat(self._fd).st_size
+        self._cap = Cap(self._fd, limit)
         self._held = b""
         """Bytes in which the beginning of a mark may stand."""
         self._phase = 0
@@ -89,11 +92,17 @@ class Sink:
         left = memoryview(data)[passed:]
         while left:
             left = left[os.write(self._fd, left) :]
+        self._cap.look()
+
+    @property
+    def uncapped(self) -> str:
+        """Why the log is over its limit; empty where it is not."""
+        return self._cap.error
 
 
-def copy(output: Iterable[bytes], log: Path, attempt: str, whole: bool = True) -> Sink:
-    """The output, to its end. `whole`: that of an attempt which is over."""
-    sink, done = Sink(log, attempt), False
+def copy(output: Iterable[bytes], log: Path, attempt: str, limit: int = 0, whole: bool = True) -> Sink:
+    """The output, to its end, of which the log keeps `limit` bytes (0: all). `whole`: that of an attempt which is over."""
+    sink, done = Sink(log, attempt, limit), False
     try:
         for data in output:
             sink.feed(data)

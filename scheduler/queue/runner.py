@@ -82,7 +82,7 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _wait(child: subprocess.Popen[bytes], log: int, limit: int) -> str:
     """Until the command has ended, its log within `limit` bytes (0: any). Returns why the log is over it, empty where it is not."""
-    cap, pause = _Cap(log, limit), LOOK_S
+    cap, pause = Cap(log, limit), LOOK_S
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # an end between the two next lines ends the wait, too
     while not _ended(child):
         signal.sigtimedwait({signal.SIGCHLD}, pause)
@@ -103,7 +103,7 @@ def _ended(child: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-class _Cap:
+class Cap:
     """Keeps a log within `limit` bytes (0: any): an eighth for the first, half or more for the newest. Offsets stay true."""
 
     def __init__(self, log: int, limit: int) -> None:

@@ -248,6 +248,19 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
     assert read.word == WORD
 
 
+def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(tmp_path: Path) -> None:
+    log, limit = tmp_path / "log", 2**20
+    printed = b"".join(b"%1023d\n" % i for i in range(8 * 1024))
+    pieces = [(BEGIN + printed + LAST)[at : at + 2**16] for at in range(0, len(printed) + 2**16, 2**16)]
+    sink.copy(pieces[:50], log, NONCE, limit, whole=False)
+    for _ in range(2):
+        read = sink.copy(pieces, log, NONCE, limit)
+        assert (read.word, read.uncapped) == (WORD, "")
+        assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (len(printed), True)
+        kept = log.read_bytes()
+        assert (kept[: limit // 8], kept[-limit // 2 :]) == (printed[: limit // 8], printed[-limit // 2 :])
+
+
 def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
     assert sink.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).word is None
     assert (tmp_path / "log").read_bytes() == b"no such machine\n"
