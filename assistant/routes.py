@@ -35,7 +35,7 @@ class Tool(NamedTuple):
 METRICS = ("temp", "power", "memory", "util", "tflops", "clock", "fan", "use", "processes", "name")
 """Of a device: `use` is whether it is idle and who holds it, `name` which kind it is."""
 STATES = ("all", "running", "queued", "failed", "done", "cancelled", "lost")
-WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy")
+WORKLOADS = ("attention", "compare", "validate", "tune", "gemm", "copy", "rain")
 KINDS = ("caches", "logs", "dumps", "processes", "models", "memory", "results")
 """Of debris: kernel caches, old logs, core dumps, orphaned processes, duplicate model files, shared memory, old results."""
 

@@ -19,6 +19,7 @@ WORKLOADS = {
     "compare": r"compare|comparison",
     "validate": r"validat(?:e|ion)",
     "tune": r"tun(?:e|ing)",
+    "rain": r"rain|rewindable generation",
 }
 KINDS = {
     "caches": r"caches?",
