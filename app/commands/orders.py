@@ -7,6 +7,7 @@ from argparse import Namespace
 from app.commands.output import say, say_json, table
 from app.commands.queue import UsageError, describe
 from scheduler.client import Client
+from scheduler.jobs import Job
 
 _CHANGES = ("name", "gpus", "memory", "gpu_type", "priority", "timeout", "retries", "group", "notes", "tags")
 
@@ -52,19 +53,18 @@ def edit(args: Namespace) -> int:
     if "tags" in given:
         given["tags"] = tuple(tag for tag in given["tags"] if tag)
     with Client() as deck:
-        job = deck.edit(args.job, **given)
-    if args.json:
-        say_json(job)
-    else:
-        say(f"job {job.id} ({job.spec.name}): {describe(job)}")
-    return 0
+        return _told(deck.edit(args.job, **given), args)
 
 
 def move(args: Namespace) -> int:
     if (args.before is None) == (args.after is None):
         raise UsageError("name the job to stand before or after: --before JOB or --after JOB")
     with Client() as deck:
-        job = deck.move(args.job, before=args.before, after=args.after)
+        return _told(deck.move(args.job, before=args.before, after=args.after), args)
+
+
+def _told(job: Job, args: Namespace) -> int:
+    """What became of a job."""
     if args.json:
         say_json(job)
     else:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QStackedLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app import theme
 from app.models.alerts import Line, lines, unseen
 from app.models.format import plural
 from app.models.requests import Acknowledge, AlertLog, Logged, Reply
 from app.models.state import State
-from app.views.alert_table import HEADINGS, WIDTHS, AlertTable
-from app.views.whole_rows import WholeRows
-from app.views.widgets import button, card, label, row, set_text
+from app.views.alert_table import WIDTHS, AlertTable
+from app.views.list_table import list_card, list_table
+from app.views.widgets import button, label, row, set_text
 from scheduler.telemetry.snapshot import Alert
 
 EMPTY = "No alert so far. Their thresholds, quiet hours and a webhook are set on the Settings page."
@@ -33,7 +33,7 @@ class Alerts(QWidget):
         self._asked: tuple[Alert, ...] | None = None
         """What was raised when the log was asked for last."""
         self.model = AlertTable()
-        self.table = _table(self.model)
+        self.table = list_table(self.model, WIDTHS, "Alerts")
         self.table.activated.connect(self._go)
         self.table.selectionModel().currentRowChanged.connect(lambda *_: self._enable())
         self.count = label(size="small", meaning="muted")
@@ -107,39 +107,10 @@ class Alerts(QWidget):
     def _lay_out(self) -> None:
         bar = row(self.count, self.go, self.seen, self.all)
         bar.insertStretch(1, 1)
-        stack = QWidget()
-        self._stack = QStackedLayout(stack)
-        self._stack.addWidget(WholeRows(self.table))
-        self._stack.addWidget(self.empty)
-        inner = QVBoxLayout()
-        inner.addWidget(stack)
-        frame = card(inner)
-        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
+        frame, self._stack = list_card(self.table, self.empty)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
         layout.addLayout(bar)
         layout.addWidget(frame, 1)
         self.setFocusProxy(self.table)
-
-
-def _table(model: AlertTable) -> QTableView:
-    table = QTableView()
-    table.setModel(model)
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-    table.setShowGrid(False)
-    table.setTabKeyNavigation(False)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(30)
-    table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-    header = table.horizontalHeader()
-    header.setHighlightSections(False)
-    header.setSectionsClickable(False)
-    for at in range(len(HEADINGS)):
-        if WIDTHS[at]:
-            header.resizeSection(at, WIDTHS[at])
-        header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if WIDTHS[at] else QHeaderView.ResizeMode.Stretch)
-    table.setAccessibleName("Alerts")
-    return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QSplitter, QStackedLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.format import plural
@@ -37,9 +37,9 @@ from app.views.job_compare import JobCompare
 from app.views.job_details import JobDetails
 from app.views.job_filter import JobFilter
 from app.views.job_form import JobFormView
-from app.views.job_table import HEADINGS, PROGRESS, WIDTHS, JobTable, ProgressDelegate
-from app.views.whole_rows import WholeRows
-from app.views.widgets import button, card, label, row, set_text
+from app.views.job_table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
+from app.views.list_table import list_card, list_table
+from app.views.widgets import button, label, row, set_text
 from scheduler.jobs import Job
 from scheduler.search import Search
 
@@ -252,14 +252,7 @@ class Jobs(QWidget):
     def _lay_out(self) -> None:
         bar = row(self.chooser, self.count, self.pause, self.new, spacing=theme.M)
         bar.insertStretch(2, 1)
-        stack = QWidget()
-        self._stack = QStackedLayout(stack)
-        self._stack.addWidget(WholeRows(self.table))
-        self._stack.addWidget(self.empty)
-        inner = QVBoxLayout()
-        inner.addWidget(stack)
-        top = card(inner)
-        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
+        top, self._stack = list_card(self.table, self.empty)
         both = QSplitter(Qt.Orientation.Vertical)
         both.setChildrenCollapsible(False)
         both.addWidget(top)
@@ -275,27 +268,9 @@ class Jobs(QWidget):
 
 
 def _table(model: JobTable) -> QTableView:
-    table = QTableView()
-    table.setModel(model)
+    table = list_table(model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
     table.setItemDelegateForColumn(PROGRESS, ProgressDelegate(table))
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-    table.setShowGrid(False)
-    table.setTabKeyNavigation(False)
     table.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
     table.setDragDropOverwriteMode(False)
-    table.setWordWrap(False)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(30)
-    table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-    header = table.horizontalHeader()
-    header.setHighlightSections(False)
-    header.setSectionsClickable(False)
-    for at in range(len(HEADINGS)):
-        if WIDTHS[at]:
-            header.resizeSection(at, WIDTHS[at])
-        header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if WIDTHS[at] else QHeaderView.ResizeMode.Stretch)
-    table.setAccessibleName("Jobs")
-    table.setAccessibleDescription("Select two jobs to see them side by side")
     return table

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
+from PySide6.QtWidgets import QTableView
 
 from app.models.process_table import COLUMNS, MEMORY, Row
+from app.views.list_table import list_table
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
@@ -70,27 +71,10 @@ class ProcessTable(QAbstractTableModel):
 
 def process_view(model: ProcessTable) -> QTableView:
     """The table, sorted by its headings: connect to `horizontalHeader().sortIndicatorChanged`."""
-    table = QTableView()
-    table.setModel(model)
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-    table.setShowGrid(False)
-    table.setTabKeyNavigation(False)
-    table.setWordWrap(False)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(30)
-    table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-    header = table.horizontalHeader()
-    header.setHighlightSections(False)
-    header.setSectionsClickable(True)
-    header.setSortIndicator(MEMORY, Qt.SortOrder.DescendingOrder)
-    for at, column in enumerate(COLUMNS):
-        if column.width:
-            header.resizeSection(at, column.width)
-        header.setSectionResizeMode(at, QHeaderView.ResizeMode.Interactive if column.width else QHeaderView.ResizeMode.Stretch)
-    table.setAccessibleName("Processes on GPUs")
-    table.setAccessibleDescription("S sorts by the column of the current cell")
+    widths = [column.width for column in COLUMNS]
+    table = list_table(model, widths, "Processes on GPUs", "S sorts by the column of the current cell")
+    table.horizontalHeader().setSectionsClickable(True)
+    table.horizontalHeader().setSortIndicator(MEMORY, Qt.SortOrder.DescendingOrder)
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app import theme
 from app.models.process_table import Row, question, rows
@@ -12,8 +12,8 @@ from app.models.requests import Accepted, Inspect, Inspected, Kill, Refused, Rep
 from app.models.state import State
 from app.views.filter_box import filter_box
 from app.views.inspector import Inspector
+from app.views.list_table import list_card
 from app.views.process_table import ProcessTable, process_view
-from app.views.whole_rows import WholeRows
 from app.views.widgets import button, card, label, row, set_text
 
 EMPTY = "No process uses a GPU."
@@ -139,14 +139,7 @@ class Processes(QWidget):
         self._question = card(row(self.question, self.yes, self.no, spacing=theme.M))
         self._question.layout().setStretch(0, 1)  # type: ignore[union-attr]
         self._question.hide()
-        stack = QWidget()
-        self._stack = QStackedLayout(stack)
-        self._stack.addWidget(WholeRows(self.table))
-        self._stack.addWidget(self.empty)
-        inner = QVBoxLayout()
-        inner.addWidget(stack)
-        frame = card(inner)
-        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
+        frame, self._stack = list_card(self.table, self.empty)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)

@@ -251,7 +251,8 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
 def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(tmp_path: Path) -> None:
     log, limit = tmp_path / "log", 2**20
     printed = b"".join(b"%1023d\n" % i for i in range(8 * 1024))
-    pieces = [(BEGIN + printed + LAST)[at : at + 2**16] for at in range(0, len(printed) + 2**16, 2**16)]
+    whole = BEGIN + printed + LAST
+    pieces = [whole[at : at + 2**16] for at in range(0, len(whole), 2**16)]
     sink.copy(pieces[:50], log, NONCE, limit, whole=False)
     for _ in range(2):
         read = sink.copy(pieces, log, NONCE, limit)
