@@ -47,11 +47,11 @@ def _list(args: Namespace) -> int:
     found = known.known(used)
     if args.json:
         say_json(found)
-    elif not found:
-        say("no models: the template writes all texts. To name one: gpudeck models add FOLDER, or: gpudeck models pull OWNER/NAME")
-    else:
-        heading = ("MODEL", "PARAMETERS", "ON DISK", "NAMES", "NEEDS ON CPU", "ON CUDA", "")
-        table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
+        return 0
+    heading = ("MODEL", "PARAMETERS", "ON DISK", "NAMES", "NEEDS ON CPU", "ON CUDA", "")
+    table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
+    if not used:
+        say(f"none is used: the template writes all texts. To choose one: gpudeck models use {found[0].name}")
     return 0
 
 

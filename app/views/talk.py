@@ -42,7 +42,7 @@ from scheduler.errors import UserError
 EMPTY = (
     "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
     "Every number in an answer comes from what was measured; its sources can be opened below it.\n"
-    "Without a model folder (Settings) the answers are written from templates, and say so."
+    "Without a model (Models, Ctrl+M) the answers are written from templates, and say so."
 )
 _REDRAW_MS = 50
 

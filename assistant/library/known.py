@@ -1,4 +1,4 @@
-"""The list of models that the user has named or fetched. Taking one off the list never deletes it."""
+"""The list of models that the user has named or fetched, and ours. Taking one off the list never deletes it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,17 @@ def folder() -> Path:
     return paths.home() / "models"
 
 
+def ours() -> Path:
+    """The small model that comes with the program."""
+    return paths.assets() / "rwkv7-deck-13m"
+
+
 def known(used: str = "") -> tuple[Model, ...]:
-    """All on the list, and the one that is `used` (the setting `model_folder`), first that one, each as it is now."""
+    """All on the list, the one that is `used` (the setting `model_folder`) and ours, first the one that is used, each as it is now."""
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
-    return tuple(describe(path) for path in dict.fromkeys([*first, *listed]))
+    shipped = [str(ours())] if ours().is_dir() else []
+    return tuple(describe(path) for path in dict.fromkeys([*first, *listed, *shipped]))
 
 
 def add(path: str | Path) -> Model:

@@ -25,7 +25,9 @@ from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_fil
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of its own, and no model that comes with the program."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(known, "ours", lambda: tmp_path / "none")
     return tmp_path / "home"
 
 

@@ -1,0 +1,37 @@
+"""The model that comes with the program: it is whole, and knows its tools."""
+
+import pytest
+
+from assistant.engine import Engine, EngineAuthor
+from assistant.library import describe, known
+from assistant.tools.route import route
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(str(known.ours()), "cpu")
+
+
+def test_it_is_on_the_list_with_a_card() -> None:
+    (model,) = known.known()
+    assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "BF16")
+    assert 10e6 < model.parameters < 20e6
+    assert describe.describe(model.path) == model
+    card = (known.ours() / "README.md").read_text()
+    assert all(part in card for part in ("## Data", "## Training", "## Evaluation", "## Limits"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "line"),
+    [
+        ("how hot is gpu 1?", "answer device metric=temp gpu=1"),
+        ("warum wartet job 12?", "answer waiting job=12"),
+        ("please cancel job 7", "operate cancel job=7"),
+        ("can you tidy up the disk", "housekeep scan"),
+        ("give me a summary of the last 3 hours", "report brief hours=3"),
+    ],
+)
+def test_it_knows_which_tool_a_request_needs(engine, request_, line) -> None:
+    found = route(request_, (), EngineAuthor(engine, lambda: False))
+    assert found.call is not None
+    assert (found.call.line, found.by) == (line, "model rwkv7-deck-13m")
