@@ -43,6 +43,8 @@ class Asked(msgspec.Struct, frozen=True):
     request: str
     route: str
     language: str = "en"
+    late: bool = False
+    """Written after the grammar was last changed, and before any model of it was tried."""
 
 
 class Reader(NamedTuple):
@@ -72,7 +74,7 @@ class Routing(NamedTuple):
 
 
 def handwritten() -> list[Asked]:
-    """The requests that people typed, none of which the generator makes."""
+    """The requests that people typed. None of them was among 60,000 that the generator made."""
     return [msgspec.json.decode(line, type=Asked) for line in HANDWRITTEN.read_bytes().splitlines()]
 
 
@@ -87,6 +89,7 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
     return {
         **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
         "routing, hand-written": _right(by_hand),
+        "routing, hand-written, those written last": _right([one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]),
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
         "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
         "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},

@@ -69,7 +69,7 @@ def test_requests_written_by_hand_are_no_phrasings_of_the_generator() -> None:
     assert len(by_hand) >= 200
     made = {_bare(requests.example(Random(i), "learnt").request) for i in range(1500)}
     known = {_bare(masked(asked.request)[0]) for asked in by_hand}
-    assert len(made & known) <= 0.1 * len(known), sorted(made & known)
+    assert not made & known, "what the generator makes is no judge of what it taught"
 
 
 def test_what_a_request_written_by_hand_needs_can_be_said_of_it() -> None:
@@ -189,7 +189,9 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path,
     assert all(isinstance(good, bool) for good in evaluate.judged(reader, decks.deck(Random(1)), None))
     assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
     monkeypatch.setattr(
-        evaluate, "handwritten", lambda: [evaluate.Asked("pause", "operate pause"), evaluate.Asked("pausa", "operate kill", "es")]
+        evaluate,
+        "handwritten",
+        lambda: [evaluate.Asked("pause", "operate pause", late=True), evaluate.Asked("pausa", "operate kill", "es")],
     )
     found = evaluate.evaluate(tmp_path, routings=2, texts=1)
     assert found["routing, hand-written, by language"]["es"] == 0, "a route that it does not need"
