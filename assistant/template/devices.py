@@ -33,7 +33,15 @@ def chapter(book: Book) -> list[str]:
         return ["### Devices", "No device has been read yet."]
     source = sentence(given("readings come from {}", book.said("deck.source")))
     metrics = _by_metric(book, devices[0]) if len(devices) == 1 else _by_device(book, devices)
-    return ["### Devices", source, *(_account(book, device) for device in devices), metrics, _absences(book, devices)]
+    common = _common_note(book, devices)
+    accounts = (_account(book, device, common) for device in devices)
+    return ["### Devices", paragraph(source, sentence(common)), *accounts, metrics, _absences(book, devices)]
+
+
+def _common_note(book: Book, devices: list[str]) -> str:
+    """What is noted of several devices alike, and so is said once; empty where it is not."""
+    notes = {book.said(f"{device}.note") or "" for device in devices}
+    return notes.pop() if len(devices) > 1 and len(notes) == 1 else ""
 
 
 def use(book: Book, device: str) -> str:
@@ -48,11 +56,12 @@ def idle(book: Book, device: str) -> bool:
     return (book.said(f"{device}.use") or "").startswith("idle")
 
 
-def _account(book: Book, device: str) -> str:
+def _account(book: Book, device: str, common: str) -> str:
+    """`common`: what was said of all of them already."""
     said = book.about(device)
     stands = sentence(f"**{called(book, device)}**", given(" ({})", said("name")), " ", use(book, device))
     gaps = sentence(given("there are readings {} only", said("covered"))) if _partial(book, device) else ""
-    return paragraph(stands, sentence(said("note") or ""), gaps)
+    return paragraph(stands, sentence("" if common else said("note") or ""), gaps)
 
 
 def _partial(book: Book, device: str) -> bool:

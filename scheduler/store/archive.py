@@ -7,24 +7,24 @@ stands once among the blocks of a tier and the open ones below it, whatever the 
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from scheduler import paths
 from scheduler.errors import MALFORMED, UserError
-from scheduler.store.migrate import named_queries, sql
-from scheduler.store.words import Damaged, in_words
+from scheduler.store.database import Database
+from scheduler.store.migrate import sql
+from scheduler.store.words import Damaged
 from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.packed import EXACT, SHORT, pack, pack_table, unpack, unpack_table
 from scheduler.telemetry.table import Table, by_step, join
 from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, LAST, TIERS
 
 SCHEMA_VERSION = 1
+BUSY_S = 5.0
+"""Another program that holds the file is waited for this long, in the history's own thread."""
 MOST_ANNOTATIONS = 20_000
 _LONGEST = 2
 """A block covers so many times its rows at most: after a leap of the clock, or a week switched off, another is begun."""
@@ -32,25 +32,11 @@ _Block = tuple[int, int, int, bytes, bytes]
 """Id, tier, rows, times, counts."""
 
 
-class Archive:
-    """Raises UserError where the file cannot be used or the disk is full (nothing is half written), Damaged where it must be given up."""
+class Archive(Database):
+    """Raises Damaged, too, where the file must be given up."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._q = named_queries("history_queries.sql")
-        paths.ensure(file.parent)
-        try:
-            file.touch(mode=paths.PRIVATE_FILE)
-            file.chmod(paths.PRIVATE_FILE)
-        except OSError as e:
-            raise UserError(f"the history {file} cannot be used: {e.strerror}. See: gpudeck doctor") from e
-        with in_words(file):
-            self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+        super().__init__(file, "history", "history_queries.sql", busy=BUSY_S, one_thread=False)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -63,9 +49,6 @@ class Archive:
         if version == 0:
             self._db.executescript(f"BEGIN IMMEDIATE; {sql('history.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
 
-    def close(self) -> None:
-        self._db.close()
-
     # Readings in
 
     def journal(self, tables: Mapping[str, Table]) -> None:
@@ -75,7 +58,7 @@ class Archive:
 
     def journalled(self) -> Iterator[tuple[str, Table]]:
         """What was journalled and is in no block yet, in the order it came; damaged pieces are left out."""
-        with in_words(self._file):
+        with self._words():
             for device, data in self._db.execute(self._q["journal"]):
                 try:
                     yield device, unpack_table(data)
@@ -127,7 +110,7 @@ class Archive:
 
     def rows(self, device: str, fields: Sequence[str] | None, tier: int, since: float, until: float, *, finer: bool = False) -> Table:
         """Of one tier; with `finer`, also what the tiers below have not handed on yet. `fields` None: all."""
-        with in_words(self._file):
+        with self._words():
             found = self._db.execute(self._q["blocks"], (device, tier, since, until)).fetchall()
             if finer:
                 found += self._db.execute(self._q["open_blocks"], (device, tier, since, until)).fetchall()
@@ -135,18 +118,18 @@ class Archive:
 
     def oldest(self, device: str, tier: int) -> float | None:
         """Time of the first row of a tier."""
-        with in_words(self._file):
+        with self._words():
             (found,) = self._db.execute(self._q["oldest"], (device, tier)).fetchone()
         return None if found is None else float(found)
 
     def newest(self) -> dict[str, float]:
         """Time of the last row of each device."""
-        with in_words(self._file):
+        with self._words():
             return dict(self._db.execute(self._q["newest"]).fetchall())
 
     def fields(self, device: str, since: float, until: float) -> list[str]:
         """All that was ever read of the device in that time."""
-        with in_words(self._file):
+        with self._words():
             return [field for (field,) in self._db.execute(self._q["fields"], (device, since, until))]
 
     def _read(self, blocks: Sequence[_Block], fields: Sequence[str] | None) -> list[Table]:
@@ -169,7 +152,7 @@ class Archive:
 
     def annotations(self, since: float, until: float, limit: int) -> list[Annotation]:
         """The newest that touch this time, oldest first."""
-        with in_words(self._file):
+        with self._words():
             rows = self._db.execute(self._q["annotations"], (until, since, limit)).fetchall()
         return [Annotation(*row) for row in reversed(rows)]
 
@@ -195,18 +178,6 @@ class Archive:
                     self._drop(block)
             self._db.execute(self._q["prune_annotations"], (MOST_ANNOTATIONS,))
         return gone
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with in_words(self._file):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
-                    self._db.execute("ROLLBACK")
-                raise
 
 
 def open_archive(file: Path, told: Callable[[str], None]) -> Archive:

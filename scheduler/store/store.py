@@ -6,21 +6,18 @@ at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a 
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from scheduler import paths
 from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
-from scheduler.store.migrate import SCHEMA_VERSION, create, migrate, named_queries
-from scheduler.store.words import in_words
+from scheduler.store.database import Database
+from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
 from scheduler.telemetry.snapshot import Alert
 
 _SPEC = msgspec.json.Decoder(Spec).decode
@@ -37,25 +34,11 @@ BUSY_S = 0.5
 """Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
 
 
-class Store:
-    """Raises UserError where the file cannot be used, the disk is full, or a newer GPU Deck wrote it. Nothing is half written."""
+class Store(Database):
+    """Raises UserError also where a newer GPU Deck wrote the file."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._q = named_queries("queries.sql")
-        paths.ensure(file.parent)
-        try:
-            file.touch(mode=paths.PRIVATE_FILE)
-            file.chmod(paths.PRIVATE_FILE)  # also one that was copied here; SQLite gives the WAL the same mode
-        except OSError as e:
-            raise UserError(f"the store {file} cannot be used: {e.strerror}. See: gpudeck doctor") from e
-        with self._words():
-            self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_S)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+        super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -79,9 +62,6 @@ class Store:
             raise UserError(
                 f"the store {self._file} is of an older GPU Deck, and cannot be copied before it is changed: {e.strerror}"
             ) from e
-
-    def close(self) -> None:
-        self._db.close()
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
         """Add a job; it is on disk when this returns."""
@@ -266,21 +246,6 @@ class Store:
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL where a text was
                     raise UserError(f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor") from e
                 yield Job(number, *decoded)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._words():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
-                    self._db.execute("ROLLBACK")
-                raise
-
-    def _words(self) -> AbstractContextManager[None]:
-        return in_words(self._file)
 
 
 def _decoded(data: bytes | str, kind: type[T]) -> T | None:

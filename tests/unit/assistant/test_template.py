@@ -172,6 +172,7 @@ def test_replayed_devices_are_never_called_anything_but_replay() -> None:
     for text in (template(REPLAY_FACTS), template(REPLAY_FACTS, "how hot is it?")):
         assert "REPLAY GPU 0" in text
         assert re.search(r"(?<!REPLAY )GPU \d", text) is None
+    assert template(REPLAY_FACTS).count("REPLAY of h100.trace.gz") == 1, "what is noted of all of them is said once"
 
 
 @pytest.mark.parametrize(
