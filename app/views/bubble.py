@@ -118,7 +118,7 @@ class Bubble(QFrame):
         self.proposal.show_proposal(message.proposal, message.decision)
         self.text.setVisible(bool(message.text) and message.proposal is None)  # the card says it all
         self.curves.show_curves(message.curves)
-        set_text(self.note, message.note or (_writes(message) if message.state == "writing" else ""))
+        set_text(self.note, _note(message))
         self.note.setVisible(bool(self.note.text()))
         self.use_cpu.setVisible(message.cpu)
         theme.mark(self.note, "meaning", "failed" if message.state == "failed" else "warm" if message.wants == "chat" else "muted")
@@ -178,5 +178,9 @@ class Bubble(QFrame):
         layout.addWidget(self.facts)
 
 
-def _writes(message: Message) -> str:
-    return f"writes …  ({UNCHECKED})" if message.wants == "chat" else "writes …"
+def _note(message: Message) -> str:
+    """Why it waits or failed; and of whatever free chat wrote, though it was stopped, that nothing checked it."""
+    note = message.note or ("writes …" if message.state == "writing" else "")
+    if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
+        return note
+    return f"{note}  ({UNCHECKED})" if note else UNCHECKED

@@ -112,7 +112,7 @@ class Entry(QWidget):
         ask = row(self.input, self.stop, self.send)
         ask.setStretch(0, 1)
         below = row(self.happened, self.brief, self.presets, self.export, self.free)
-        below.addWidget(self.where, 1)
+        below.addStretch()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
@@ -120,3 +120,4 @@ class Entry(QWidget):
         layout.addWidget(self.editing)
         layout.addLayout(ask)
         layout.addLayout(below)
+        layout.addWidget(self.where)

@@ -167,6 +167,11 @@ def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked
     assert "not checked against facts" in talk.messages.bubbles[1].note.text()
     fed.window.deliver(Answered("a joke", "model rwkv7-g1-0.1B", (), asked.id, note=UNCHECKED))
     assert (talk.messages.bubbles[1].note.text(), talk.messages.bubbles[1].note.property("meaning")) == (UNCHECKED, "warm")
+    talk.again_last()
+    fed.window.deliver(Wrote("half of a", fed.asked[-1].id))
+    talk.entry.stop.click()
+    assert talk.messages.bubbles[1].note.text() == f"stopped  ({UNCHECKED})"
+    talk.messages.bubbles[1].earlier.click()
     talk.entry.free.click()
     talk.ask("how hot?")
     fed.window.deliver(Answered("66 °C", "template", (), fed.asked[-1].id))
