@@ -10,8 +10,9 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from accel.runtime.call import Call, Pointer
 from accel.runtime.graphs import Replay
-from accel.runtime.launch import Call, Pointer, prepare
+from accel.runtime.launch import prepare
 from assistant.rwkv import gpu_kernels as kernels
 from assistant.rwkv.matrix import Matrix
 from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank

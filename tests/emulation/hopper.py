@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from accel.attention import kernels
-from accel.runtime.launch import Box, Call, Pointer
+from accel.runtime.call import Box, Call, Pointer
 from tests.emulation import gluon
 from tests.emulation.machine import Machine
 from tests.emulation.memory import fence
@@ -111,7 +111,7 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         warpgroup_mma_wait=gluon.warpgroup_mma_wait,
     )
     return {
-        "accel.runtime.launch": SimpleNamespace(Box=Box, Call=Call, Pointer=Pointer, prepare=_prepared),
+        "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
         "triton.language": SimpleNamespace(jit=jit, language=language),

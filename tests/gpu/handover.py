@@ -12,7 +12,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from accel.attention.kernels.hopper.gluon import tma_load
-from accel.runtime.launch import Box, Call, Pointer, prepare
+from accel.runtime.call import Box, Call, Pointer
+from accel.runtime.launch import prepare
 
 ROWS, COLUMNS, STEPS = 64, 16, 8
 

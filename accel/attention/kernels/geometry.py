@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from accel.attention.ragged import Ragged
-from accel.runtime.launch import ALIGNMENT, Pointer
+from accel.runtime.call import ALIGNMENT, Pointer
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LARGEST_HEAD = 256

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
-from accel.runtime.launch import compiled
+from accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
 forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from accel.attention.kernels.hopper.backward import backward_calls, supports
-from accel.runtime.launch import compiled
+from accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
 SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}

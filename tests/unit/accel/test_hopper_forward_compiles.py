@@ -7,7 +7,7 @@ import torch
 
 from accel.attention.kernels.hopper.descriptors import misfit
 from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
-from accel.runtime.launch import Box, Pointer, compiled
+from accel.runtime.call import Box, Pointer, compiled
 from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
 
 BF16 = torch.bfloat16

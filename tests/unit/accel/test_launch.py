@@ -5,8 +5,8 @@ import torch
 import triton
 import triton.language as tl
 
+from accel.runtime.call import Call, Pointer, compiled, source
 from accel.runtime.graphs import Replay
-from accel.runtime.launch import Call, Pointer, compiled, source
 
 
 @triton.jit(do_not_specialize=["n"])

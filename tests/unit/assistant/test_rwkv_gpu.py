@@ -7,7 +7,7 @@ import torch
 import triton.language as tl
 from rwkv_models import Tensors, random_model
 
-from accel.runtime import launch
+from accel.runtime.call import compiled, source
 from assistant.model import RWKV7, State
 from assistant.rwkv import cpu, gpu
 from assistant.weights.names import canonical
@@ -65,8 +65,8 @@ def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(monkeypatch
     monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
     monkeypatch.setattr(gpu, "overlaps", lambda device: True)
     monkeypatch.setitem(gpu._COMPUTE, torch.float32, tl.bfloat16)  # as int8 is computed on a GPU
-    calls = {launch.source(call).hash(): call for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls}
-    kernels = {(call.kernel.__name__, *call.constants.values()): needs(launch.compiled(call, 90)) for call in calls.values()}
+    calls = {source(call).hash(): call for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls}
+    kernels = {(call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90)) for call in calls.values()}
     assert all(found.spilled <= 8 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values())
     assert all("griddepcontrol.wait" in found.ptx for (_, *constants), found in kernels.items() if constants[-1])
     uses = ["mma.sync" in found.ptx or "wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]

@@ -24,7 +24,8 @@ from accel.attention.kernels.hopper.backward_sums import backward_sums
 from accel.attention.kernels.hopper.backward_wide import backward_wide
 from accel.attention.kernels.hopper.descriptors import describe, misfit
 from accel.attention.ragged import Ragged
-from accel.runtime.launch import Box, Call, Pointer, prepare
+from accel.runtime.call import Box, Call, Pointer
+from accel.runtime.launch import prepare
 
 LOG2_E = math.log2(math.e)
 

@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 
 from accel.attention.kernels.geometry import Layout
 from accel.attention.kernels.hopper.gluon import tma_load, tma_store
-from accel.runtime.launch import Box
+from accel.runtime.call import Box
 
 ROWS_AT_MOST = 1 << 30
 """The rows that a ragged tensor may have: where `box` has its sequences end."""

@@ -26,7 +26,8 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
-from accel.runtime.launch import Call, Pointer, prepare
+from accel.runtime.call import Call, Pointer
+from accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
 LN2 = gl.constexpr(0.6931471805599453)

@@ -15,7 +15,8 @@ from accel.attention.kernels.portable.configs import dbias_config, dk_dv_config,
 from accel.attention.kernels.portable.forward import extras
 from accel.attention.kernels.portable.kernel_backward import attention_dbias, attention_dk_dv, attention_dq, row_sums
 from accel.attention.ragged import Ragged
-from accel.runtime.launch import ALIGNMENT, Call, Pointer, prepare
+from accel.runtime.call import ALIGNMENT, Call, Pointer
+from accel.runtime.launch import prepare
 
 _ROWS_AT_ONCE = 64
 

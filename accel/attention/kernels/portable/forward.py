@@ -14,7 +14,8 @@ from accel.attention.kernels.geometry import Geometry, Layout, Target, geometry_
 from accel.attention.kernels.portable.configs import PACKED_ROWS, forward_config, padded, split_keys
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
 from accel.attention.ragged import Ragged
-from accel.runtime.launch import Call, Pointer, prepare
+from accel.runtime.call import Call, Pointer
+from accel.runtime.launch import prepare
 
 _MOST_SPLITS = 64
 
