@@ -28,7 +28,7 @@ def find_job(daemon: Client, named: int | str) -> Job:
         newest = daemon.jobs(1)
         if not newest:
             raise NotFound("there is no job yet")
-        return newest[0]
+        return daemon.job(newest[0].id)  # all of it: a list has the beginning of a long command only
     active = [job for job in daemon.jobs(MOST, active=True) if _called(job, named)]
     if len(active) > 1:
         raise UserError(f"several jobs are called {plain(named, 40)}: {listed(active)}. Say which by its number")

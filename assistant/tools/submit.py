@@ -88,7 +88,7 @@ def _of_state(daemon: Client, state: str) -> Sequence[j.Job]:
         raise UserError(f"no job is {state}")
     if more is not None:
         raise UserError(f"more than {_TOGETHER} jobs are {state}: name the one to run once more")
-    return jobs
+    return [daemon.job(job.id) for job in jobs]  # all of each: a list has the beginning of a long command only
 
 
 def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str) -> j.Spec:
