@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,18 +22,17 @@ from assistant.library.describe import name_of
 from assistant.messages import Chunk, Device
 from assistant.serve import replies
 from assistant.serve.requests import MAX_BODY, Chat, Prose, Refusal, parse
-from assistant.serve.running import Running
+from assistant.serve.running import MOST, Running
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODY_S = 10.0
 """A request must have come within this time."""
-MOST = 8
-"""Requests that are worked on or wait their turn; one more is turned away."""
 RETRY_S = "5"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
 
 
 class Serving:
@@ -57,6 +57,8 @@ class Serving:
             try:
                 self._admit(request)
                 return await endpoint(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody hears it
             except Refusal as e:
                 return _failed(e.status, str(e), e.param, e.code)
             except DaemonGone as e:
@@ -99,7 +101,7 @@ class Serving:
             self._room -= 1
             stack.callback(self._leave)
             running = await stack.enter_async_context(Running(wanted.complete(self._where(request))))
-            first = await running.begun(self._patience_s)
+            first = await _unless_gone(request, running.begun(self._patience_s))
             style = replies.Style(wanted.model, chat=kind is Chat)
             if kind is Chat:
                 first = first.lstrip()
@@ -107,7 +109,7 @@ class Serving:
                 headers = {**_told(running), "cache-control": "no-store"}
                 stream = _stream(stack.pop_all(), running, style, first, wanted)
                 return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-            text = await _whole(request, running, first)
+            text = await _unless_gone(request, _whole(running, first))
             return _json(style.whole(text, await running.done()), _told(running))
 
     def _leave(self) -> None:
@@ -139,21 +141,24 @@ async def _stream(stack: AsyncExitStack, running: Running, style: replies.Style,
             yield replies.error_event(503, str(e), "model_unavailable")
 
 
-async def _whole(request: Request, running: Running, text: str) -> str:
-    """All of the text. Raises ClientDisconnect where nobody waits for it any more."""
-    gone = asyncio.create_task(_disconnected(request))
+async def _whole(running: Running, text: str) -> str:
+    """All of the text."""
+    while (event := await running.event()) is not None:
+        if isinstance(event, Chunk):
+            text += event.text
+    return text
+
+
+async def _unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:
+    """What the work comes to. Raises ClientDisconnect, and ends it, where nobody waits for it any more."""
+    working, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
     try:
-        while True:
-            event = asyncio.create_task(running.event())
-            await asyncio.wait((event, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not event.done():
-                event.cancel()
-                raise ClientDisconnect
-            if (told := event.result()) is None:
-                return text
-            if isinstance(told, Chunk):
-                text += told.text
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
     finally:
+        working.cancel()
         gone.cancel()
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from assistant.client import Assistant
 from assistant.messages import Chunk, Complete, Completed, Event, Waiting
 from assistant.serve.requests import Refusal
+
+MOST = 8
+"""Requests that are worked on or wait their turn."""
+_AGAIN_S = 0.2
+_WORKERS = ThreadPoolExecutor(MOST, "completion")
+"""asyncio's own threads may be fewer, and are for what is quick: an end that is asked for must not wait behind what it is to end."""
 
 
 class Running:
@@ -25,14 +32,19 @@ class Running:
         """Seconds until the first piece of text, or the end."""
 
     async def __aenter__(self) -> Running:
-        self._work = asyncio.create_task(asyncio.to_thread(self._complete))
+        self._work = self._loop.run_in_executor(_WORKERS, self._complete)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if not self._work.done():
+        self._end = asyncio.create_task(self._stop())
+        await asyncio.shield(self._end)  # a stream whose client left is cancelled at every await: the end goes on without it
+
+    async def _stop(self) -> None:
+        while not self._work.done():
             await asyncio.to_thread(self._assistant.cancel)
-            await asyncio.wait((self._work,))
-        self._work.exception()  # whoever asked was told, or is gone
+            await asyncio.wait((self._work,), timeout=_AGAIN_S)  # and again: of a request that had not begun nobody knew
+        if not self._work.cancelled():
+            self._work.exception()  # whoever asked was told, or is gone
 
     def _complete(self) -> Completed:
         try:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assistant.client import Assistant
+from assistant.serve.running import MOST
 from assistant.tokenizer import VOCABULARY
 from scheduler import settings
 from scheduler.settings import Settings
@@ -147,6 +149,21 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
     with socket.create_connection(("127.0.0.1", served.port)) as leaves:
         leaves.sendall(head.encode() + long)
         eventually(lambda: Assistant(start=False).status().answering)
+    eventually(lambda: not Assistant(start=False).status().answering)
+    assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(served: Served, stream: bool) -> None:
+    """As many as there is room for: more than asyncio has threads of its own on a machine of two cores."""
+    served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})  # the assistant runs now
+    asked = raw(served, {"model": "noise-7", "prompt": "x " * 40_000, "max_tokens": 8192, "stream": stream})
+    with ExitStack() as line:
+        for _ in range(MOST):
+            line.enter_context(socket.create_connection(("127.0.0.1", served.port))).sendall(asked)
+        eventually(lambda: Assistant(start=False).status().waiting == MOST - 1)
+        assert served.ask("/v1/models")[0] == 200
+        assert Assistant(start=False).status().waiting == MOST - 1, "it was told at once, not after one of them had ended"
     eventually(lambda: not Assistant(start=False).status().answering)
     assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
 
