@@ -169,6 +169,16 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def model(deck: Client, gpu: Path, model_folder: Path) -> Iterator[None]:
+    """The assistant has a model for the GPU, which is idle; it has left it at the end."""
+    configure(deck, model_folder=str(model_folder), model_device="cuda")
+    eventually(lambda: isinstance(state(deck).use, Idle))
+    yield
+    deck.configure(model_idle_minutes=0.001)
+    eventually(lambda: not on_gpu(gpu) and not state(deck).leased, 60.0)
+
+
 class Listener:
     """What one who asks hears."""
 
@@ -203,10 +213,8 @@ def on_gpu(gpu: Path) -> int:
 
 @pytest.mark.parametrize("goes_on", ["on the GPU", pytest.param("on the CPU", marks=pytest.mark.slow)])
 def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_words(
-    deck: Client, gpu: Path, model_folder: Path, tmp_path: Path, goes_on: str
+    deck: Client, gpu: Path, model: None, tmp_path: Path, goes_on: str
 ) -> None:
-    configure(deck, model_folder=str(model_folder), model_device="cuda")
-    eventually(lambda: isinstance(state(deck).use, Idle))
     assistant, heard, whole = Assistant(), Listener(), Listener()
     go = tmp_path / "go"
     assert assistant.complete(ASKED, whole).device == "cuda"
@@ -229,12 +237,12 @@ def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_wo
     if goes_on == "on the GPU":
         assert done.device == "cuda"
         assert heard.text == whole.text, "as if nothing had come between"
+        configure(deck, model_idle_minutes=0.001)
+        eventually(lambda: not on_gpu(gpu) and not state(deck).leased)  # nothing of it stays where nobody asks any more
 
 
 @pytest.mark.slow
-def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(deck: Client, gpu: Path, model_folder: Path) -> None:
-    configure(deck, model_folder=str(model_folder), model_device="cuda")
-    eventually(lambda: isinstance(state(deck).use, Idle))
+def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(deck: Client, gpu: Path, model: None) -> None:
     random, heard, killed = Random(3), Listener(), 0
     whole = Listener()
     long = msgspec.structs.replace(ASKED, limit=400)
@@ -254,9 +262,7 @@ def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have
 
 
 @pytest.mark.slow
-def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(deck: Client, gpu: Path, model_folder: Path) -> None:
-    configure(deck, model_folder=str(model_folder), model_device="cuda")
-    eventually(lambda: isinstance(state(deck).use, Idle))
+def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(deck: Client, gpu: Path, model: None) -> None:
     before: list[tuple[bytes, bytes]] = []
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(Assistant().ask, "what happened?")
@@ -284,9 +290,8 @@ def unfinished() -> tuple[bytes, bytes]:
 
 @pytest.mark.slow
 def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
-    deck: Client, gpu: Path, model_folder: Path, tmp_path: Path
+    deck: Client, gpu: Path, model: None, tmp_path: Path
 ) -> None:
-    configure(deck, model_folder=str(model_folder), model_device="cuda")
     go = tmp_path / "go"
     job = deck.submit(python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", go), gpus=1)
     eventually(lambda: isinstance(deck.job(job.id).state, Running))
@@ -303,14 +308,6 @@ def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
         status, headers, told = served.ask("/v1/completions", asked)
         assert (status, headers["x-gpudeck-device"], told["system_fingerprint"]) == (200, "cuda", "gpudeck-cuda")
         assert served.ask("/v1/completions", asked, **{"X-GPUDeck-Device": "tpu"})[0] == 400
-
-
-@pytest.mark.slow
-def test_after_some_minutes_without_a_request_nothing_of_the_model_is_on_the_gpu(deck: Client, gpu: Path, model_folder: Path) -> None:
-    configure(deck, model_folder=str(model_folder), model_device="cuda", model_idle_minutes=0.001)
-    Assistant().complete(ASKED)
-    eventually(lambda: not on_gpu(gpu) and not state(deck).leased)
-    assert "unused for 0 s" in (paths.home() / "assistant.log").read_text()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pytest
 
 from assistant.client import Assistant
 from assistant.serve.running import MOST
-from assistant.tokenizer import VOCABULARY
+from assistant.tokenizer import END, VOCABULARY
 from scheduler import settings
 from scheduler.settings import Settings
 from tests.integration.endpoint import Served, serving
@@ -30,7 +30,9 @@ ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}],
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    model = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    weights = random_model(layers=1, channels=64, vocabulary=300)
+    weights["head.weight"][END] = 0.0  # never the likeliest: a greedy text has no end
+    model = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(weights))
     (model / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     with state_folder(tmp_path_factory.mktemp("serve") / "home") as home:
         settings.save(Settings(source="cpu", model_folder=str(model)))
@@ -142,12 +144,8 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
     with socket.create_connection(("127.0.0.1", served.port)) as nonsense:
         nonsense.sendall(b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n")
         assert b"400" in nonsense.recv(100)
-    long = json.dumps({"model": "noise-7", "prompt": "x", "max_tokens": 8192, "logit": 0}).replace(', "logit": 0', "").encode()
-    head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nContent-Length: {len(long)}\r\n\r\n"
-    )
     with socket.create_connection(("127.0.0.1", served.port)) as leaves:
-        leaves.sendall(head.encode() + long)
+        leaves.sendall(raw(served, {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0}))
         eventually(lambda: Assistant(start=False).status().answering)
     eventually(lambda: not Assistant(start=False).status().answering)
     assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
