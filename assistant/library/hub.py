@@ -82,6 +82,11 @@ class File(msgspec.Struct, frozen=True):
         """Where it grows; a file that was changed on the hub does not go on from an older one."""
         return f".{self.name}.{self.checksum[:16]}.partial"
 
+    def is_in(self, folder: Path) -> bool:
+        """Whether there is a file of its name and size: a model that was trained on has both, and other bytes."""
+        path = folder / self.name
+        return path.is_file() and path.stat().st_size == self.size
+
     def matches(self, path: Path) -> bool:
         """Whether the bytes there have its checksum."""
         digest = hashlib.sha256() if len(self.checksum) == 64 else hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
@@ -101,16 +106,22 @@ def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
 def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
     revision, files = _listed(name)
     paths.ensure(folder)
-    _check_room(folder, files)
-    total = sum(file.size for file in files)
-    done = 0
-    for file in files:  # small ones first: what it is is known before gigabytes are fetched
-        if not (folder / file.name).is_file() or (folder / file.name).stat().st_size != file.size:
-            if file.name.endswith(".safetensors"):
-                check_config(folder)
-            _fetch(name, revision, folder, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
-            say(Progress(file.name, done + file.size, total, checking=True))
-            _accept(folder, file, name)
+    total, done = sum(file.size for file in files), 0
+    wanted: list[File] = []
+    for file in files:
+        if file.is_in(folder):
+            say(Progress(file.name, done, total, checking=True))
+        if file.is_in(folder) and file.matches(folder / file.name):
+            done += file.size
+        else:
+            wanted.append(file)
+    _check_room(folder, wanted)
+    for file in wanted:  # small ones first: what it is is known before gigabytes are fetched
+        if file.name.endswith(".safetensors"):
+            check_config(folder)
+        _fetch(name, revision, folder, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
+        say(Progress(file.name, done + file.size, total, checking=True))
+        _accept(folder, file, name)
         done += file.size
     for partial in folder.glob(".*.partial"):
         partial.unlink()  # of files that are no longer what the hub lists
@@ -138,7 +149,7 @@ def _file(sibling: RepoSibling) -> File:
 
 
 def _check_room(folder: Path, files: list[File]) -> None:
-    there = sum(_size(folder / file.name) or _size(folder / file.partial) for file in files)
+    there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
         raise UserError(f"{amount(wanted)} are to be fetched, and the disk of {folder} has {amount(free)} free. Make room there first.")

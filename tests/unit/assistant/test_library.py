@@ -130,6 +130,18 @@ def test_a_model_is_fetched_over_a_broken_connection_and_nothing_that_could_be_r
     assert [m.name for m in known.known()] == ["ada--tiny"]
 
 
+def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
+    """As of a model that was trained on since, or of a file that was damaged: the rest is not fetched twice."""
+    folder = Pull("ada/tiny").folder
+    shutil.copytree(tiny, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + bytes([weights.read_bytes()[-1] ^ 1]))
+    _, told = pulled(hub)
+    assert weights.read_bytes() == (tiny / "model.safetensors").read_bytes()
+    assert {name for name, _ in hub.asked} == {"model.safetensors"}
+    assert [p.done for p in told] == sorted(p.done for p in told)
+
+
 def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
     for size, checksum in ((3, "0" * 64), (3, "0" * 40), (4, hashlib.sha1(b"blob 3\0abc").hexdigest())):
         file = hubs.File("model.safetensors", size, checksum)
