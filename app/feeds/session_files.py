@@ -78,7 +78,9 @@ class SessionFiles:
             return msgspec.json.decode(file.read_bytes(), type=tuple[Preset, ...])
         except FileNotFoundError:
             return PRESETS
-        except (*MALFORMED, OSError) as e:
+        except OSError as e:
+            raise UserError(f"{file} cannot be read now: {e.strerror}") from e
+        except MALFORMED as e:
             self.notice = _set_aside(file, e)
             return PRESETS
 
@@ -123,7 +125,10 @@ class SessionFiles:
                 raise ValueError("it holds another conversation than its name says")
         except FileNotFoundError:
             return None
-        except (*MALFORMED, OSError) as e:
+        except OSError as e:  # nothing is known of what is in it: another time it may be read
+            self.notice = f"{file} cannot be read now: {e.strerror}"
+            return None
+        except MALFORMED as e:
             self.notice = _set_aside(file, e)
             return None
         return saved

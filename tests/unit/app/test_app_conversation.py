@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import msgspec
@@ -213,6 +214,26 @@ def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
     assert len(list(files.folder.glob("*.damaged-*"))) == 2
     assert files.find("")
     assert files.notice == ""
+
+
+def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
+    """As where too many files are open: neither the conversation nor the prompts are damaged."""
+    talk = Conversation()
+    asked(talk, "one", "1")
+    files.keep(talk.saved())
+    files.keep_presets((Preset("a", "b"),))
+    limits, spare = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
+    os.close(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+    try:
+        with pytest.raises(NotFound, match="Too many open files"):
+            files.open(talk.key)
+        with pytest.raises(UserError, match="Too many open files"):
+            files.presets()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert files.open(talk.key) == talk.saved()
+    assert files.presets() == (Preset("a", "b"),)
 
 
 def test_a_link_is_not_followed(files, tmp_path):
