@@ -29,7 +29,8 @@ class Routed(NamedTuple):
     by: str
     """`rules` or `model NAME`."""
     certain: bool = True
-    """The rules read it in the same way."""
+    """The rules read it in the same way, also without the names of jobs: these are foreign text, which may settle what is proposed, but
+    not that it is done without a card, as a permission for the session allows."""
 
 
 def route(request: str, names: Sequence[str] = (), author: Author[P] | None = None) -> Routed:
@@ -38,10 +39,11 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
         return Routed(Call("answer", "other"), "rules")
     names = _masking(names, request)
     by_hand = by_rules(request, names)
+    certain = by_hand == by_rules(request)
     found = _by_model(request, names, author) if author is not None else None
     if author is None or found is None:
-        return Routed(_completed(by_hand, request), "rules")
-    return Routed(_completed(found, request), f"model {author.name}", found == by_hand)
+        return Routed(_completed(by_hand, request), "rules", certain)
+    return Routed(_completed(found, request), f"model {author.name}", certain and found == by_hand)
 
 
 def _masking(names: Iterable[str], request: str) -> list[str]:

@@ -183,6 +183,14 @@ def test_a_model_that_says_a_route_is_followed_and_named() -> None:
     assert route("cancel job 7", author=model).certain
 
 
+@pytest.mark.parametrize(("said", "name"), [("cancel job 7", "job 7"), ("cancel job 7 now", "job 7 now"), ("cancel all jobs", "all jobs")])
+def test_no_name_of_a_job_has_something_done_without_a_card(said: str, name: str) -> None:
+    """What was allowed for the session is what a person said, not what a job is called."""
+    assert route(said).certain
+    assert not route(said, [name]).certain or route(said, [name]).call == route(said).call
+    assert route("cancel train_big", ["train_big"]).certain
+
+
 @pytest.mark.parametrize("text", [" cancel it", " operate cancel job={n2}", " operate cancel job=7", "", " operate\ncancel job={n1}"])
 def test_what_is_no_route_falls_to_the_rules(text: str) -> None:
     found = route("how hot is gpu 1?", author=Model(text))
