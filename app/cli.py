@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -46,11 +47,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UserError, TimeoutError) as e:
         return _fail(str(e), 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output left: so do we, quietly
+        _drop_output()  # its reader left: so do we, quietly
         return 0
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _drop_output()
+        return _fail(f"cannot write the output: {e.strerror}. Free some space, and try again.", 1)
     except KeyboardInterrupt:
         status_line("")
         return 130
+
+
+def _drop_output() -> None:
+    """What standard output has not taken yet would fail again as Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(message: str, status: int) -> int:
@@ -176,7 +187,7 @@ def _job_verbs(verb: Verb) -> None:
         help="reserve so much on each GPU, e.g. 20GiB, and share it with other jobs that reserve (default: a GPU for itself)",
     )
     made.add_argument("--gpu-type", default="", metavar="NAME", help="only GPUs with this in their name, e.g. h100")
-    made.add_argument("--priority", type=int, default=0, metavar="N", help="the higher, the earlier (default: 0)")
+    made.add_argument("--priority", type=_integer, default=0, metavar="N", help="the higher, the earlier (default: 0)")
     made.add_argument("--timeout", type=_seconds, default=0.0, metavar="TIME", help="end it after so long, e.g. 2h; it has failed then")
     made.add_argument("--retries", type=_count, default=0, metavar="N", help="try it again so often where it fails (default: 0)")
     made.add_argument(
@@ -200,7 +211,9 @@ def _job_verbs(verb: Verb) -> None:
     made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     made = verb("run", queue.run, "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes")
     made.add_argument("workload", metavar="WORKLOAD", help=", ".join(w.name for w in WORKLOADS))
-    made.add_argument("params", nargs="*", metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine")
+    made.add_argument(
+        "params", nargs="*", default=[], metavar="NAME=VALUE", help="its parameters; those left out have good defaults for this machine"
+    )
     made.add_argument("--wait", action="store_true", help="wait for the result")
     _jobs_verb(verb("jobs", queue.jobs, "list the newest jobs, search all of them, or tell all about one"))
     made = verb("logs", queue.logs, "print what a job printed")
@@ -248,7 +261,7 @@ def _edit_verb(made: argparse.ArgumentParser) -> None:
     made.add_argument("--gpus", type=_count, metavar="N")
     made.add_argument("--memory", type=_amount, metavar="SIZE")
     made.add_argument("--gpu-type", metavar="NAME")
-    made.add_argument("--priority", type=int, metavar="N")
+    made.add_argument("--priority", type=_integer, metavar="N")
     made.add_argument("--timeout", type=_seconds, metavar="TIME")
     made.add_argument("--retries", type=_count, metavar="N")
     made.add_argument("--group", metavar="NAME")
@@ -281,19 +294,19 @@ def _word_verbs(verb: Verb) -> None:
 
 
 def _model_verb(made: argparse.ArgumentParser) -> None:
-    made.add_argument("action", choices=models.ACTIONS, nargs="?", default="list")
+    made.add_argument("action", choices=models.ACTIONS, nargs="?", default="list", metavar="|".join(models.ACTIONS))
     made.add_argument("name", nargs="?", metavar="MODEL", help="its name in the list, its folder or file; with pull: OWNER/NAME")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="with benchmark: where to time it (default: cpu)")
 
 
 def _care_verbs(verb: Verb) -> None:
     made = verb("daemon", care.daemon, "start, stop or look at the background process")
-    made.add_argument("action", choices=("start", "stop", "status"))
+    made.add_argument("action", choices=("start", "stop", "status"), metavar="start|stop|status")
     made.add_argument(
         "--source", metavar="SOURCE", help="with start: what to watch from now on: auto, nvml, cpu, replay:FILE, replay:FILE*COPIES"
     )
     made = verb("cluster", clusters.cluster, "list the clusters that jobs can be submitted to, or name one")
-    made.add_argument("action", choices=("list", "add", "remove"), nargs="?", default="list")
+    made.add_argument("action", choices=("list", "add", "remove"), nargs="?", default="list", metavar="list|add|remove")
     made.add_argument("name", nargs="?", metavar="KIND:NAME", help="such as ray:lab or slurm:hpc")
     made.add_argument("address", nargs="?", metavar="ADDRESS", help="of Ray: its dashboard, e.g. http://head:8265")
     made.add_argument("--token-file", default="", metavar="FILE", help="holds the cluster's token; nobody else may read it (chmod 600)")
@@ -328,6 +341,13 @@ def _count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
     return int(text)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"a whole number, also below 0, is needed; got {text!r}") from e
 
 
 def _some(text: str) -> int:

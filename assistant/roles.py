@@ -18,6 +18,11 @@ _HOUSEKEEP = re.compile(
     r"\b(?:files?|logs?|artefacts?|artifacts?|old|debris|caches?|checkpoints?|results?|leftovers?|junk|dumps?)|"
     r"leftovers|(?:duplicate|zombie|orphan(?:ed)?) \w+)\b"
 )
+_CLEANABLE = re.compile(
+    r"(?:what|which (?:files|logs|caches)|how much(?: space| disk)*) (?:can|could|may|should) "
+    r"(?:i |we |you |safely |be )*(?:clean|tid(?:y|ied)|delet|remov|free|purg)"
+)
+"""Asks what a clean-up would take."""
 _OPERATE = re.compile(
     _POLITE
     + r"(?:cancel|stop|kill|abort|end|terminate|nuke|start|run|rerun|re-run|launch|submit|queue(?! (?:status|state|length)\b)|enqueue|"
@@ -43,7 +48,7 @@ def role_of(request: str) -> Role:
     text = " ".join(request.lower().replace("’", "'").split())
     command = re.fullmatch(_POLITE + "(.*)", text)
     asks = _QUESTION.match(command[1] if command else text) is not None
-    if not asks and _HOUSEKEEP.search(text):
+    if _CLEANABLE.match(text) or (not asks and _HOUSEKEEP.search(text)):
         return "housekeep"
     if _REPORT.search(text):
         return "report"

@@ -49,6 +49,8 @@ def _start(args: Namespace) -> int:
             deck.configure(source=source)
             if notices := first_reading(deck, timeout=5.0).notices:
                 raise UserError(f"the source {args.source} is set, but: {'; '.join(notices)}")
+            if not args.json:
+                say(f"the source of readings is {args.source} from now on, also after a restart")
     return _status(args)
 
 

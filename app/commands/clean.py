@@ -75,6 +75,9 @@ def _empty(args: Namespace) -> int:
     question = f"Delete for good what clean-ups moved to the trash ({counted([item.find for item in items])})?"
     if items and not args.older_than and not _agreed(args, question, "nothing was deleted"):
         return 0
+    if not items and not args.json:
+        say("nothing of a clean-up is in the trash")
+        return 0
     emptied = empty(args.older_than)
     if args.json:
         say_json({"items": emptied.items, "bytes": emptied.bytes, "left": _reasons(emptied.left)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -30,10 +31,16 @@ def say_json(value: Any) -> None:
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """Print rows in aligned columns; the first is the heading. `right`: columns aligned to the right."""
     clean = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in clean) for i in range(len(clean[0]))]
+    widths = [max(_columns(row[i]) for row in clean) for i in range(len(clean[0]))]
     for row in clean:
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        gaps = [" " * (w - _columns(c)) for c, w in zip(row, widths, strict=True)]
+        cells = [gap + c if i in right else c + gap for i, (c, gap) in enumerate(zip(row, gaps, strict=True))]
         print("  ".join(cells).rstrip(), flush=True)
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal it takes: wide characters (Unicode's East Asian Width) two, combining ones none."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def colored(stream: TextIO) -> bool:

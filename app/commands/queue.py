@@ -51,7 +51,7 @@ def _doing(job: Job) -> str:
 
 def submit(args: Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
+    if not command or not command[0]:
         raise UsageError("no command was given. Example: gpudeck submit --gpus 1 -- python train.py")
     wishes = _wishes(args)
     with Client() as deck:
@@ -65,7 +65,8 @@ def submit(args: Namespace) -> int:
     if args.json:
         say_json(jobs)
     else:
-        say(f"jobs {jobs[0].id} to {jobs[-1].id} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
+        ids = f"job {jobs[0].id}" if len(jobs) == 1 else f"jobs {jobs[0].id} to {jobs[-1].id}"
+        say(f"{ids} ({len(jobs)} of {args.name or jobs[0].spec.argv[0]})")
     return 0
 
 

@@ -229,6 +229,10 @@ def _understood(call: Callable[[], Any], name: str) -> Any:
         raise UserError(f"{name} asks for your consent on its page first; then name yourself by HF_TOKEN") from e
     except errors.RepositoryNotFoundError as e:
         raise NotFound(f"there is no model {name} at {constants.ENDPOINT}, or it is private (name yourself by HF_TOKEN)") from e
+    except httpx2.ConnectError as e:
+        raise UserError(
+            f"{constants.ENDPOINT} cannot be reached: {_line(e)}. Is this machine online? Another hub is named by HF_ENDPOINT."
+        ) from e
     except (errors.HfHubHTTPError, httpx2.HTTPError, errors.HFValidationError) as e:
         raise UserError(f"{constants.ENDPOINT} does not give {name}: {_line(e)}. What was fetched is kept; go on later.") from e
     except OSError as e:

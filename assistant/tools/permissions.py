@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.errors import NotFound, UserError
 from scheduler.settings import listed
 
 
@@ -19,8 +19,11 @@ def refuse(daemon: Client, *tools: str) -> None:
 
 
 def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
-    """Propose these again; what is still refused is returned."""
-    never = tuple(sorted(_never(daemon) - set(tools)))
+    """Propose these again; what is still refused is returned. Raises NotFound."""
+    refused = _never(daemon)
+    if unknown := sorted(set(tools) - refused):
+        raise NotFound(f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions")
+    never = tuple(sorted(refused - set(tools)))
     if tools:
         daemon.configure(assistant_never=", ".join(never))
     return never

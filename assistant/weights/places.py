@@ -22,13 +22,13 @@ def files_of(source: Path) -> list[Path]:
             raise UserError(f"{source} is neither .pth nor .safetensors. Name a folder with model.safetensors, or a .pth file.")
         return [source]
     if not source.is_dir():
-        raise NotFound(f"there is no model at {source}. Set model_folder to a folder with an RWKV-7 model, or to a .pth file.")
+        raise NotFound(f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file.")
     if (source / _INDEX).is_file():
         return _shards(source)
     for suffix in (".safetensors", ".pth"):
         found = sorted(file for file in source.iterdir() if file.suffix == suffix)
         if len(found) > 1:
-            raise UserError(f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Set model_folder to the one to use.")
+            raise UserError(f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Name the one to use.")
         if found:
             return [_confined(source, found[0].name)]
     raise NotFound(f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a .pth file.")

@@ -44,9 +44,11 @@ class Writer:
     """Writes a trace as it is taken; after a crash complete up to the last flush."""
 
     def __init__(self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]) -> None:
-        """Raises UserError where the file cannot be written."""
+        """Raises UserError where the file cannot be written, or is there already: a trace is never written over what somebody has."""
         try:
-            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError as e:
+            raise UserError(f"{file} is there already, and stays as it is. Name a new file for the trace.") from e
         except OSError as e:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
         # mtime=0: the same trace gives the same bytes

@@ -319,6 +319,7 @@ def test_never_is_for_good_can_be_seen_and_taken_back(
     assert main(["permissions"]) == 0
     assert "never proposed: operate pause" in capsys.readouterr().out
     assert main(["permissions", "--forget", "operate pause"]) == 0
+    assert main(["permissions", "--forget", "operate pause"]) == 1, "it is not among them any more"
     assert assistant.ask("pause the queue").proposal is not None
 
 

@@ -88,6 +88,7 @@ def test_a_person_is_shown_and_asked_and_can_undo(kernel: Path, capsys: pytest.C
     assert printed(capsys, "clean", "--undo") == "1 thing, 2.00 MiB: back in place\n"
     assert (kernel / "a.cubin").stat().st_size == 2**21
     assert "nothing of a clean-up" in printed(capsys, "clean", "--undo", status=1)
+    assert printed(capsys, "clean", "--empty") == "nothing of a clean-up is in the trash\n"
 
 
 def test_programs_get_json_and_only_yes_moves(kernel: Path, capsys: pytest.CaptureFixture[str]) -> None:

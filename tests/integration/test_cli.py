@@ -197,6 +197,9 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
         (["wait", "\u00b2"], "\u00b2"),
         (["cancel"], "JOB"),
         (["submit", "--gpus", "x", "--", "true"], "x"),
+        (["submit", "--priority", "x", "--", "true"], "a whole number, also below 0"),
+        (["run"], "required: WORKLOAD. "),
+        (["daemon"], "required: start|stop|status. "),
         (["daemon", "dance"], "dance"),
         (["record", "file", "--seconds", "0"], "0"),
         (["status", "--nope"], "--nope"),
@@ -263,12 +266,23 @@ def test_a_reader_that_leaves_ends_it_quietly(shared: Client) -> None:
     assert (found.stdout, found.stderr) == ("x" * 10, "")
 
 
+def test_output_that_has_no_room_is_one_line(shared: Client) -> None:
+    found = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m app jobs > /dev/full"], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in found.stderr
+
+
 def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
     out = sh("record", str(tmp_path / "a.trace.gz"), "--seconds", "1.2")
     header, moments = trace.read(tmp_path / "a.trace.gz")
     assert f"{len(moments)} moments" in out
     assert header.devices[0].id == "cpu-0", "it names the kind of device, not this one"
     assert all(not r.processes for m in moments for r in m.readings)
+    taken = (tmp_path / "a.trace.gz").read_bytes()
+    assert "is there already" in sh.fails("record", str(tmp_path / "a.trace.gz"), "--seconds", "1")
+    assert (tmp_path / "a.trace.gz").read_bytes() == taken
     assert "cannot write the trace" in sh.fails("record", str(tmp_path / "no" / "folder"), "--seconds", "1")
     for phases in ("idle", "nope=3", "idle=x", "idle=-1"):
         sh.fails("record", str(tmp_path / "b"), "--phases", phases, status=2)
@@ -283,7 +297,7 @@ def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None
     assert state["running"] is True
     assert state["home"] == str(cpu_home)
     assert "has stopped" in alone("daemon", "stop")
-    assert alone("daemon", "start", "--source", "cpu")
+    assert "the source of readings is cpu" in alone("daemon", "start", "--source", "cpu")
     assert "no trace at" in alone.fails("daemon", "start", "--source", "replay:nowhere.gz")
     assert alone.json("status")["settings"]["source"] == "cpu", "a trace that cannot be played changes nothing"
     kill_daemon()

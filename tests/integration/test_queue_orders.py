@@ -163,6 +163,7 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     assert sh.json("edit", str(third), "--memory", "0")["spec"]["memory"] == 0
     array = sh.json("submit", "--array", "1-2", "--gpus", "1", "--", "true")
     assert [j["spec"]["index"] for j in array] == [1, 2]
+    assert sh("submit", "--array", "5", "--hold", "--", "true").startswith(f"job {array[1]['id'] + 1} (1 of true)")
     sh("move", str(array[1]["id"]), "--before", str(array[0]["id"]))
     shown = sh("jobs", str(second))
     for words in ("After", "Tags", "a, b", "Notes", "mine", f"waits for job {first}"):

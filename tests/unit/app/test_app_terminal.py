@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.output import paint
+from app.commands.output import paint, table
 from app.models.terminal import Line, status_lines, watch_lines
 from scheduler.telemetry.snapshot import Alert, Snapshot
 from tests.gui import snapshots
@@ -71,3 +71,8 @@ def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
     painted = paint(status_lines(hot, 0)[1], color=True)
     assert "\x1b[31m86 °C" in painted
     assert "\x1b" not in paint(status_lines(hot, 0)[1], color=False)
+
+
+def test_columns_line_up_below_wide_and_combining_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
+    assert capsys.readouterr().out.splitlines() == ["NAME    STATE", "日本 e\u0301  done", "ascii   failed"]

@@ -23,6 +23,7 @@ REQUESTS = {
         "What’s the power draw right now?",
         "has the queue been paused?",
         "is the disk full of old logs?",
+        "what was cleaned up yesterday?",
         "",
         "???",
     ],
@@ -51,6 +52,8 @@ REQUESTS = {
         "purge leftovers",
         "Clear the cache",
         "throw away the results of last week",
+        "what can be cleaned up?",
+        "How much space can I free?",
     ],
     "operate": [
         "cancel job 7",

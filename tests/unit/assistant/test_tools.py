@@ -52,6 +52,7 @@ REQUESTS = {
     "daily report": "report daily period=today",
     "what happened since 14:00?": "report brief since=14:00",
     "clean up": "housekeep scan",
+    "what can be cleaned up?": "housekeep scan",
     "clean up the caches": "housekeep scan what=caches",
     "undo the cleanup": "housekeep undo",
     "cancel job 7": "operate cancel job=7",
