@@ -92,7 +92,7 @@ class Desk:
         if call is None:
             answer = Answer(_CANNOT, "template", "operate")
         elif (call.role, call.tool) == ("housekeep", "scan"):
-            answer = self._clean(daemon, call, turn)
+            answer = self._clean(daemon, call, turn, routed.certain)
         elif call.acts:
             answer = self._propose(daemon, request, call, routed.certain)
         elif call.role == "report":
@@ -101,7 +101,7 @@ class Desk:
             answer = answering.answer(call, request.text)
         return msgspec.structs.replace(answer, call=call, routed=routed.by)
 
-    def _clean(self, daemon: Client, call: Call, turn: Turn) -> Answer:
+    def _clean(self, daemon: Client, call: Call, turn: Turn, certain: bool) -> Answer:
         """What may go, and the proposal to move it to the trash."""
         watch = Watch(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
         found = housekeep.look(daemon, call, watch)
@@ -110,7 +110,7 @@ class Desk:
         if found.plan is None:
             return Answer(text, "template", "housekeep", found.told.facts)
         try:
-            proposal = self.proposals.offer(daemon, call, found.plan)
+            proposal = self.proposals.offer(daemon, call, found.plan, certain)
         except UserError as e:
             return Answer(f"{text}\n\n{_line(e)}", "template", "housekeep", found.told.facts)
         return Answer(f"{text}\n\n{_proposed(proposal)}", "template", "housekeep", found.told.facts, proposal=proposal)

@@ -20,6 +20,8 @@ from scheduler.client import Client
 from scheduler.errors import UserError
 
 DAY_S = 86400.0
+_AT_ONCE = "To allow it at once: gpudeck ask --yes ..."
+_UNSURE = "--yes is for what the words say themselves; here a model, or the name of a job, settled it. Name jobs by their number"
 
 
 def ask(args: Namespace) -> int:
@@ -56,13 +58,14 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             say(answer.proposal.effect)
             for caption, value in answer.proposal.details:
                 say(f"{caption.lower()}: {value}")
-        if not args.yes and (args.json or not sys.stdin.isatty()):
+        at_once = args.yes and answer.proposal.certain  # what only a model, or the name of a job, made of the words is looked at first
+        if not at_once and (args.json or not sys.stdin.isatty()):
             if args.json:
                 say_json(answer)
             else:
-                say("nothing was done, as there is nobody to ask. To allow it at once: gpudeck ask --yes ...")
+                say(f"nothing was done, as there is nobody to ask. {_UNSURE if args.yes else _AT_ONCE}")
             return 1
-        how = "once" if args.yes else _word()
+        how = "once" if at_once else _word()
         if how is None:
             raise UserError("nothing was done")
         answer = assistant.approve(answer.proposal, how)

@@ -62,10 +62,10 @@ class Proposals:
         made = plan(daemon, call, folder)
         return Proposed(self._keep(call, folder, made, certain), made.jobs)
 
-    def offer(self, daemon: Client, call: Call, made: Plan) -> Proposal:
+    def offer(self, daemon: Client, call: Call, made: Plan, certain: bool) -> Proposal:
         """Keep what was planned already. Raises UserError where it was refused for good."""
         check(daemon, call.role, call.tool)
-        return self._keep(call, "", made, certain=False)
+        return self._keep(call, "", made, certain)
 
     def approve(self, daemon: Client, number: str, how: How, env: Environment) -> Outcome:
         """Do what was proposed, once; with `never` it is not done, now and later. What `session` allows is kept by who asks.
