@@ -23,7 +23,7 @@ MOST = 500
 ASIDE = 50
 """Conversations that were put aside and can be brought back; older ones are deleted."""
 LARGEST = 64 * 2**20
-"""Bytes of a file that is read."""
+"""Bytes of a file that is read, and written."""
 _AROUND = 40
 _NAME = re.compile(r"[0-9a-f]{32}\.json")
 
@@ -53,7 +53,10 @@ class SessionFiles:
         return saved
 
     def keep(self, saved: Saved) -> None:
-        self._write(self._file(saved.key), msgspec.json.encode(saved))
+        data = msgspec.json.encode(saved)
+        if len(data) > LARGEST:
+            raise UserError(f"this conversation is larger than {LARGEST >> 20} MiB, and what is said now is not kept; begin a new one")
+        self._write(self._file(saved.key), data)
         files = self._files()
         for file in files[MOST:]:
             self._put_aside(file)

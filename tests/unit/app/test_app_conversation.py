@@ -236,6 +236,17 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
     assert files.presets() == (Preset("a", "b"),)
 
 
+def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, monkeypatch):
+    talk = Conversation()
+    asked(talk, "one", "1")
+    files.keep(kept := talk.saved())
+    monkeypatch.setattr(session_files, "LARGEST", len(msgspec.json.encode(kept)))
+    asked(talk, "two", "2")
+    with pytest.raises(UserError, match="begin a new one"):
+        files.keep(talk.saved())
+    assert files.open(talk.key) == kept
+
+
 def test_a_link_is_not_followed(files, tmp_path):
     talk = Conversation()
     asked(talk, "one", "1")
