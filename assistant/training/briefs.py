@@ -18,6 +18,7 @@ HELD_OUT = 5
 """Every so manyth way of a section is held out: no training example has it."""
 _FILE = Path(__file__).parent / "grammar" / "sayings.txt"
 _SLOT = re.compile(r"\{(!?)([\w.~]+)\}")
+_SPACE = re.compile(r" +(?=[.,;])")
 _TITLES = {
     "temp": ("temp", "temperature"),
     "power": ("power", "power"),
@@ -80,7 +81,7 @@ class _Teller:
         if not able and section != "no data":
             return self.say("no data", subject, facts)
         part = [way for i, way in able if (i % HELD_OUT == HELD_OUT - 1) == self._held_out]
-        way = chosen(self._random, self._random.choice(part or [way for _, way in able]))
+        way = _SPACE.sub("", chosen(self._random, self._random.choice(part or [way for _, way in able])))
         return "" if way == "-" else _SLOT.sub(lambda slot: f"{{{subject}.{slot[2]}}}", way)
 
 
