@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -167,10 +168,18 @@ def _follow_to_end(job: Job, args: Namespace) -> int:
     """Show the job's progress until it ends, then how it ended. Status 0 where it succeeded."""
     if not args.json:
         say(f"job {job.id} ({job.spec.name})")
-    while job.active:
-        time.sleep(POLL_S)
-        job = ask(lambda deck: deck.job(job.id))  # noqa: B023
-        status_line(describe(job))
+    try:
+        while job.active:
+            time.sleep(POLL_S)
+            job = ask(lambda deck: deck.job(job.id))  # noqa: B023
+            status_line(describe(job))
+    except KeyboardInterrupt:
+        status_line("")
+        print(
+            f"gpudeck: job {job.id} goes on without you. To see how it ends: gpudeck wait {job.id}; to end it: gpudeck cancel {job.id}",
+            file=sys.stderr,
+        )
+        raise
     status_line("")
     if args.json:
         say_json(job)

@@ -353,7 +353,8 @@ def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
     waiting = waits_for(job)
     waiting.send_signal(signal.SIGINT)
     _, err = waiting.communicate(timeout=WAIT_S)
-    assert (waiting.returncode, err) == (130, "")
+    assert (waiting.returncode, err.count("\n")) == (130, 1)
+    assert f"to end it: gpudeck cancel {job.id}" in err
     assert shared.job(job.id).status == "running"
     shared.cancel(job.id)
     shared.wait(job.id, WAIT_S)
