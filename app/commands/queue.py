@@ -216,6 +216,8 @@ def jobs(args: Namespace) -> int:
         say_json(found)
     elif not found and not plain:
         say("no such job")
+    elif not found and args.active:
+        say("no jobs wait or run")
     elif not found:
         say("no jobs yet. Start one with: gpudeck run attention   or: gpudeck submit -- COMMAND")
     else:

@@ -358,6 +358,7 @@ def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
     assert shared.job(job.id).status == "running"
     shared.cancel(job.id)
     shared.wait(job.id, WAIT_S)
+    assert gpudeck("jobs", "--active").stdout == "no jobs wait or run\n"
 
 
 def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
