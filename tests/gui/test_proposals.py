@@ -22,7 +22,7 @@ PROPOSAL = Proposal(
     "Cancel job 7 (train)",
     "Job 7 (train) waits since 14:02:11; it will be taken out of the queue and never run.",
     (("Command", "gpudeck cancel 7"),),
-    time.time() + 300,
+    time.time() + 86_400,
 )
 
 

@@ -117,7 +117,7 @@ def test_a_tile_leads_to_its_device_and_the_rail_back(person):
     assert window.pages.currentWidget() is window.dashboard
 
 
-def test_jobs_are_chosen_filtered_and_cancelled(person):
+def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
     window, page = person.window, person.window.jobs
     person.click(window.rail.buttons["jobs"])
     table = page.table
@@ -131,7 +131,7 @@ def test_jobs_are_chosen_filtered_and_cancelled(person):
     person.click(page.filter)
     person.type("train")
     assert page.filter.text() == "train"
-    assert any(isinstance(found, Find) for found in person.fed.finds)
+    qtbot.waitUntil(lambda: any(isinstance(found, Find) for found in person.fed.finds))  # once the typing has ended
     assert 0 < len(page.model.rows) < len(window.state.snapshot.jobs)
 
 
