@@ -363,7 +363,10 @@ def _points(text: str) -> int:
 
 
 def _amount(text: str) -> int:
-    return 0 if text == "0" else _understood(parse_bytes, text)
+    amount = 0 if text == "0" else _understood(parse_bytes, text)
+    if 0 < amount < 2**20:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1 MiB: say with a unit what is meant, such as 20GiB")
+    return amount
 
 
 def _seconds(text: str) -> float:

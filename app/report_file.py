@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app import qtcheck
-from assistant.reports.files import FORMATS
+from assistant.reports.files import FORMATS, write_private
 from assistant.reports.report import Report
 from scheduler.errors import UserError
 
@@ -22,10 +22,7 @@ def save_report(report: Report, file: Path, ending: str = "") -> None:
     ending = ending or file.suffix.lower()
     check_ending(file, ending)
     data = _pdf(report) if ending == ".pdf" else FORMATS[ending](report).encode()
-    try:
-        file.write_bytes(data)
-    except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+    write_private(file, data)
 
 
 def check_ending(file: Path, ending: str) -> None:

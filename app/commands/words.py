@@ -18,6 +18,7 @@ from assistant.tools.permissions import take_back
 from assistant.tools.proposal import How
 from scheduler.client import Client
 from scheduler.errors import UserError
+from scheduler.queue.progress import printable
 
 DAY_S = 86400.0
 _AT_ONCE = "To allow it at once: gpudeck ask --yes ..."
@@ -116,8 +117,13 @@ def _ending(args: Namespace) -> str:
 
 
 def _on_event(event: Event) -> None:
-    if isinstance(event, Waiting):
-        status_line(f"waiting: {event.reason}{'; on the CPU now: --cpu' if event.cpu else ''}")
+    """What it waits for, on a terminal as it changes; a script hears of a wait for others, as that may be long."""
+    if not isinstance(event, Waiting):
+        return
+    hint = "--cpu: on the CPU now; " if event.cpu else "--now: at once; " if event.reason.startswith("waits for idle") else ""
+    status_line(f"{hint}waiting: {event.reason}")
+    if hint and not sys.stderr.isatty():
+        sys.stderr.write(f"{printable(event.reason)} ({hint.rstrip('; ')})\n")
 
 
 def _device(args: Namespace) -> Device:
@@ -134,5 +140,5 @@ def _show(answer: Answer, args: Namespace) -> None:
     used = f"; {answer.call.line}, found by: {answer.routed}" if answer.call is not None else ""
     sources = sorted({fact.source for fact in answer.facts})
     if sources:
-        say(f"(sources: {', '.join(sources)})")
+        say(f"(sources: {'; '.join(sources)})")
     say(f"(written by: {answer.writer}{used})")

@@ -9,6 +9,7 @@ import msgspec
 
 from app.models.conversation import Conversation
 from app.models.message import Message
+from assistant.reports.files import write_private
 from scheduler.errors import UserError
 
 
@@ -33,11 +34,8 @@ def as_markdown(conversation: Conversation) -> str:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Raises UserError where that is impossible."""
-    try:
-        file.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+    """For its owner's eyes, and never half of it. Raises UserError where that is impossible."""
+    write_private(file, text.encode(errors="replace"))
 
 
 def _markdown(message: Message) -> str:

@@ -197,6 +197,7 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
         (["wait", "\u00b2"], "\u00b2"),
         (["cancel"], "JOB"),
         (["submit", "--gpus", "x", "--", "true"], "x"),
+        (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "a whole number, also below 0"),
         (["run"], "required: WORKLOAD. "),
         (["daemon"], "required: start|stop|status. "),

@@ -26,7 +26,7 @@ from scheduler.devices.processes import Known
 from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.wire import Connection
 
-pytestmark = pytest.mark.xdist_group("assistant-host")
+pytestmark = pytest.mark.xdist_group("rwkv")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from assistant.engine import Engine, EngineAuthor
 from assistant.library import describe, known
 from assistant.tools.route import route
 
+pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:

@@ -25,6 +25,8 @@ from assistant.writer import judged, write
 from scheduler import settings
 from scheduler.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 
 

@@ -20,6 +20,8 @@ from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+
 torch.set_num_threads(1)
 BYTES = Tokenizer({i + 1: bytes([i]) for i in range(256)})
 """Token i + 1 is the byte i: every text, cut anywhere."""

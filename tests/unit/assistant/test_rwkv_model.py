@@ -12,6 +12,8 @@ from assistant.model import RWKV7, State
 from assistant.rwkv.matrix import Matrix
 from scheduler.errors import UserError
 
+pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+
 PROMPT = [5, 17, 300, 2, 2, 9, 131, 64, 255, 318, 1, 77]
 STEPS = 512
 
