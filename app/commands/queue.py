@@ -166,9 +166,9 @@ def wait(args: Namespace) -> int:
 
 def _follow_to_end(job: Job, args: Namespace) -> int:
     """Show the job's progress until it ends, then how it ended. Status 0 where it succeeded."""
-    if not args.json:
-        say(f"job {job.id} ({job.spec.name})")
     try:
+        if not args.json:
+            say(f"job {job.id} ({job.spec.name})")
         while job.active:
             time.sleep(POLL_S)
             job = ask(lambda deck: deck.job(job.id))  # noqa: B023

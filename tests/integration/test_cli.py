@@ -348,7 +348,6 @@ def test_status_of_the_process_is_the_status_of_the_command(shared: Client, tmp_
 
 
 def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
-
     job = shared.submit(["sleep", "600"])
     running(shared, job)
     waiting = waits_for(job)
