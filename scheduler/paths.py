@@ -49,6 +49,16 @@ def ensure(folder: Path) -> Path:
     return folder
 
 
+def replace_file(file: Path, data: bytes) -> None:
+    """Write all of it or nothing, readable by its owner only; it is on disk when this returns. Raises OSError."""
+    new = file.with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    new.replace(file)
+
+
 def store_file() -> Path:
     return home() / "gpudeck.sqlite"
 

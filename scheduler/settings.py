@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from typing import Annotated, Literal
@@ -166,13 +165,7 @@ def save(settings: Settings) -> None:
     """Write atomically, readable by the owner only. Raises UserError where that is impossible."""
     file = paths.settings_file()
     paths.ensure(file.parent)
-    new = file.with_suffix(".new")
     try:
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
-        with os.fdopen(fd, "wb") as f:
-            f.write(msgspec.json.format(msgspec.json.encode(settings)))
-            f.flush()
-            os.fsync(f.fileno())
-        new.replace(file)
+        paths.replace_file(file, msgspec.json.format(msgspec.json.encode(settings)))
     except OSError as e:
         raise UserError(f"the settings cannot be stored in {file}: {e.strerror}. They are as before.") from e

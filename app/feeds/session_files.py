@@ -139,14 +139,8 @@ class SessionFiles:
     def _write(self, file: Path, data: bytes) -> None:
         """Atomically. Raises UserError."""
         self._claim()
-        new = file.with_suffix(".new")
         try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
-            with os.fdopen(fd, "wb") as f:
-                f.write(data)
-                f.flush()
-                os.fsync(f.fileno())
-            new.replace(file)
+            paths.replace_file(file, data)
         except OSError as e:
             raise UserError(f"the conversation cannot be kept in {file}: {e.strerror}") from e
 

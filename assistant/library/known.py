@@ -91,14 +91,8 @@ def _changing() -> Iterator[_List]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         listed = _read()
         yield listed
-        new = _file().with_suffix(".new")
         try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
-            with os.fdopen(fd, "wb") as f:
-                f.write(msgspec.json.format(msgspec.json.encode(listed)))
-                f.flush()
-                os.fsync(f.fileno())
-            new.replace(_file())
+            paths.replace_file(_file(), msgspec.json.format(msgspec.json.encode(listed)))
         except OSError as e:
             raise UserError(f"the list of models cannot be stored in {_file()}: {e.strerror}. It is as before.") from e
     finally:

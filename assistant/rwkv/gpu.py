@@ -59,7 +59,7 @@ def row_tile(depth: int) -> Tile:
     return Tile(4, 1024 if depth % 1024 == 0 else 512, 4)
 
 
-def tile_of(batch: int, turned: bool) -> Tile:
+def tile_of(batch: int) -> Tile:
     """Of `project`: the fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles.csv)."""
     if batch == 1:
         return Tile(64, 128, 4)
@@ -209,7 +209,7 @@ class Step:
         """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
         first = products[0]
         one_by_one = self._batch == 1 and not first.turned
-        tile = self._multiplied(products) if one_by_one else tile_of(self._batch, first.turned)
+        tile = self._multiplied(products) if one_by_one else tile_of(self._batch)
         plan = table(products, tile).to(arena.device)
         scales = self._parameters.scales if first.scales is not None else self._room["x"]
         tensors = (_base(first.x), arena, scales, _base(first.out), plan)

@@ -603,6 +603,7 @@ def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
     shape = _shape(g.head_dim, longest_q, masked=cut)
     row_tiles = -(-longest_q // (shape.consumers * 64))
     all_heads = g.sequences * g.heads
+    tiles = row_tiles * all_heads
     together = max(1, L2_BYTES // (max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize)) * g.group
     ragged = g.ragged is not None
     boxes = {
@@ -615,7 +616,7 @@ def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
         "seq_k": g.k.shape[2],
         "left": left or 0,
         "right": right or 0,
-        "tiles": row_tiles * all_heads,
+        "tiles": tiles,
         "row_tiles": row_tiles,
         "heads": g.heads,
         "kv_group": g.group,
@@ -644,7 +645,6 @@ def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
     }
     pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch}
-    tiles = row_tiles * all_heads
     return Call(hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options), tiles
 
 
