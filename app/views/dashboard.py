@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFileDialog, QGridLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app import theme
 from app.models.axis import round_up
@@ -25,7 +25,7 @@ from app.views.job_spans import JobSpans
 from app.views.legend import Legend
 from app.views.marks import Marks, color
 from app.views.time_bar import TimeBar
-from app.views.widgets import column
+from app.views.widgets import ask_where, column
 from scheduler.devices.fields import HEADLINE
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -178,11 +178,7 @@ class Dashboard(QWidget):
 
     def export(self) -> None:
         """Ask for a file's name; what is shown is written to it, as the name's ending says."""
-        dialog = QFileDialog(self, "Export what is shown", "gpudeck.csv", _FORMATS)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.save)
-        dialog.open()
+        ask_where(self, "Export what is shown", "gpudeck.csv", _FORMATS, self.save)
 
     def save(self, file: str) -> None:
         """Write the stretch that is shown: a picture of it, or the values of the devices that are not hidden."""

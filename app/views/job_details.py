@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.job_story import Chapter, chapter, story
@@ -15,7 +15,7 @@ from app.report_file import FILTER
 from app.views.job_charts import JobCharts
 from app.views.log_view import LogView
 from app.views.safe_text import SafeText
-from app.views.widgets import button, card, column, elided, label, row, set_text
+from app.views.widgets import ask_where, button, card, column, elided, label, row, set_text
 from scheduler.jobs import Event, Job, Queued
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -157,12 +157,8 @@ class JobDetails(QWidget):
     def _report(self) -> None:
         if self._shown is None:
             return
-        dialog = QFileDialog(self, "Save a report on the job", f"job-{self._shown.id}.html", FILTER)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         job = self._shown.id
-        dialog.fileSelected.connect(lambda file: self.reported.emit(job, file))
-        dialog.open()
+        ask_where(self, "Save a report on the job", f"job-{job}.html", FILTER, lambda file: self.reported.emit(job, file))
 
     def _want(self) -> None:
         if self._tail is not None and not self._asked:

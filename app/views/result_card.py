@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from accel.result import Result
 from app import theme
@@ -13,7 +13,7 @@ from app.models.jobs import Row
 from app.models.results import Card
 from app.views.cells import DETAILS, CellsView
 from app.views.safe_text import FittedText
-from app.views.widgets import button, label, row, set_text
+from app.views.widgets import ask_where, button, label, row, set_text
 
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 
@@ -97,12 +97,8 @@ class ResultCard(QWidget):
     def _save(self) -> None:
         if self._card is None:
             return
-        dialog = QFileDialog(self, "Save the result", f"{self._card.workload}-{self._card.job}.csv", FORMATS)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         job = self._card.job
-        dialog.fileSelected.connect(lambda file: self.saved.emit(job, file))
-        dialog.open()
+        ask_where(self, "Save the result", f"{self._card.workload}-{job}.csv", FORMATS, lambda file: self.saved.emit(job, file))
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange and self._card is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app import theme
 from app.models.conversation import Conversation
@@ -35,7 +35,7 @@ from app.report_file import FILTER
 from app.views.entry import Entry
 from app.views.message_list import MessageList
 from app.views.undo_line import UndoLine
-from app.views.widgets import label
+from app.views.widgets import ask_where, label
 from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
@@ -225,11 +225,8 @@ class Talk(QWidget):
         self.entry.say(f"{what} is in the clipboard")
 
     def _save_report(self, report: bytes, at: float) -> None:
-        dialog = QFileDialog(self, "Save the report", time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at)), FILTER)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda file: self.requested.emit(SaveReport(report, file)))
-        dialog.open()
+        name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
+        ask_where(self, "Save the report", name, FILTER, lambda file: self.requested.emit(SaveReport(report, file)))
 
     def _edit_last(self) -> None:
         """The Up key in an empty prompt, as in a shell."""

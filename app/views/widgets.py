@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app import theme
 
@@ -132,3 +132,12 @@ def set_tooltip(target: QWidget, text: str) -> None:
 def plain_tooltip(text: str) -> str:
     """A tooltip that shows `text` as it is: Qt would take what looks like HTML for that."""
     return escape(text).replace("\n", "<br>") if "<" in text else text
+
+
+def ask_where(parent: QWidget, title: str, name: str, formats: str, chosen: Callable[[str], object]) -> None:
+    """Ask for a file to save to, `name` proposed; `chosen` gets its path. Nothing waits meanwhile."""
+    dialog = QFileDialog(parent, title, name, formats)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.fileSelected.connect(chosen)
+    dialog.open()
