@@ -145,7 +145,7 @@ async def _replies(request: m.Wait | m.Subscribe) -> AsyncGenerator[m.Reply, Non
             if isinstance(request, m.Wait):
                 writer.write(encode(request) + b"\n")
         raise DaemonGone("the other side closed the connection")
-    except ConnectionError as e:
+    except OSError as e:  # also ENOTCONN: asyncio takes being turned away for being connected
         raise DaemonGone("the connection broke") from e
     finally:
         writer.close()

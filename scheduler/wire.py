@@ -26,6 +26,17 @@ BACKLOG = 4096
 Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 
 
+class _Listening(socket.socket):
+    """A socket whose line of waiting clients stays BACKLOG long.
+
+    asyncio sets it to how often it accepts in a row: many of these, each of which fails for want of a descriptor, flood the loop, and few
+    turn clients away.
+    """
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
+
+
 class Peer:
     """One connected client of a server."""
 
@@ -50,7 +61,7 @@ def listen(path: Path) -> socket.socket:
     Raises UserError where the folder cannot hold a socket.
     """
     paths.ensure(path.parent)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = _Listening(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
         path.unlink(missing_ok=True)
@@ -61,7 +72,7 @@ def listen(path: Path) -> socket.socket:
         raise UserError(f"no socket can be opened at {path}: {e.strerror}. Set GPUDECK_HOME to a folder on a local disk.") from e
     finally:
         os.umask(mask)
-    sock.listen(BACKLOG)
+    sock.listen()
     return sock
 
 
@@ -80,10 +91,7 @@ async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
         finally:
             writer.close()
 
-    # asyncio takes its backlog for how often it accepts in a row, too, also where each fails for want of a descriptor: that floods the loop
-    server = await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=1)
-    sock.listen(BACKLOG)
-    return server
+    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=1)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from scheduler import aio, client
+from scheduler import aio, client, paths
 from scheduler.aio import AsyncClient
-from scheduler.client import Client
+from scheduler.client import Client, door
 from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.search import Search
 from tests.integration.deck import kill_daemon, python, ready
@@ -121,6 +124,28 @@ def test_who_waits_is_told_when_no_daemon_comes_back(cpu_home: Path, monkeypatch
             deck.wait(job, 0.01)
         with pytest.raises(DaemonGone):
             deck.wait(job)
+
+
+def test_who_is_turned_away_while_waiting_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of waiting clients that is full: asyncio calls that connected, and fails as it writes."""
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    paths.ensure(door().parent)
+    with socket.socket(socket.AF_UNIX) as full, contextlib.ExitStack() as clients, paths.short(door()) as name:
+        full.bind(name)
+        full.listen(0)
+        refused = 0
+        while not refused:
+            waiting = clients.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            refused = waiting.connect_ex(name)
+        assert refused == errno.EAGAIN
+
+        async def use() -> None:
+            with pytest.raises(DaemonGone):
+                async for _ in AsyncClient(start=False).subscribe():
+                    pass
+
+        asyncio.run(use())
 
 
 def test_an_async_client_says_how_it_is_opened() -> None:

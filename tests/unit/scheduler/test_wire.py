@@ -181,6 +181,15 @@ def test_a_socket_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
     server.stop()
 
 
+def test_no_client_is_turned_away_while_a_server_begins(tmp_path: Path) -> None:
+    """asyncio asks for a line of one as it begins to serve; who comes in that moment waits all the same."""
+    with wire.listen(tmp_path / "door.sock") as listening:
+        listening.listen(1)
+        clients = [wire.Connection(tmp_path / "door.sock") for _ in range(50)]
+        for client in clients:
+            client.close()
+
+
 def test_clients_that_come_while_the_server_is_busy_wait_for_it(server: Server) -> None:
     clients: list[wire.Connection] = []
     busy = threading.Event()
