@@ -108,6 +108,12 @@ def checked(wanted: Iterable[int]) -> list[int]:
     return found
 
 
+def variables(named: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE each, or NAME alone for a variable of the caller's environment."""
+    pairs = (text.partition("=") for text in named)
+    return {name: value if equals else os.environ.get(name, "") for name, equals, value in pairs}
+
+
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
     variables = dict(os.environ if env is None else env)
     if bad := [name for name, value in variables.items() if not _utf8(name + value)]:

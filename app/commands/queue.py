@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from argparse import Namespace
@@ -25,7 +24,7 @@ from scheduler.errors import DaemonGone, UserError
 from scheduler.jobs import Done, Forecast, Job
 from scheduler.messages import MAX_LISTED
 from scheduler.search import ACTIVE, FOREVER, Search
-from scheduler.wishes import Wishes
+from scheduler.wishes import Wishes, variables
 
 POLL_S = 0.25
 MAX_LOG = 4 * 2**20
@@ -99,8 +98,7 @@ def _given(args: Namespace) -> dict[str, str] | None:
         if args.env:
             raise UsageError("--env is for jobs in a cluster (--on); on this machine a job has your environment")
         return None
-    pairs = (text.partition("=") for text in args.env or ())
-    return {name: value if equals else os.environ.get(name, "") for name, equals, value in pairs}
+    return variables(args.env or ())
 
 
 def _foretell(deck: Client, found: Forecast, args: Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from app.models.requests import Submit
 from scheduler.errors import UserError
 from scheduler.units import parse_bytes, parse_seconds
-from scheduler.wishes import Wishes, indices
+from scheduler.wishes import Wishes, indices, variables
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Field:
     """What it looks like where it is empty."""
     parse: Callable[[str], Any]
     """Of a text that is not empty. Raises UserError."""
+    columns: int = 1
+    """How many of the form's five columns of editors and captions its editor takes."""
 
 
 def _command(text: str) -> tuple[str, ...]:
@@ -33,9 +35,10 @@ def _command(text: str) -> tuple[str, ...]:
 
 
 def _folder(text: str) -> str:
+    """Whether it is there is seen where the job is submitted: in a cluster, or made by a job before it, it need not be."""
     folder = Path(text).expanduser()
-    if not folder.is_absolute() or not folder.is_dir():
-        raise UserError(f"there is no folder {text}")
+    if not folder.is_absolute():
+        raise UserError(f"a whole path, such as /data/run, is needed; got {text}")
     return str(folder)
 
 
@@ -53,9 +56,23 @@ def _tags(text: str) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in text.split(",") if tag.strip())
 
 
+def _variables(text: str) -> dict[str, str]:
+    try:
+        return variables(shlex.split(text))
+    except ValueError as e:
+        raise UserError(f"NAME=VALUE is needed, with quotes as in a terminal: {e}") from e
+
+
+HERE = "this machine"
+AWAY = (
+    Field("where", "Runs on", HERE, str),
+    Field("env", "Environment there", "e.g. WANDB_MODE=offline; nothing else is sent", _variables, 3),
+)
+"""The row for those who have clusters."""
 ROWS = (
-    (Field("command", "Command", "python train.py --epochs 3", _command),),
-    (Field("cwd", "Folder", "where GPU Deck was started", _folder), Field("name", "Name", "the command's", str)),
+    (Field("command", "Command", "python train.py --epochs 3", _command, 5),),
+    AWAY,
+    (Field("cwd", "Folder", "where GPU Deck was started", _folder, 3), Field("name", "Name", "the command's", str)),
     (
         Field("gpus", "GPUs", "0: it sees none", _whole),
         Field("memory", "Memory on each", "e.g. 20GiB; empty: all", parse_bytes),
@@ -81,10 +98,14 @@ FIELDS = tuple(field for row in ROWS for field in row)
 
 
 class JobForm:
-    """Values as typed."""
+    """Values as typed; `where` is a cluster, or empty for this machine."""
 
     def __init__(self) -> None:
         self.values = dict.fromkeys((field.name for field in FIELDS), "")
+
+    def places(self, clusters: Iterable[str]) -> list[str]:
+        """Where it can run, this machine ("") first; a cluster that was chosen stays, also where its settings are gone meanwhile."""
+        return ["", *sorted({*clusters, self.values["where"]} - {""})]
 
     def errors(self) -> dict[str, str]:
         """For each field that cannot be used: why. A command that is missing is no error yet."""
@@ -102,8 +123,9 @@ class JobForm:
     def _read(self) -> tuple[dict[str, Any], dict[str, str]]:
         """What the fields that are filled in say, and what is wrong with others."""
         read, wrong = {}, {}
+        away = bool(self.values["where"])
         for field in FIELDS:
-            if text := self.values[field.name].strip():
+            if (text := self.values[field.name].strip()) and (away or field not in AWAY):
                 try:
                     read[field.name] = field.parse(text)
                 except UserError as e:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app import theme
 from app.models.forecast import foretold
-from app.models.job_form import FIELDS, ROWS, JobForm
+from app.models.job_form import AWAY, FIELDS, HERE, ROWS, Field, JobForm
 from app.models.jobs import device_labels
 from app.models.requests import Foresee, Foretold, Submit
 from app.views.widgets import button, card, column, label, row, set_text
@@ -20,8 +18,6 @@ NO_COMMAND = "Type a command: it runs as it is, without a shell."
 _TYPING_MS = 250
 _AGAIN_S = 2.0
 """So often it is foretold anew, as the queue goes on."""
-_PLACES = {1: ((0, 5),), 2: ((0, 3), (4, 1)), 3: ((0, 1), (2, 1), (4, 1))}
-"""For so many fields in a row: the column of each caption, and how many columns its editor takes."""
 
 
 class JobFormView(QWidget):
@@ -38,6 +34,10 @@ class JobFormView(QWidget):
         self.sent: Submit | None = None
         """What was sent and not answered yet."""
         self.editors: dict[str, QLineEdit] = {}
+        self.where = QComboBox()
+        self.where.currentIndexChanged.connect(lambda: self._put("where", self.where.currentData() or ""))
+        self._away: list[QWidget] = []
+        """What is seen where there are clusters."""
         self.said = label(NO_COMMAND, meaning="muted", wrap=True)
         self.said.setAccessibleName("Where and when it would start")
         self.queue = button("Queue job", kind="primary", tooltip="Ctrl+Return")
@@ -53,15 +53,18 @@ class JobFormView(QWidget):
         self._lay_out()
         self._check()
 
-    def begin(self) -> None:
+    def begin(self, snapshot: Snapshot | None) -> None:
         """The reader comes to the form: what was typed is still there."""
+        if snapshot is not None:
+            self._offer(self.form.places(snapshot.settings.clusters))
         editor = self.editors["command"]
         editor.setFocus()
         editor.selectAll()
         self._check()
 
     def look(self, snapshot: Snapshot) -> None:
-        """The queue has gone on: it is foretold anew now and then."""
+        """The clusters may be others, and the queue has gone on: it is foretold anew now and then."""
+        self._offer(self.form.places(snapshot.settings.clusters))
         if not 0 <= snapshot.time - self._asked_at < _AGAIN_S and not self._typing.isActive():
             self._asked_at = snapshot.time
             self._foresee()
@@ -77,6 +80,19 @@ class JobFormView(QWidget):
         if submit in (self._asked, self.sent):
             self._say(message, "failed")
         self.sent = None if submit == self.sent else self.sent
+
+    def _offer(self, places: list[str]) -> None:
+        """Let these be chosen from: clusters by name. Where there are none, it is no question."""
+        if places != [self.where.itemData(at) for at in range(self.where.count())]:
+            blocked = self.where.blockSignals(True)  # what is chosen stays
+            self.where.clear()
+            for place in places:
+                self.where.addItem(place or HERE, place)
+            self.where.setCurrentIndex(places.index(self.form.values["where"]))
+            self.where.blockSignals(blocked)
+        for widget in self._away:
+            widget.setVisible(len(places) > 1)
+        self.editors["env"].setEnabled(bool(self.form.values["where"]))
 
     def _check(self) -> None:
         """Show what is wrong, and ask about the rest once nobody types any more."""
@@ -112,16 +128,18 @@ class JobFormView(QWidget):
         grid.setHorizontalSpacing(theme.M)
         grid.setVerticalSpacing(6)
         for at, fields in enumerate(ROWS):
-            for place, field in zip(_PLACES[len(fields)], fields, strict=True):
-                editor = self.editors[field.name] = QLineEdit()
-                editor.setPlaceholderText(field.hint)
+            place = 0
+            for field in fields:
+                editor = self._editor(field)
                 editor.setAccessibleName(field.label)
                 editor.setAccessibleDescription(field.hint)
-                editor.textChanged.connect(self._setter(field.name))
                 caption = label(field.label, meaning="muted")
                 caption.setBuddy(editor)
-                grid.addWidget(caption, at, place[0])
-                grid.addWidget(editor, at, place[0] + 1, 1, place[1])
+                grid.addWidget(caption, at, place)
+                grid.addWidget(editor, at, place + 1, 1, field.columns)
+                place += 1 + field.columns
+                if field in AWAY:
+                    self._away += [caption, editor]
         for column_at in (1, 3, 5):
             grid.setColumnStretch(column_at, 1)
         send = row(self.said, self.close_button, self.queue, spacing=theme.M)
@@ -134,9 +152,15 @@ class JobFormView(QWidget):
         inner.addLayout(send)
         self.setLayout(column(card(inner)))
 
-    def _setter(self, name: str) -> Callable[[str], None]:
-        def put(text: str) -> None:
-            self.form.values[name] = text
-            self._check()
+    def _editor(self, field: Field) -> QWidget:
+        if field.name == "where":
+            return self.where
+        line = self.editors[field.name] = QLineEdit()
+        line.setPlaceholderText(field.hint)
+        line.textChanged.connect(lambda text: self._put(field.name, text))
+        return line
 
-        return put
+    def _put(self, name: str, text: str) -> None:
+        self.form.values[name] = text
+        self.editors["env"].setEnabled(bool(self.form.values["where"]))
+        self._check()

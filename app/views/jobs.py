@@ -245,7 +245,7 @@ class Jobs(QWidget):
         self.form.setVisible(wanted)
         self._show_details()
         if wanted:
-            self.form.begin()
+            self.form.begin(self._state.snapshot)
         else:
             self.table.setFocus()
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.feeds.verbs import Verbs
-from app.models.job_form import ROWS, JobForm
+from app.models.job_form import FIELDS, JobForm
 from app.models.requests import Foresee, Foretold, Refused, Submit, Submitted
 from scheduler.client import Client
 from scheduler.jobs import Forecast
+from scheduler.settings import ClusterSettings
+from scheduler.telemetry.snapshot import Snapshot
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.support import eventually, state_folder
@@ -21,7 +24,9 @@ CTRL = Qt.KeyboardModifier.ControlModifier
 PATIENCE_MS = 20_000
 FILLED = {
     "command": "python -c 'print(1); x' --lr=0.1",
-    "cwd": "/tmp",
+    "where": "ray",
+    "env": "WANDB_MODE=offline LR='0.1 0.2'",
+    "cwd": "/on/the/cluster",
     "name": "first",
     "gpus": "2",
     "memory": "20GiB",
@@ -37,7 +42,9 @@ FILLED = {
     "notes": "the long one",
 }
 WISHES = {
-    "cwd": "/tmp",
+    "where": "ray:lab",
+    "env": {"WANDB_MODE": "offline", "LR": "0.1 0.2"},
+    "cwd": "/on/the/cluster",
     "name": "first",
     "gpus": 2,
     "memory": 20 * 2**30,
@@ -66,10 +73,16 @@ def of(fed, kind: type) -> list[object]:
     return [request for request in fed.asked if isinstance(request, kind)]
 
 
+def with_clusters(snapshot: Snapshot, *names: str) -> Snapshot:
+    settings = msgspec.structs.replace(snapshot.settings, clusters={name: ClusterSettings("http://head:8265") for name in names})
+    return msgspec.structs.replace(snapshot, settings=settings)
+
+
 def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, page, qtbot):
     assert (page.form.isVisible(), page.details.isVisible()) == (True, False)
-    for field in (field for row in ROWS for field in row):
-        assert fed.app.focusWidget() is page.form.editors[field.name], field.name
+    fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
+    for field in FIELDS:
+        assert fed.app.focusWidget() is page.form.editors.get(field.name, page.form.where), field.name
         assert fed.app.focusWidget().accessibleName() == field.label
         QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
         QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
@@ -80,6 +93,25 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
     fed.window.deliver(Submitted(snapshots.job(9, snapshots.Queued("x"))))
     assert (page.form.isVisible(), page.details.isVisible()) == (False, True)
     assert page.details.title.text().startswith("Job 9")
+
+
+def test_a_cluster_is_a_choice_where_there_are_any_and_stays_chosen_where_it_is_gone(fed, page):
+    form = page.form
+    form.editors["command"].setText("true")
+    assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, False)
+    fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 3), "slurm:hpc", "ray:lab"))
+    assert [form.where.itemText(at) for at in range(form.where.count())] == ["this machine", "ray:lab", "slurm:hpc"]
+    assert (form.where.isVisible(), form.editors["env"].isVisible(), form.editors["env"].isEnabled()) == (True, True, False)
+    form.where.setCurrentIndex(2)
+    assert form.editors["env"].isEnabled()
+    form.editors["env"].setText("A=1")
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 6))
+    assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), "never another place than the one that was chosen"
+    assert form.form.submission() == Submit(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
+    form.where.setCurrentIndex(0)
+    assert form.form.submission() == Submit(("true",), {}), "here a job has this window's environment"
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
+    assert not form.where.isVisible()
 
 
 def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
@@ -108,14 +140,17 @@ def test_the_forecast_is_told_while_it_is_typed(fed, page, qtbot):
     [
         ("command", "python 'x", "Command: a command is needed"),
         ("memory", "much", "Memory on each: an amount of memory such as 20GiB"),
-        ("cwd", "no/such", "Folder: there is no folder no/such"),
+        ("cwd", "no/such", "Folder: a whole path"),
         ("gpus", "two", "GPUs: a whole number is needed; got 'two'"),
         ("after", "3 x", "After success of: a whole number"),
         ("array", "9-", "Array: indices such as"),
         ("timeout", "-1h", "Time limit: a time such as"),
+        ("env", "A='", "Environment there: NAME=VALUE is needed"),
     ],
 )
 def test_what_cannot_be_used_says_why_and_is_not_sent(fed, page, name, text, says):
+    fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
+    page.form.where.setCurrentIndex(page.form.where.count() - 1)
     page.form.editors["command"].setText("true")
     page.form.editors[name].setText(text)
     assert page.form.said.text().startswith(says)
@@ -140,17 +175,25 @@ def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp
         form.values |= {"command": "sh -c 'echo hi'", "cwd": str(tmp_path), "array": "4,7", "timeout": "90", "tags": "a,b", "priority": "2"}
         verbs, replies = Verbs(), []
         verbs.replied.connect(replies.append)
-        for request in (Foresee(form.submission()), form.submission(), Foresee(Submit(("true",), {"gpus": 99}))):
+        deck.configure(clusters={"slurm:none": ClusterSettings()})
+        away = Submit(("true",), {"where": "slurm:none", "cwd": "/only/there", "env": {"A": "1"}})
+        too_much, nowhere = Submit(("true",), {"gpus": 99}), Submit(("true",), {"cwd": "/only/there"})
+        for request in (Foresee(form.submission()), form.submission(), Foresee(too_much), Foresee(nowhere), Foresee(away), away):
             before = len(replies)
             verbs.request(request)
             qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
-        told, made, refused = replies
+        told, made, refused, no_folder, told_away, made_away = replies
         assert (type(told), told.forecast.reason) == (Foretold, "the queue is paused")
         assert isinstance(made, Submitted)
-        specs = [job.spec for job in reversed(deck.jobs())]
+        *specs, there = [job.spec for job in reversed(deck.jobs())]
         assert [(s.index, s.argv, s.cwd, s.timeout, s.tags, s.priority) for s in specs] == [
             (index, ("sh", "-c", "echo hi"), os.fspath(tmp_path), 90.0, ("a", "b"), 2) for index in (4, 7)
         ]
         assert isinstance(refused, Refused)
         assert "99 GPUs" in refused.message
+        assert isinstance(no_folder, Refused)
+        assert "no folder /only/there" in no_folder.message
+        assert isinstance(told_away, Foretold)
+        assert isinstance(made_away, Submitted)
+        assert (there.where, there.cwd) == ("slurm:none", "/only/there")
         verbs.stop()
