@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pynvml as nv
@@ -28,7 +28,7 @@ from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.settings import Settings
-from tests.benchmarks.rows import context, write
+from tests.benchmarks.rows import context, spread, write
 from tests.support import eventually, state_folder
 
 SLACK = 256 * 2**20
@@ -178,7 +178,7 @@ def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict
             begins = _said(deck, job.id)
         took["memory free"].append(1e3 * (freed[0] - began))
         took["job begins"].append(1e3 * (begins - began))
-    return [{"from enqueue to": what, "unit": "ms", **_spread(samples)} for what, samples in took.items()]
+    return [{"from enqueue to": what, "unit": "ms", **spread(samples)} for what, samples in took.items()]
 
 
 def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[str, object]]:
@@ -189,8 +189,8 @@ def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[
             took["work done, host evicted"].append(_run(deck, memory.gpus, LONG) / 1e3)
         took["work done, empty machine"].append(_run(deck, memory.gpus, LONG) / 1e3)
     ratios = [100 * (evicted / alone - 1) for evicted, alone in zip(*took.values(), strict=True)]
-    rows: list[dict[str, object]] = [{"from enqueue to": what, "unit": "s", **_spread(samples)} for what, samples in took.items()]
-    return [*rows, {"from enqueue to": "slow-down of the pairs", "unit": "%", **_spread(ratios)}]
+    rows: list[dict[str, object]] = [{"from enqueue to": what, "unit": "s", **spread(samples)} for what, samples in took.items()]
+    return [*rows, {"from enqueue to": "slow-down of the pairs", "unit": "%", **spread(ratios)}]
 
 
 def _run(deck: Client, gpus: int, code: str) -> float:
@@ -206,16 +206,6 @@ def _said(deck: Client, job: int) -> float:
     if ended.status != "done":
         raise SystemExit(f"job {job} is {ended.status}: {deck.log(job).decode(errors='replace')[-500:]}")
     return float(deck.log(job))
-
-
-def _spread(samples: Sequence[float]) -> dict[str, float]:
-    """P50, P99, least, most and count."""
-    ordered = sorted(samples)
-
-    def at(share: float) -> float:
-        return float(f"{ordered[round(share * (len(ordered) - 1))]:.5g}")
-
-    return {"p50": at(0.5), "p99": at(0.99), "min": at(0.0), "max": at(1.0), "count": len(ordered)}
 
 
 if __name__ == "__main__":
