@@ -18,8 +18,8 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
     began = time.monotonic()
     with Client(start=False) as daemon:
         settings = daemon.snapshot().settings
-    if not settings.model_folder:
-        raise UserError("no model is set, and the template answers nothing else. Name an RWKV-7 under Settings (model_folder)")
+    if not settings.model:
+        raise UserError("the template is to write (setting model_folder), and it answers nothing else. Choose a model: gpudeck models")
     engine = resident.engine(settings, turn)
     from assistant.generate import Generation, begun
     from assistant.sampling import Sampler

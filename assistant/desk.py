@@ -131,7 +131,7 @@ class Voice:
     def __init__(self, resident: Resident, settings: Settings, turn: Turn) -> None:
         self._resident, self._settings, self._turn = resident, settings, turn
         self._author: EngineAuthor | None = None
-        if not settings.model_folder:
+        if not settings.model:
             resident.drop()
 
     @property
@@ -146,7 +146,7 @@ class Voice:
 
     def at_hand(self) -> EngineAuthor | None:
         """The model where it can be had without a wait for the GPU: what is asked for may need no model at all."""
-        if self._settings.model_folder and self._resident.at_hand(self._settings, self._turn):
+        if self._settings.model and self._resident.at_hand(self._settings, self._turn):
             try:
                 self._author = self._resident.author(self._settings, self._turn)
             except Cancelled:
@@ -159,7 +159,7 @@ class Voice:
         """By the model, waiting for the GPU where that is needed; and what it was written from: where a text goes on that was begun before,
         the facts it was begun with. Raises Cancelled."""
         say, required = (told.say, told.required) if told is not None else (None, ())
-        if not self._settings.model_folder:
+        if not self._settings.model:
             return write(facts, question, say=say), facts
         facts = self._turn.kept(facts, tuple[Fact, ...])
         return self._by_model(facts, question, say, [name for name in required if any(fact.name == name for fact in facts)]), facts

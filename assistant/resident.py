@@ -60,7 +60,7 @@ class Resident:
         if settings.model_device == "cpu" or turn.cpu.is_set() or self._lease.held:
             return True
         try:
-            self._lease.take(size_of(settings.model_folder))
+            self._lease.take(size_of(settings.model))
         except UserError:
             return False
         return True
@@ -76,16 +76,16 @@ class Resident:
 
         Raises Cancelled, and UserError saying why it cannot be had.
         """
-        if (settings.model_folder, settings.model_device) != (self._of.model_folder, self._of.model_device):
+        if (settings.model, settings.model_device) != (self._of.model, self._of.model_device):
             self.drop()
         self._of = settings
-        device = "cuda" if settings.model_device == "cuda" and self._leased(size_of(settings.model_folder), turn) else "cpu"
+        device = "cuda" if settings.model_device == "cuda" and self._leased(size_of(settings.model), turn) else "cpu"
         if device not in self._engines:
             from assistant.engine import Engine  # brings torch in: only where a model is configured
 
             turn.waiting("loads the model")
             try:
-                self._engines[device] = Engine(settings.model_folder, device)
+                self._engines[device] = Engine(settings.model, device)
             except UserError as e:
                 self.error = str(e)
                 self.left_gpu |= device == "cuda"

@@ -110,6 +110,11 @@ def open_plain(file: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
+def shipped_model() -> Path:
+    """The assistant's small model, which comes with the program."""
+    return assets() / "rwkv7-deck-13m"
+
+
 @contextmanager
 def short(path: Path) -> Iterator[str]:
     """A name for `path` short enough for a Unix socket (the kernel allows 107 bytes), whatever the folder's depth."""

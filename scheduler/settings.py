@@ -19,6 +19,8 @@ Threshold = Annotated[float, msgspec.Meta(ge=0)] | Literal["off"]
 """From where on something is an alert; "off": never."""
 
 
+TEMPLATE = "template"
+"""As `model_folder`: no model."""
 CLUSTER = "^(ray|slurm):[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 """Its kind, and the name its user gives it."""
 
@@ -61,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     log_limit: Annotated[float, msgspec.Meta(ge=0, le=2**20)] | Literal["off"] = 1.0
     """GiB of its output that a job's log keeps, the first and the newest of it; 0 or "off": all."""
     model_folder: str = ""
-    """Folder (or .pth file) of an RWKV-7 model; empty: the template writer writes the briefs."""
+    """Folder (or .pth file) of an RWKV-7 model; empty: the one that comes with the program; "template": none, templates write all texts."""
     model_device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs."""
     assistant_never: str = ""
@@ -118,6 +120,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def reports(self) -> bool:
         """Whether any report is to be written by itself."""
         return self.report_jobs != "off" or bool(self.report_daily)
+
+    @property
+    def model(self) -> str:
+        """Where the assistant's model is: the one that was chosen, else ours; empty where the template is to write."""
+        return "" if self.model_folder == TEMPLATE else self.model_folder or str(paths.shipped_model())
 
     @property
     def log_bytes(self) -> int:

@@ -19,6 +19,7 @@ from app import __version__
 from app.commands.output import say, say_json
 from app.commands.watch import first_reading
 from app.models.diagnostics import diagnostics
+from assistant.library.describe import describe
 from scheduler import paths, settings
 from scheduler.background import alone
 from scheduler.client import Client
@@ -177,13 +178,13 @@ def _disk() -> str:
 
 
 def _settings() -> str:
-    folder = settings.load().model_folder
-    if not folder:
-        return "valid; no model folder, so the template writes the briefs"
-    found = Path(folder).expanduser()
-    if not (found.suffix == ".pth" and found.is_file()) and not list(found.glob("*.safetensors")):
-        raise UserError(f"the model folder {folder} holds no .safetensors. Name another under Settings, or none.")
-    return f"valid; model {folder}"
+    used = settings.load().model
+    if not used:
+        return "valid; no model, so templates write all texts"
+    model = describe(used)
+    if model.problem:
+        raise UserError(f"the assistant's model cannot be used: {model.problem}")
+    return f"valid; the assistant's model is {model.name} ({model.path})"
 
 
 def _store() -> str:

@@ -18,12 +18,13 @@ from assistant.library.pull import Pull
 from assistant.messages import Event, Waiting
 from scheduler.client import Client
 from scheduler.errors import UserError
+from scheduler.settings import TEMPLATE
 
 ACTIONS = ("list", "add", "pull", "use", "remove", "benchmark")
 _EXAMPLES = {
     "add": "gpudeck models add ~/models/rwkv7-0.4B",
     "pull": "gpudeck models pull fla-hub/rwkv7-1.5B-world",
-    "use": "gpudeck models use rwkv7-0.4B, or: gpudeck models use none",
+    "use": "gpudeck models use rwkv7-0.4B, or: gpudeck models use template",
     "remove": "gpudeck models remove rwkv7-0.4B",
     "benchmark": "gpudeck models benchmark rwkv7-0.4B --device cuda",
 }
@@ -39,7 +40,7 @@ def models(args: Namespace) -> int:
 
 def _used() -> str:
     with Client() as deck:
-        return deck.snapshot().settings.model_folder
+        return deck.snapshot().settings.model
 
 
 def _list(args: Namespace) -> int:
@@ -100,15 +101,16 @@ def _show_progress(told: Progress) -> None:
 def _use(args: Namespace) -> int:
     with Client() as deck:
         settings = deck.snapshot().settings
-        if args.name == "none":
-            deck.configure(model_folder="")
+        if args.name in ("none", TEMPLATE):
+            deck.configure(model_folder=TEMPLATE)
             say("no model is used: the template writes all texts")
             return 0
-        model = known.find(args.name, settings.model_folder)
+        model = known.find(args.name, settings.model)
         if model.problem:
             raise UserError(model.problem)
-        known.add(model.path)
-        deck.configure(model_folder=model.path)
+        if setting := known.setting_of(model):
+            known.add(setting)  # so that it stays on the list when another one is chosen
+        deck.configure(model_folder=setting)
     return _told(model, args, f"is in use on {settings.model_device} (setting model_device)")
 
 

@@ -117,7 +117,8 @@ SETTINGS = (
     Setting(
         "model_folder",
         "Model folder",
-        "A folder of .safetensors (or a .pth file) of an RWKV-7 model. Empty: briefs are written from templates, and say so.",
+        "A folder of .safetensors (or a .pth file) of an RWKV-7 model. Empty: the small one that comes with GPU Deck. "
+        "template: no model; all texts are written from templates.",
         "folder",
         group="Assistant",
     ),

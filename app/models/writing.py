@@ -7,7 +7,13 @@ import time
 from app.models.conversation import Conversation
 from app.models.format import device_label, duration, plural, significant
 from app.models.message import Curve, Message
+from assistant.library.describe import name_of
 from scheduler.telemetry.snapshot import Busy, Snapshot
+
+_ASK = (
+    "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
+    "Every number in an answer comes from what was measured; its sources can be opened below it."
+)
 
 
 def told(message: Message) -> str:
@@ -35,13 +41,26 @@ def whereabouts(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return "the daemon does not answer yet"
     settings = snapshot.settings
+    if not settings.model:
+        return "templates write; no model is in use"
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
         return f"the assistant has {', '.join(leased)} by lease; a job that needs it takes it back at once"
-    if settings.model_device == "cuda" and settings.model_folder:
+    if settings.model_device == "cuda":
         busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
         return f"the GPU is busy ({busy[0]})" if busy and len(busy) == len(snapshot.devices) else "holds no GPU; leased when it is asked"
-    return "on the CPU; holds no GPU"
+    return f"{name_of(settings.model)} on the CPU; holds no GPU"
+
+
+def opening(snapshot: Snapshot | None) -> str:
+    """What an empty conversation says."""
+    model = snapshot.settings.model if snapshot is not None else ""
+    writes = (
+        f"{name_of(model)} puts the answers into words; where it cannot, a template does, and the answer says which."
+        if model
+        else "No model is in use (Models, Ctrl+M): the answers are written from templates, and say so."
+    )
+    return f"{_ASK}\n{writes}"
 
 
 def summary_of(curve: Curve) -> str:

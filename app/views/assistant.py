@@ -63,7 +63,7 @@ class Assistant(QWidget):
     def refresh(self) -> None:
         self.talk.refresh()
         self.sessions.show_sessions(self._found, self._state.conversation.key)
-        used = self._state.snapshot.settings.model_folder if self._state.snapshot else ""
+        used = self._state.snapshot.settings.model if self._state.snapshot else ""
         if self.isVisible() and self._listed_for != used:
             self._listed_for = used
             self.requested.emit(ListModels(used))

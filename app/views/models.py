@@ -32,6 +32,8 @@ from app.models.state import State
 from app.views.model_card import ModelCard
 from app.views.widgets import Bar, button, elided, label, row, set_text
 from assistant.library.describe import Model
+from assistant.library.known import setting_of
+from scheduler.settings import TEMPLATE
 
 EMPTY = (
     "No models yet: the template writes the answers, from the same facts.\n"
@@ -83,8 +85,9 @@ class ModelsPage(QWidget):
         busy = bool(self._timing[0])
         for path, card in self.cards.items():
             timing = self._timing[1] if path == self._timing[0] else ""
-            listed = not is_used(card.model, used)
-            card.show_state(not listed, listed, needs(card.model, self._state.snapshot), timing, self._speeds.get(path, ""), busy)
+            in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
+            listed = not in_use and bool(setting_of(card.model))
+            card.show_state(in_use, listed, needed, timing, self._speeds.get(path, ""), busy)
         self.empty.setVisible(not self.found)
         fetching = self._fetching
         self.fetch.setEnabled(fetching is None)
@@ -124,7 +127,7 @@ class ModelsPage(QWidget):
 
     @property
     def _used(self) -> str:
-        return self._state.snapshot.settings.model_folder if self._state.snapshot else ""
+        return self._state.snapshot.settings.model if self._state.snapshot else ""
 
     def _take(self, reply: ModelReply) -> None:
         match reply:
@@ -161,13 +164,13 @@ class ModelsPage(QWidget):
     def _act(self, what: str, path: str) -> None:
         device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
         wanted: dict[str, ModelRequest | Configure] = {
-            "use": Configure({"model_folder": path}),
-            "leave": Configure({"model_folder": ""}),
+            "use": Configure({"model_folder": setting_of(self.cards[path].model)}),
+            "leave": Configure({"model_folder": TEMPLATE}),
             "time": TimeModel(path, device),
             "stop": StopTiming(),
             "forget": ForgetModel(path),
         }
-        if what == "use":
+        if what == "use" and setting_of(self.cards[path].model):
             self.requested.emit(AddModel(path))  # so that it stays on the list when another one is chosen
         elif what == "time":
             self._timing = (path, "asks the assistant")

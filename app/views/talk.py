@@ -30,20 +30,15 @@ from app.models.requests import (
 )
 from app.models.state import State
 from app.models.tree import Cut
-from app.models.writing import pace
+from app.models.writing import opening, pace
 from app.report_file import FILTER
 from app.views.entry import Entry
 from app.views.message_list import MessageList
 from app.views.undo_line import UndoLine
-from app.views.widgets import ask_where, label
+from app.views.widgets import ask_where, label, set_text
 from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
-EMPTY = (
-    "Ask what happened on your GPUs, or have a brief of the last ten minutes written.\n"
-    "Every number in an answer comes from what was measured; its sources can be opened below it.\n"
-    "Without a model (Models, Ctrl+M) the answers are written from templates, and say so."
-)
 _REDRAW_MS = 50
 
 
@@ -59,7 +54,7 @@ class Talk(QWidget):
         self.asked = state.conversation
         """The conversation that asked last: its answer goes there, whichever is open."""
         self.messages, self.entry, self.undo = MessageList(), Entry(), UndoLine()
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty = label(opening(None), meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._redraw = QTimer(self)
         self._redraw.setSingleShot(True)
@@ -84,6 +79,7 @@ class Talk(QWidget):
 
     def refresh(self) -> None:
         path, busy = self.conversation.path, self.asked.busy
+        set_text(self.empty, opening(self._state.snapshot))
         self.empty.setVisible(not path)
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(self.conversation)

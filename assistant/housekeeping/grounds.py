@@ -90,7 +90,7 @@ def grounds(settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ..
         folders=_folders(sorted(listed(settings.clean_folders))),
         library=_real(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or _cached("huggingface")) / "hub"),
         state=state,
-        model=_real(settings.model_folder) if settings.model_folder else None,
+        model=_real(settings.model) if settings.model else None,
         days={kind: value for kind, value in days.items() if not isinstance(value, str)},
         active=active,
     )

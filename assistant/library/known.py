@@ -24,16 +24,12 @@ def folder() -> Path:
     return paths.home() / "models"
 
 
-def ours() -> Path:
-    """The small model that comes with the program."""
-    return paths.assets() / "rwkv7-deck-13m"
-
-
 def known(used: str = "") -> tuple[Model, ...]:
     """All on the list, the one that is `used` (the setting `model_folder`) and ours, first the one that is used, each as it is now."""
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
-    shipped = [str(ours())] if ours().is_dir() else []
+    ours = paths.shipped_model()
+    shipped = [str(ours)] if ours.is_dir() else []
     return tuple(describe(path) for path in dict.fromkeys([*first, *listed, *shipped]))
 
 
@@ -52,8 +48,15 @@ def remove(path: str) -> None:
     """Take it off the list; its files stay. Raises NotFound where it is not on it."""
     with _changing() as listed:
         if path not in listed.paths:
+            if Path(path) == paths.shipped_model():
+                raise UserError("that model comes with the program, and stays on the list. To use none: gpudeck models use template")
             raise NotFound(f"{path} is not on the list of models. See: gpudeck models")
         listed.paths.remove(path)
+
+
+def setting_of(model: Model) -> str:
+    """What `model_folder` is to be for this one: ours is not named by its path, which changes with the installation."""
+    return "" if Path(model.path) == paths.shipped_model() else model.path
 
 
 def find(word: str, used: str = "") -> Model:

@@ -185,14 +185,14 @@ async def _check_model(name: str) -> None:
     """Raises Refusal for a model that there is not."""
     there = await asyncio.to_thread(configured)
     if name != there:
-        known = f"there is: {there}" if there else "none is set: name an RWKV-7 under Settings (model_folder)"
+        known = f"there is: {there}" if there else "none is in use; choose one: gpudeck models"
         raise Refusal(f"the model {name!r} does not exist here; {known}", status=404, param="model", code="model_not_found")
 
 
 def configured() -> str:
     """Name of the model that the settings name; empty where they name none."""
     with Client() as daemon:
-        return name_of(daemon.snapshot().settings.model_folder)
+        return name_of(daemon.snapshot().settings.model)
 
 
 def _told(running: Running) -> dict[str, str]:

@@ -31,9 +31,9 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
     from assistant.engine import Engine
     from scheduler.errors import UserError
 
-    folder = settings.load().model_folder
+    folder = settings.load().model
     if not folder:
-        raise Failure("no model is set. Name an RWKV-7 under Settings (model_folder)")
+        raise Failure("the template is to write (setting model_folder). Choose a model: gpudeck models")
     progress.stage("loading the model")
     try:
         engine = Engine(folder, device.kind)

@@ -34,7 +34,7 @@ from assistant.library.describe import Model
 from assistant.library.hub import Progress
 from assistant.messages import Rate, Speed
 from scheduler.errors import UserError
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.test_accessible import nameless
@@ -94,7 +94,7 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     fed.window.deliver(Models((USED,)))
     assert list(page.cards) == [USED.path]
     page.cards[USED.path].leave.click()
-    assert fed.asked[-1] == Configure({"model_folder": ""})
+    assert fed.asked[-1] == Configure({"model_folder": TEMPLATE})
 
 
 def test_files_and_folders_are_dropped(fed):

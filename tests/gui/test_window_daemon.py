@@ -18,8 +18,9 @@ from app.desktop import Desktop, open_window
 from app.feeds.snapshots import SnapshotFeed
 from app.models.export import as_csv
 from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed, WriteReport
-from scheduler import paths
+from scheduler import paths, settings
 from scheduler.client import Client
+from scheduler.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.support import state_folder
 
@@ -29,6 +30,7 @@ PATIENCE_MS = 20_000
 @pytest.fixture
 def desktop(qapp: QApplication, clean_qt: None, tmp_path: Path) -> Iterator[Desktop]:
     with state_folder(tmp_path / "home"):
+        settings.save(Settings(model_folder=TEMPLATE))
         made = Desktop(qapp)
         made.start()
         yield made

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.support import state_folder
 
@@ -18,7 +18,7 @@ from tests.support import state_folder
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The state folder of the module's daemon, for tests that leave it as they found it."""
     with state_folder(tmp_path_factory.mktemp("shared") / "home") as folder:
-        settings.save(Settings(source="cpu"))
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
         yield folder
 
 
@@ -33,5 +33,5 @@ def shared(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clien
 @pytest.fixture
 def cpu_home(home: Path) -> Path:
     """A state folder of the test's own, with settings that watch the CPU, also on a machine with GPUs."""
-    settings.save(Settings(source="cpu"))
+    settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     return home

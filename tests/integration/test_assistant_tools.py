@@ -23,7 +23,7 @@ from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.jobs import LISTED_ARGV, Done, Job, Queued, Spec, Usage
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 from scheduler.store.store import Store
 from tests.integration.deck import python, running
 from tests.support import eventually
@@ -132,7 +132,7 @@ def test_comparisons_and_energy_that_nobody_measured(shared: Client, world: dict
 
 def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
     """Of jobs that a machine with GPUs left in its store."""
-    settings.save(Settings(source="cpu"))
+    settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     now = time.time()
     store = Store(paths.store_file())
     spec = Spec(("train",), "train", "/", gpus=1)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import sqlite3
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices import trace
 from scheduler.jobs import Done, Job
@@ -410,7 +412,7 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
     assert (made["name"], made["layers"], made["dialect"]) == ("tiny-7", 1, "flash-linear-attention")
     assert (ours["name"], ours["problem"]) == ("rwkv7-deck-13m", "")
     sh("models", "use", "tiny-7")
-    assert "in use" in sh("models")
+    assert re.search(r"tiny-7 .* in use", sh("models"))
     (folder / "model.safetensors").write_bytes(b"")
     assert "truncated or damaged" in sh("models"), "why it cannot be used is said where it is listed"
     assert "truncated or damaged" in sh.fails("models", "use", str(folder))
@@ -418,5 +420,10 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
     sh("models", "remove", "tiny-7")
     assert "none is used" in sh("models")
     assert "no model, or more than one" in sh.fails("models", "use", "tiny-7")
+    sh("models", "use", "rwkv7-deck-13m")
+    assert re.search(r"rwkv7-deck-13m .* in use", sh("models"))
+    assert settings.load().model_folder == "", "as where none was ever chosen"
+    assert "comes with the program" in sh.fails("models", "remove", "rwkv7-deck-13m")
+    sh("models", "use", "template")
     assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
     assert "Example" in sh.fails("models", "benchmark", status=2)

@@ -16,7 +16,7 @@ from assistant.reports.to_write import Mark, daily_due, load, look, save
 from assistant.scribe import Scribe
 from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 from tests.support import eventually, state_folder
 
 
@@ -29,7 +29,7 @@ def state(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def deck(state: Path):
     """A daemon whose CPU always counts as idle, and a job that has ended."""
-    settings.save(Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0))
+    settings.save(Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0, model_folder=TEMPLATE))
     with Client() as client:
         client.wait(client.submit([sys.executable, "-c", "print('hello from the job')"], name="greet").id)
         yield client

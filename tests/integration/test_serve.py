@@ -20,7 +20,7 @@ from assistant.serve.running import MOST
 from assistant.tokenizer import END, VOCABULARY
 from scheduler import settings
 from scheduler.errors import DaemonGone
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
@@ -241,13 +241,13 @@ except AuthenticationError:
 @pytest.mark.slow
 def test_the_token_is_shown_when_it_is_made_and_never_again(tmp_path: Path) -> None:
     with state_folder(tmp_path / "home") as home:
-        settings.save(Settings(source="cpu"))
+        settings.save(Settings(source="cpu", model_folder=TEMPLATE))
         first = serving(home)
         with first as found:
             assert found.token in first.said
             status, _, error = found.ask("/v1/completions", {"model": "x", "prompt": "x"})
             assert (status, error["error"]["code"]) == (404, "model_not_found")
-            assert "none is set" in error["error"]["message"]
+            assert "none is in use" in error["error"]["message"]
         second, third = serving(home), serving(home, "--new-token")
         with second as found:
             assert found.token not in second.said

@@ -15,7 +15,7 @@ import pytest
 from app.commands.care import daemon_status
 from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 
@@ -30,7 +30,7 @@ def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def quick_home(home: Path) -> Path:
     """Watches the CPU, which counts as idle at once, however much the machine does besides."""
-    settings.save(Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0))
+    settings.save(Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0, model_folder=TEMPLATE))
     return home
 
 

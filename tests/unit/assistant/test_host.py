@@ -24,6 +24,7 @@ from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.processes import Known
 from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.settings import TEMPLATE
 from scheduler.wire import Connection
 
 pytestmark = pytest.mark.xdist_group("rwkv")
@@ -37,7 +38,7 @@ def home(tmp_path_factory):
         patch.setenv("GPUDECK_HOME", str(folder))
         with Client() as daemon:
             try:
-                daemon.configure(source="cpu", idle_dwell_s=300.0)  # longer than these tests take: never idle
+                daemon.configure(source="cpu", model_folder=TEMPLATE, idle_dwell_s=300.0)  # longer than these tests take: never idle
                 yield folder
             finally:
                 daemon.stop_daemon()
@@ -60,7 +61,7 @@ def gone(seconds: float = 20.0) -> None:
 def no_model(home):
     yield
     with Client(start=False) as daemon:
-        daemon.configure(model_folder="")
+        daemon.configure(model_folder=TEMPLATE)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
 
 
 def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no_model) -> None:
-    with pytest.raises(UserError, match="no model is set"):
+    with pytest.raises(UserError, match="the template is to write"):
         Assistant().complete(Complete("Once"))
     configure(model_folder=str(model_folder))
     heard: list[Event] = []
@@ -189,6 +190,16 @@ def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
             pass
         process.send_signal(signal.SIGKILL)
     assert "busy" in Assistant().ask("is it idle?").text  # it would wait for ever behind the brief
+
+
+def test_out_of_the_box_the_model_that_comes_with_it_answers_on_the_cpu(home, no_model) -> None:
+    configure(model_folder="")
+    assistant = Assistant()
+    asked = assistant.ask("how busy is the CPU?")
+    assert (asked.routed, asked.device, asked.call.tool) == ("model rwkv7-deck-13m", "cpu", "device")
+    told = assistant.report(when="now")
+    assert (told.writer, told.device) == ("model rwkv7-deck-13m", "cpu")
+    assert assistant.ask("write me a poem").writer == "template", "what it cannot do is told by the template, and labelled"
 
 
 def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder, no_model) -> None:
