@@ -35,6 +35,8 @@ _DEVICE = _words("label use holder name util mem_used mem_total tflops temp powe
 _OTHERS = {"deck": ("devices", "paused", "notice0"), "span": ("when", "length"), "jobs": ("any", "ran", "queued", "failed", "lost")}
 _ASKED = {"use": ("use", "holder", "process0", "process1", "process2")}
 _LIMITS = ("mem_total", "power_limit")
+_SELDOM = ("progress", "left", "doing")
+"""What it tells at times, and at times not."""
 _NEEDED = ("reason", "verdict", "backend", "tflops")
 
 
@@ -55,7 +57,7 @@ class Compact(NamedTuple):
     required: Sequence[str]
     """Of these, the names of what the text must mention."""
     covers: frozenset[str] = frozenset()
-    """The names that the facts told by lines had before."""
+    """The names, as they were before, of facts that lines tell and the model is sure to tell where an answer needs them."""
 
     @property
     def needed(self) -> list[Fact]:
@@ -148,7 +150,7 @@ class _Telling:
             for i, fact in enumerate(self._by.get(subject, {}).get(name, [])[:2]):
                 new = name if i == 0 else f"{name}~2"
                 (missing if fact.value is None else there).append(new)
-                self._covered.add(fact.name)
+                self._covered |= {fact.name} if name not in _SELDOM else set()
                 self._slots.append(msgspec.structs.replace(fact, name=f"{alias}.{new}"))
         if there or missing:
             shown = [name for name in there if name != "state"]

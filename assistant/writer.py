@@ -16,6 +16,7 @@ from assistant.facts import Fact
 from assistant.rain import LONGEST, Limits, Rain, Verdict
 from assistant.template import tell, template
 from assistant.template.book import Book
+from assistant.template.brief import others
 from assistant.verify import Refused, fill, last_end, verify
 
 _QUESTION = "Does the text say only what the facts say, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
@@ -59,9 +60,11 @@ def write(
     if author.compact and question is not None and not set(required) <= told.covers:
         return Written(_template(facts, question, say), "template")  # a kind of answer that the small model has not learnt
     try:
-        return Written(_by_model(facts, told, author, waiting, limits), f"model {author.name}")
+        text = _by_model(facts, told, author, waiting, limits)
     except Refused as e:
         return by_template(facts, question, f"the text of the model {author.name} was refused: {e}", say)
+    left = _untold(facts, told) if author.compact and question is None else []
+    return Written("\n\n".join([text, *left]), f"model {author.name}{', the list by the template' if left else ''}")
 
 
 def by_template(facts: Sequence[Fact], question: str | None, reason: str, say: Say | None = None) -> Written:
@@ -71,6 +74,13 @@ def by_template(facts: Sequence[Fact], question: str | None, reason: str, say: S
 
 def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> str:
     return template(facts, question) if say is None else tell(facts, say)
+
+
+def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:
+    """The jobs of which a small model, to which only some are told, says no more than that there are others."""
+    covered = {name.partition(".")[0] for name in told.covers}
+    book = Book(facts)
+    return others(book, [job for job in book.jobs() if job not in covered])
 
 
 def _by_model(facts: Sequence[Fact], told: Compact, author: Author[P], waiting: Callable[[str], None], limits: Limits | None) -> str:

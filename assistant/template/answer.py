@@ -56,7 +56,8 @@ def of_device(book: Book, device: str, topic: str) -> str:
 def _use(book: Book, device: str, who: str) -> str:
     holder = given("; it is held by {}", book.said(f"{device}.holder"))
     processes = given("; on it: {}", listed(book.starting(f"{device}.process")))
-    return sentence(who, " ", devices.use(book, device), holder, processes)
+    kind = given(" ({})", book.said(f"{device}.name"))
+    return sentence(who, kind, " ", devices.use(book, device), holder, processes)
 
 
 def _values(book: Book, device: str, metric: str) -> str:

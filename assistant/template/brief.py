@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby, islice
+
 from assistant.template import devices, jobs
 from assistant.template.book import Book
 from assistant.template.words import are, given, listed, paragraph, sentence
 
 _TOLD = 12
 """Jobs that get a chapter of their own."""
+_FEW = 3
+"""So many jobs get one each, whatever there is to tell of them."""
+_LINED = 40
+"""Jobs, or runs of one name, that a paragraph of others names."""
 _NAMED = 3
 """Jobs of one kind that the opening names."""
 
 
 def brief(book: Book) -> list[str]:
     """All of it, part by part."""
-    told = book.jobs()
-    more = ["There are more jobs than are told here; `gpudeck jobs` lists all of them."] if len(told) > _TOLD else []
-    chapters = [part for job in told[:_TOLD] for part in jobs.chapter(book, job)]
-    return ["## What happened", opening(book), *_notices(book), *chapters, *more, *devices.chapter(book)]
+    known = book.jobs()
+    told = [job for job in known if len(known) <= _FEW or _notable(book, job)][:_TOLD]
+    chapters = [part for job in told for part in jobs.chapter(book, job)]
+    rest = others(book, [job for job in known if job not in told])
+    heading = ["### Other jobs"] if rest and told else []
+    return ["## What happened", opening(book), *_notices(book), *chapters, *heading, *rest, *devices.chapter(book)]
+
+
+def others(book: Book, left: Sequence[str]) -> list[str]:
+    """Jobs of which there is little to tell, a paragraph for each state: what waits with its reason, the runs of one name together."""
+    parts = []
+    for state, group in groupby(left, lambda job: book.said(f"{job}.state") or ""):
+        runs: dict[tuple[str, str], list[str]] = {}
+        for job in group:
+            runs.setdefault((book.said(f"{job}.name") or "", book.said(f"{job}.reason") or ""), []).append(job)
+        told = "; ".join(_runs(book, same, name, reason) for (name, reason), same in islice(runs.items(), _LINED))
+        more = "There are more than are told here; `gpudeck jobs` lists all of them." if len(runs) > _LINED else ""
+        parts.append(paragraph(sentence(f"**Jobs {state}:** {told}"), more))
+    return parts
+
+
+def _runs(book: Book, same: Sequence[str], name: str, reason: str) -> str:
+    """job 8 (train), 2.5 s; jobs 3 to 7 (sweep)"""
+    first, *more = reversed(same)
+    if not more:
+        took = given(", {}", book.said(f"{first}.duration"))
+        return f"job {first.removeprefix('job')}{given(' ({})', name)}{took}{given(': {}', reason)}"
+    numbers = [job.removeprefix("job") for job in (first, *more)]
+    whole = int(numbers[-1]) - int(numbers[0]) == len(more)
+    which = f"{numbers[0]} to {numbers[-1]}" if whole and len(more) > 1 else listed(numbers[:_LINED])
+    return f"jobs {which}{given(' ({})', name)}{given(': {}', reason)}"
+
+
+def _notable(book: Book, job: str) -> bool:
+    """Whether it runs, went wrong or was measured."""
+    return book.said(f"{job}.state") not in ("queued", "done", "cancelled") or book.said(f"{job}.verdict") is not None
 
 
 def opening(book: Book) -> str:

@@ -15,7 +15,7 @@ from assistant.reports.material import read_snapshot
 from assistant.template import devices
 from assistant.template import jobs as words
 from assistant.template.book import Book
-from assistant.template.words import given, sentence, table
+from assistant.template.words import given, paragraph, sentence, table
 from assistant.tools.call import Call
 from assistant.tools.devices import POINTS, asked, source_facts, span_facts
 from assistant.tools.find import MOST, find_job
@@ -93,9 +93,9 @@ def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: boo
 def _unknown(book: Book) -> str:
     said = book.about("jobs")
     total = sentence(given("jobs that ended: {}", said("ended")), given("; those whose energy is known used {}", said("energy")))
-    none = "" if said("energy") or said("ended") == "0" else " Of no job is the energy known."
-    unknown = "".join(f" {sentence('not known of ', why)}" for why in book.starting("jobs.unknown"))
-    return total + none + unknown
+    none = "" if said("energy") or said("ended") == "0" else "The energy of none of them is known."
+    unknown = sentence(given("unknown of {}", "; of ".join(book.starting("jobs.unknown"))))
+    return paragraph(total, none, unknown)
 
 
 def _device(book: Book, device: str) -> str:

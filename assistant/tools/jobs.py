@@ -40,7 +40,9 @@ def one(daemon: Client, call: Call) -> Told:
     """How a job stands or how it went."""
     job = find_job(daemon, call.job() or "last")
     facts = facts_of(daemon, job)
-    return Told(tuple(facts), lambda book: words.chapter(book, f"job{job.id}"), (f"job{job.id}.state",))
+    name = f"job{job.id}"
+    needed = ("state", "progress")
+    return Told(tuple(facts), lambda book: words.chapter(book, name), valued(facts, *(f"{name}.{what}" for what in needed)))
 
 
 def facts_of(daemon: Client, job: Job) -> list[Fact]:
@@ -109,7 +111,9 @@ def queue(daemon: Client, call: Call) -> Told:
     def say(book: Book) -> list[str]:
         said = book.about("queue")
         state = sentence("the queue is ", said("state") or "in a state nobody told")
-        counts = sentence("jobs that wait: ", said("waiting") or "N/A", ", that run: ", said("running") or "N/A")
+        waiting, running = said("waiting") or "N/A", said("running") or "N/A"
+        verbs = " job waits, " if waiting == "1" else " jobs wait, ", " runs" if running == "1" else " run"
+        counts = sentence(waiting, verbs[0], running, verbs[1])
         return [paragraph(state, counts), *(sentence("group ", group) for group in book.starting("queue.group."))]
 
     return Told(tuple(add.facts), say, ("queue.waiting", "queue.running"))

@@ -33,7 +33,7 @@ KINDS = {
 PERIODS = {
     "today": r"today",
     "yesterday": r"yesterday",
-    "night": r"(?:last|this|over) ?night|tonight|overnight",
+    "night": r"(?:last|this|over) ?night|overnight",
     "weekend": r"weekend",
     "week": r"(?:this|last|past|the) week",
     "month": r"(?:this|last|past|the) month",
@@ -41,7 +41,7 @@ PERIODS = {
     "day": r"(?:last|past) day",
     "all": r"ever|all time|so far",
 }
-MORNING = "06:00"
+MORNING, EVENING = "06:00", "20:00"
 STATS = {"max": r"max(?:imum)?|highest|hottest|peak|most", "min": r"min(?:imum)?|lowest|coolest|least", "mean": r"mean|average|avg"}
 LAST = r"(?:my |the )?(?:last|latest|newest|most recent|previous) (?:job|run|one)"
 JOB = re.compile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -40,7 +39,7 @@ def _since(text: str, now: float) -> float:
 
 
 def _named(name: str, now: float) -> Period:
-    """A day is the last 24 hours, a week the last seven days, today since midnight, a night the last one that has begun."""
+    """A day is the last 24 hours, a week the last seven days, today since midnight; a night until it is over the one before it."""
     midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     yesterday = midnight - timedelta(days=1)
     match name:
@@ -49,9 +48,8 @@ def _named(name: str, now: float) -> Period:
         case "yesterday":
             return Period(yesterday.timestamp(), midnight.timestamp())
         case "night":
-            began = midnight if time.localtime(now).tm_hour >= _NIGHT[0] else yesterday
-            end = began.replace(hour=_NIGHT[1]) + timedelta(days=1)
-            return Period(began.replace(hour=_NIGHT[0]).timestamp(), min(end.timestamp(), now))
+            first, last = _NIGHT
+            return Period(yesterday.replace(hour=first).timestamp(), min(midnight.replace(hour=last).timestamp(), now))
         case "weekend":
             saturday = midnight - timedelta(days=(midnight.weekday() - 5) % 7)
             return Period(saturday.timestamp(), min((saturday + timedelta(days=2)).timestamp(), now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -9,9 +10,9 @@ import msgspec
 
 from accel.workloads import catalog
 from assistant.author import Author, P
-from assistant.masks import masked
+from assistant.masks import NOUN, masked
 from assistant.roles import is_order
-from assistant.routes import SYSTEM, TOOLS, parse
+from assistant.routes import SYSTEM, TOOLS, Route, parse
 from assistant.tools.call import Call, called
 from assistant.tools.parameters import parameters
 from assistant.tools.rules import by_rules
@@ -20,6 +21,7 @@ LONGEST_REQUEST = 2000
 """Characters; what is longer is no request, but a text."""
 LONGEST = 200
 """Characters of a route; a model that goes on has lost its way."""
+_NUMBERED = re.compile(rf"\b(?:{NOUN})[ #]+\{{n\d+\}}", re.IGNORECASE)
 _ROLES = tuple({tool.role for tool in TOOLS})
 
 
@@ -47,13 +49,14 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
 
 
 def _masking(names: Iterable[str], request: str) -> list[str]:
-    """The names that the request may mean: those that it has; one that reads like an order only where it is called a job's.
+    """The names that the request may mean: those that it has; one that reads like an order, or as a thing by its number (`job 7`), only
+    where it is called a job's.
 
-    So no job can be called in a way that makes orders unreadable.
+    So no job can be called in a way that makes orders unreadable, or has them meet another job.
     """
     text = request.casefold()
     found = {name for name in names if name.strip() and name.casefold() in text}
-    return [name for name in found if f"job {name.casefold()}" in text or not _orders(name)]
+    return [name for name in found if f"job {name.casefold()}" in text or not (_orders(name) or _NUMBERED.search(masked(name)[0]))]
 
 
 def _orders(name: str) -> bool:
@@ -77,9 +80,15 @@ def _by_model(request: str, names: Sequence[str], author: Author[P]) -> Call | N
             said = place.text
             if "\n" in said.strip() or len(said) > LONGEST or not _begins(said.strip()):
                 break
-        return called(parse(said.strip().partition("\n")[0]), values)
+        return called(_of_different(parse(said.strip().partition("\n")[0])), values)
     except ValueError:
         return None
+
+
+def _of_different(route: Route) -> Route:
+    """A thing is not compared with itself: where the request names one only, the tool knows what to compare it with."""
+    named = {key: value for key, value in route.arguments.items() if key != "other"}
+    return route._replace(arguments=named) if route.arguments.get("other") in named.values() else route
 
 
 def _begins(text: str) -> bool:

@@ -155,6 +155,8 @@ class _Reading:
             return {"since": self._value(since[1])}
         if self._says("this morning"):
             return {"since": p.MORNING}
+        if self._says("tonight"):
+            return {"since": p.EVENING}
         named = first(self._text, p.PERIODS)
         return {"period": named} if named else {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -147,8 +148,14 @@ def _foretold(daemon: Client, spec: j.Spec) -> str:
 
 
 def _shown(argv: Sequence[str]) -> str:
-    return phrases.plain(shlex.join(argv), _SHOWN)
+    return phrases.plain(" ".join(map(_quoted, argv)), _SHOWN)
 
 
 def _parameters(params: Mapping[str, str]) -> str:
     return phrases.plain(", ".join(f"{name} {value}" for name, value in params.items()), _SHOWN)
+
+
+def _quoted(word: str) -> str:
+    """As a shell would read it, in double quotes where that is easier for a person to read than what `shlex` makes of single ones."""
+    plain = "'" in word and not re.search(r'["$`\\!]', word)
+    return f'"{word}"' if plain else shlex.quote(word)

@@ -96,7 +96,7 @@ def test_history_and_states(shared: Client, world: dict[str, int], assistant: As
     assert (answer.call.line, answer.routed, answer.writer) == ("answer jobs state=failed period=today", "rules", "template")
     assert "no job failed" in assistant.ask("what failed yesterday?").text
     told(assistant.ask("what runs now?"), f"**Job {world['holder']}** (holder) has been running")
-    told(assistant.ask("how long is the queue?"), "Jobs that wait: 2, that run: 1")
+    told(assistant.ask("how long is the queue?"), "2 jobs wait, 1 runs.")
     told(assistant.ask("max utilisation today"), "**CPU** utilisation on ", "highest")
     assert "There is no GPU 7 here; there is CPU." in assistant.ask("how hot is gpu 7?").text
 
@@ -127,7 +127,7 @@ def test_comparisons_and_energy_that_nobody_measured(shared: Client, world: dict
     told(answer, f"| Job {world['again']} | Job {world['train']} | Difference |", "| Took |", "times as much")
     assert "first of its name" in assistant.ask(f"is job {world['broken']} faster than its previous run?").text
     energy = assistant.ask("what used the most energy this week?")
-    told(energy, "Jobs that ended: 4. Of no job is the energy known.", "Not known of 3, as it held no device", "no data")
+    told(energy, "Jobs that ended: 4. The energy of none of them is known.", "Unknown of 3, as it held no device", "no data")
 
 
 def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
         told = look(deck, call("answer", "energy", period="week"), "")
         text = tell(told.facts, told.say)
     assert "Of the jobs, **Job 2 (large)** used the most energy: 1.00 kWh." in text
-    assert "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Not known of 1, as it shared its device with other jobs." in text
+    assert "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Unknown of 1, as it shared its device with other jobs." in text
     assert text.index("Job 2 | large") < text.index("Job 1 | small | 2.00 Wh")
     assert "old" not in text
 
@@ -393,11 +393,15 @@ def test_yes_is_for_what_the_words_say_and_not_for_what_a_job_is_called(
     meant = victim(shared)
     other = shared.submit(python(SLEEP), name=f"job {meant.id}").job
     running(shared, other)
-    assert main(["ask", "--yes", f"cancel job {meant.id}"]) == 1
+    assert main(["ask", "--yes", f"cancel job {meant.id}"]) == 0, "whatever others are called"
+    shared.wait(meant.id, WAIT_S)
+    third = shared.submit(python(SLEEP), name="my job").job
+    running(shared, third)
+    assert main(["ask", "--yes", "cancel my job"]) == 1
     assert "nothing was done" in capsys.readouterr().out
-    assert (shared.job(meant.id).status, shared.job(other.id).status) == ("running", "running")
-    assert main(["ask", "--yes", f"cancel job {other.id}"]) == 0
-    shared.cancel(meant.id)
+    assert (shared.job(other.id).status, shared.job(third.id).status) == ("running", "running")
+    for job in (other, third):
+        shared.cancel(job.id)
 
 
 def test_a_job_with_a_long_command_is_run_again_with_all_of_it(shared: Client, world: dict[str, int]) -> None:

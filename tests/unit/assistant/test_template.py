@@ -86,19 +86,18 @@ def test_a_brief_tells_every_job_with_what_matters_about_it_and_every_device() -
     text = template(CPU_FACTS)
     ended = {n: phrases.clock(NOW - ago) for n, ago in ((7, 30), (6, 79), (5, 50), (4, 20))}
     for words in (
-        "### Job 9: train_big\n\nIt has been queued for 1 min 40 s: the CPU is held by job 8.\n",
+        "### Other jobs\n\n**Jobs queued:** job 9 (train_big): the CPU is held by job 8.\n\n**Jobs cancelled:** job 5 (unloved).\n",
         "### Job 8: attention\n\nIt has been running for 10 s on CPU, and is 30 % through (timing). It has about 23 s left.\n",
         "It passed: 0.0873 TFLOP/s with backend efficient, median 12.3 ms (P95 13.9 ms, P99 15.0 ms) over 320 calls. "
         f"It ran for 50 s on CPU, and ended at {ended[7]}.\n",
         f"### Job 6: bad.py\n\nIt failed: it exited with status 3. It ran for 1.0 s, and ended at {ended[6]}.\n",
-        f"### Job 5: unloved\n\nIt was cancelled. It ended at {ended[5]}.\n",
         f"### Job 4: adrift\n\nIt was lost: its runner was killed. It ran for 1 min 10 s, and ended at {ended[4]}.\n",
         "**CPU** (AMD EPYC 9654) is busy: job 8 runs. CPU: no NVIDIA GPU found. There are readings from ",
         "| Utilisation | 37 % | 46 % | 90 % |",
         "Temperature is N/A: no sensor. Power is N/A: no counter.",
     ):
         assert words in text
-    assert text.index("Job 8") < text.index("### Job 9") < text.index("### Job 6") < text.index("### Job 7")
+    assert text.index("### Job 8") < text.index("### Job 6") < text.index("### Job 7") < text.index("### Other jobs")
 
 
 def test_the_rest_of_a_result_is_a_table() -> None:
@@ -160,8 +159,12 @@ def test_more_jobs_than_fit_are_said_to_be_there() -> None:
     jobs = tuple(job(n, Queued("the CPU is held by job 99")) for n in range(1, 20))
     text = template(gather(snapshot(CPU_STATE, jobs=jobs), jobs, {}, NOW - 600, NOW))
     assert "19 jobs are queued. Job 1 (attention) has been queued" in opening(text)
+    assert "**Jobs queued:** jobs 1 to 19 (attention): the CPU is held by job 99." in text
+    named = tuple(msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name=f"job-{j.id}")) for j in jobs)
+    failed = tuple(msgspec.structs.replace(j, state=Failed(NOW - 9, NOW - 8, "exit code 1", 1)) for j in named)
+    text = template(gather(snapshot(CPU_STATE), failed, {}, NOW - 600, NOW))
     assert text.count("### Job ") == 12
-    assert "`gpudeck jobs` lists all of them" in text
+    assert "**Jobs failed:** job 7 (job-7), 1.0 s: exit code 1; job 6 (job-6), 1.0 s: exit code 1; " in text
 
 
 def test_a_paused_queue_is_said() -> None:

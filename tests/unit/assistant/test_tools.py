@@ -192,6 +192,15 @@ def test_no_name_of_a_job_has_something_done_without_a_card(said: str, name: str
     assert route("cancel train_big", ["train_big"]).certain
 
 
+@pytest.mark.parametrize("name", ["job 7", "Job #7", "job 7 now", "gpu 0"])
+def test_a_number_is_a_number_whatever_jobs_are_called(name: str) -> None:
+    assert route("cancel job 7", [name]) == route("cancel job 7")
+    assert route("cancel job 7 now", [name]).call.arguments == {"job": 7}
+    assert route("how hot is gpu 0?", [name]).call.arguments["gpu"] == 0
+    assert route(f"cancel '{name}'", [name]).call.arguments == {"job": name}, "in quotes it is the name"
+    assert route("how is train 2?", ["train 2"]).call == route("how is 'train 2'?").call, "no noun: it is the name"
+
+
 @pytest.mark.parametrize("text", [" cancel it", " operate cancel job={n2}", " operate cancel job=7", "", " operate\ncancel job={n1}"])
 def test_what_is_no_route_falls_to_the_rules(text: str) -> None:
     found = route("how hot is gpu 1?", author=Model(text))
@@ -259,6 +268,19 @@ def test_stretches_of_time(arguments: dict[str, str | int], since: str, until: s
     found = period(call("answer", "jobs", **arguments), now)
     assert found is not None
     assert (found.since, found.until) == tuple(datetime.fromisoformat(text).timestamp() for text in (since, until))
+
+
+def test_last_night_in_the_evening_is_the_one_before() -> None:
+    evening, early = (datetime.fromisoformat(text).timestamp() for text in ("2026-11-21 21:18", "2026-11-21 02:10"))
+    night = period(call("answer", "jobs", period="night"), evening)
+    assert night == tuple(datetime.fromisoformat(text).timestamp() for text in ("2026-11-20 20:00", "2026-11-21 08:00"))
+    assert period(call("answer", "jobs", period="night"), early) == (night.since, early)
+    assert by_rules("what ran tonight?").arguments["since"] == "20:00"
+
+
+def test_a_model_that_names_one_job_twice_means_its_earlier_run() -> None:
+    routed = route("compare job 8 with its previous run", author=Model(" answer compare job={n1} other={n1}"))
+    assert routed.call.arguments == {"job": 8}
 
 
 def test_no_stretch_of_time_is_none() -> None:

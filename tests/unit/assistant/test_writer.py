@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, snapshot
+from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
 
 from assistant.facts import gather
 from assistant.idle import Cancelled
 from assistant.verify import Refused, fill, verify
 from assistant.writer import write
+from scheduler.jobs import Done
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached {job7.tflops}."
@@ -178,3 +179,21 @@ def test_without_a_model_the_template_needs_no_excuse() -> None:
     text, writer = write(ONE, None)
     assert writer == "template"
     assert "Written from the template" not in text
+
+
+def test_how_far_a_job_is_the_small_model_is_not_asked() -> None:
+    author = Scripted("Job 8 (attention) is {j1.state}.")
+    author.compact = True
+    asked = ("how far is job 8?", author)
+    assert write(CPU_FACTS, *asked, required=("job8.state",)).writer == "model small"
+    text, writer = write(CPU_FACTS, *asked, required=("job8.state", "job8.progress"))
+    assert writer == "template" and "30 % through" in text and "refused" not in text
+
+
+def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> None:
+    jobs = tuple(job(n, Done(NOW - 9, NOW - 8), f"run-{n}") for n in range(1, 13))
+    author = Scripted("All {jobs.ran} jobs are done.")
+    author.compact = True
+    text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), None, author)
+    assert writer == "model small, the list by the template"
+    assert text.endswith("**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job 1 (run-1), 1.0 s.")
