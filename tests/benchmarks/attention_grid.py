@@ -15,8 +15,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import msgspec
 
 from accel.attention import table
 from accel.result import Cell, Result, read
@@ -27,6 +29,8 @@ OURS = "hopper"
 PEERS = ("flash", "cudnn", "fa4")
 ALL = ("auto", OURS, "triton", *PEERS)
 GRID = {"seq": "512,2048,8192,16384", "head-dim": "64,128,256", "causal": "both"}
+PARTS = tuple((direction, dim) for direction in ("forward", "backward") for dim in GRID["head-dim"].split(","))
+"""Runs of their own, each kept when it ends."""
 TUNED = (
     {**GRID, "seq": "512,1024,2048,4096,8192,16384"},
     {"batch": "1", "heads": "16", "seq": "512,1024,2048,4096,8192", "head-dim": "64,128,256", "causal": "both"},
@@ -56,9 +60,9 @@ def geometric_mean(values: list[float]) -> float:
 class Grid:
     """The measured cells, by shape and contender."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, cells: Sequence[Cell]) -> None:
         self._cells: dict[tuple[object, ...], dict[str, Cell]] = {}
-        for cell in result.cells:
+        for cell in cells:
             shape = (cell.direction, cell.head_dim, cell.causal, cell.seq)
             self._cells.setdefault(shape, {})[cell.contender] = cell
 
@@ -117,12 +121,17 @@ def main() -> None:
             print(f"tune {shapes}: {tuned.verdict}", flush=True)
         print(f"the table is in {table.user_file()}", flush=True)
     before = run("gemm", size="8192", seconds="2").tflops
-    compared = run("compare", **GRID, direction="both", seconds=options.seconds, backends=",".join(ALL))
-    after = run("gemm", size="8192", seconds="2").tflops
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "attention_grid.csv").write_text(as_csv(compared))
-    grid = Grid(compared)
-    print(compared.verdict, *grid.lines(), f"gemm 8192: {before:.0f} before, {after:.0f} after", sep="\n")
+    cells: tuple[Cell, ...] = ()
+    for direction, dim in PARTS:
+        shapes = {**GRID, "head-dim": dim, "direction": direction}
+        compared = run("compare", **shapes, seconds=options.seconds, backends=",".join(ALL))
+        cells += compared.cells
+        (options.out / "attention_grid.csv").write_text(as_csv(msgspec.structs.replace(compared, cells=cells)))
+        print(direction, dim, compared.verdict, *Grid(compared.cells).lines(), sep="\n", flush=True)
+    after = run("gemm", size="8192", seconds="2").tflops
+    grid = Grid(cells)
+    print(f"gemm 8192: {before:.0f} before, {after:.0f} after")
     print(*targets(grid, (before + after) / 2), sep="\n")
 
 

@@ -145,7 +145,7 @@ def main() -> None:
         for how in ("graph", "eager"):
             line = {str(r["contender"]): r["median"] for r in found if r["how"] == how}
             print(f"S{seq} B{batch} {how}: {', '.join(f'{n} {t:.2f}' for n, t in line.items())}", flush=True)
-    write("attention_small", rows, out)
+        write("attention_small", rows, out)
     memory = memory_rows(about)
     write("attention_memory", memory, out)
     for r in memory:

@@ -73,7 +73,7 @@ def main() -> None:
         new = cell_rows(*cell, about)
         rows += new
         print(*cell, *(f"{r['contender']}: {r['tflops']}{'' if r['right'] else ' WRONG'}" for r in new), flush=True)
-    write("attention_tiles", rows, out)
+        write("attention_tiles", rows, out)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """How soon a GPU that the assistant has is a job's, and what that costs the job. On a machine with an NVIDIA GPU that nobody uses:
 
-python -m tests.benchmarks.eviction [--trials 100] [--pairs 10]
+python -m tests.benchmarks.eviction [--trials 100] [--pairs 10] [--out DIR]
 
 A trial: a host with 3 GiB allocated computes on the GPU, by lease, as the assistant does; a job for the GPU is submitted; NVML is asked
 every millisecond how much memory is free. A pair: the same job of some ten seconds, once with such a host to be evicted and once on the
-empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to results/eviction.csv. This process makes no CUDA
-context: it would be on the GPU itself.
+empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to results/eviction.csv; interrupted, it tells of what
+was done until then. This process makes no CUDA context: it would be on the GPU itself.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.settings import Settings
-from tests.benchmarks.rows import context, spread, write
+from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 
 SLACK = 256 * 2**20
 """Bytes that a GPU may have less after the host than before it."""
 PATIENCE_S = 60.0
+Samples = dict[tuple[str, str], list[float]]
+"""What was measured, by its name and unit."""
 
 HOST = """
 import os, sys, threading, time
@@ -107,6 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.eviction")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     try:
         nv.nvmlInit()
@@ -121,12 +124,16 @@ def main() -> int:
             if strangers := [p.pid for s in deck.snapshot().devices for p in s.reading.processes if p.foreign]:  # type: ignore[union-attr]
                 sys.stderr.write(f"a GPU is in use by process {strangers[0]}: a figure would be of no use\n")
                 return 1
-            with contextlib.closing(Hosts()) as hosts:
-                rows = [*_trials(deck, memory, hosts, args.trials), *_pairs(deck, memory, hosts, args.pairs)]
-    where = context(memory.name, ["torch", "nvidia-ml-py"])
-    print(write("eviction", [{**row, **where} for row in rows]))
-    for row in rows:
-        print(row)
+            took: Samples = {}
+            try:
+                with contextlib.closing(Hosts()) as hosts:
+                    _trials(deck, memory, hosts, args.trials, took)
+                    _pairs(deck, memory, hosts, args.pairs, took)
+            finally:
+                rows = _rows(took)
+                if rows:
+                    where = context(memory.name, ["torch", "nvidia-ml-py"])
+                    print(write("eviction", [{**row, **where} for row in rows], args.out), *rows, sep="\n", flush=True)
     return 0
 
 
@@ -165,32 +172,33 @@ class Hosts:
             process.communicate()
 
 
-def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[str, object]]:
+def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples) -> None:
     """Milliseconds from the call of `submit` to: its answer, the memory free, the job's first instruction."""
-    took: dict[str, list[float]] = {"submit acknowledged": [], "memory free": [], "job begins": [], "job begins, empty machine": []}
-    for _ in range(count):
-        took["job begins, empty machine"].append(_run(deck, memory.gpus, BRIEF))
+    for number in range(count):
+        alone = _run(deck, memory.gpus, BRIEF)
         before = memory.free()
         with hosts.resident(memory, before), memory.until_free(before - SLACK) as freed:
             began = time.monotonic()
             job = deck.submit([sys.executable, "-c", BRIEF], gpus=memory.gpus)
-            took["submit acknowledged"].append(1e3 * (time.monotonic() - began))
+            acknowledged = 1e3 * (time.monotonic() - began)
             begins = _said(deck, job.id)
-        took["memory free"].append(1e3 * (freed[0] - began))
-        took["job begins"].append(1e3 * (begins - began))
-    return [{"from enqueue to": what, "unit": "ms", **spread(samples)} for what, samples in took.items()]
+        freed_ms, begins_ms = 1e3 * (freed[0] - began), 1e3 * (begins - began)
+        found = {"submit acknowledged": acknowledged, "memory free": freed_ms, "job begins": begins_ms, "job begins, empty machine": alone}
+        for what, milliseconds in found.items():
+            took.setdefault((what, "ms"), []).append(milliseconds)
+        print(f"trial {number + 1}: memory free after {freed_ms:.0f} ms, the job begins after {begins_ms:.0f} ms", flush=True)
 
 
-def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int) -> list[dict[str, object]]:
+def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples) -> None:
     """Seconds from the call of `submit` to the end of the work, with a host to be evicted and without, in turn."""
-    took: dict[str, list[float]] = {"work done, host evicted": [], "work done, empty machine": []}
-    for _ in range(count):
+    for number in range(count):
         with hosts.resident(memory, memory.free()):
-            took["work done, host evicted"].append(_run(deck, memory.gpus, LONG) / 1e3)
-        took["work done, empty machine"].append(_run(deck, memory.gpus, LONG) / 1e3)
-    ratios = [100 * (evicted / alone - 1) for evicted, alone in zip(*took.values(), strict=True)]
-    rows: list[dict[str, object]] = [{"from enqueue to": what, "unit": "s", **spread(samples)} for what, samples in took.items()]
-    return [*rows, {"from enqueue to": "slow-down of the pairs", "unit": "%", **spread(ratios)}]
+            evicted = _run(deck, memory.gpus, LONG) / 1e3
+        alone = _run(deck, memory.gpus, LONG) / 1e3
+        took.setdefault(("work done, host evicted", "s"), []).append(evicted)
+        took.setdefault(("work done, empty machine", "s"), []).append(alone)
+        took.setdefault(("slow-down of the pairs", "%"), []).append(100 * (evicted / alone - 1))
+        print(f"pair {number + 1}: {evicted:.2f} s with a host to be evicted, {alone:.2f} s without", flush=True)
 
 
 def _run(deck: Client, gpus: int, code: str) -> float:
@@ -206,6 +214,10 @@ def _said(deck: Client, job: int) -> float:
     if ended.status != "done":
         raise SystemExit(f"job {job} is {ended.status}: {deck.log(job).decode(errors='replace')[-500:]}")
     return float(deck.log(job))
+
+
+def _rows(took: Samples) -> list[dict[str, object]]:
+    return [{"from enqueue to": what, "unit": unit, **spread(samples)} for (what, unit), samples in took.items()]
 
 
 if __name__ == "__main__":

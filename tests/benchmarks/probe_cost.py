@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -67,14 +68,13 @@ def main() -> None:
         raise SystemExit("nvitop is not installed, and this compares with it: pip install 'gpudeck[bench]'")
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
-        rows = measure(arguments.hz)
+        measure(arguments.hz, arguments.out)
         with Client(start=False) as deck:
             deck.stop_daemon()
-    print(write("probe_cost", rows, arguments.out))
 
 
-def measure(hz: float) -> list[dict[str, object]]:
-    """All of them over the same spans of time."""
+def measure(hz: float, out: Path) -> None:
+    """All of them over the same spans of time; the rows are written after each."""
     family = daemon_family(hz)
     probe = Probe(hz)
     nvitop = subprocess.Popen([sys.executable, "-c", _NVITOP, str(hz)], stdout=subprocess.PIPE, text=True)
@@ -84,24 +84,29 @@ def measure(hz: float) -> list[dict[str, object]]:
     ours = len(probe.readings[-1].values)
     groups = {"probe": [psutil.Process(probe.pid)], "daemon and probe": family, "nvitop collector": [psutil.Process(nvitop.pid)]}
     shares: dict[str, list[float]] = {name: [] for name in groups}
+    pynvml.nvmlInit()
+    where = context(str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))), ["nvidia-ml-py", "nvitop", "psutil"])
     for _ in range(SPANS):
         before, start = {name: spent(found) for name, found in groups.items()}, time.monotonic()
         time.sleep(SECONDS)
         seconds = time.monotonic() - start
         for name, found in groups.items():
             shares[name].append((spent(found) - before[name]) / seconds * 100)
+        write("probe_cost", [row | where for row in rows_of(shares, hz, {name: fields.get(name, ours) for name in shares})], out)
     nvitop.kill()
     nvitop.wait()
     probe.close()
-    pynvml.nvmlInit()
-    where = context(str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))), ["nvidia-ml-py", "nvitop", "psutil"])
+
+
+def rows_of(shares: Mapping[str, Sequence[float]], hz: float, fields: Mapping[str, int]) -> list[dict[str, object]]:
+    """One for each that was measured; tells them."""
     peer = statistics.median(shares["nvitop collector"])
     rows: list[dict[str, object]] = []
     for name, samples in shares.items():
-        row = {"what": name, "hz": hz, "unit": "% of a core", **spread(samples), "fields_with_a_value": fields.get(name, ours)}
+        row = {"what": name, "hz": hz, "unit": "% of a core", **spread(samples), "fields_with_a_value": fields[name]}
         share = round(statistics.median(samples) / peer, 3) if peer else ""
-        rows.append({**row, "share_of_nvitop": share, **where})
-        print(f"{name:18} {row['median']:8} % of a core  ({row['fields_with_a_value']} fields, {share} of nvitop)")
+        rows.append({**row, "share_of_nvitop": share})
+        print(f"{name:18} {row['median']:8} % of a core  ({fields[name]} fields, {share} of nvitop)", flush=True)
     return rows
 
 

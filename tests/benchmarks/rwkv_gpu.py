@@ -1,27 +1,27 @@
 """Our RWKV-7 on a GPU: decode and prefill with random weights in the official shapes, beside the `rwkv` package, in turn.
 
-    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B]
+    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--out DIR]
 
-Writes results/rwkv_gpu.csv: tokens a second of all sequences together, and for decoding the share of the limit that memory sets: the bytes
-of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half of random activations
-are zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
+Writes results/rwkv_gpu.csv, anew after every round: tokens a second of all sequences together, and for decoding the share of the limit
+that memory sets: the bytes of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half
+of random activations are zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from assistant.model import RWKV7
 from assistant.weights.names import canonical
-from tests.benchmarks.rows import context, spread, write
+from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = {"0.1B": (12, 768, (64, 64, 32, 128)), "1.5B": (24, 2048, (96, 96, 64, 256)), "2.9B": (32, 2560, (96, 96, 64, 320))}
 """Layers, channels, ranks of w, a, v, g."""
@@ -101,7 +101,24 @@ def peer_decode(model) -> Callable[[], None]:
     return run
 
 
-def measure(name: str, limit: float) -> list[dict[str, object]]:
+Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
+"""By implementation and what it does: the call, its tokens, and the least seconds that memory allows it."""
+
+
+def measure(name: str, limit: float) -> Iterator[list[dict[str, object]]]:
+    """The rows of one model after each round."""
+    runs = runs_of(name, limit)
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
+    for number in range(ROUNDS + 1):
+        for key, (run, _, _) in runs.items():
+            taken = seconds(run)
+            if number:  # the first round compiles
+                times[key].append(taken)
+        if number:
+            yield rows_of(name, runs, times)
+
+
+def runs_of(name: str, limit: float) -> Runs:
     tensors = random_weights(*SHAPES[name])
     prompt = [(i * 37) % VOCABULARY for i in range(PROMPT)]
     runs: dict[tuple[str, str], tuple[Callable[[], object], int, float]] = {}
@@ -119,34 +136,42 @@ def measure(name: str, limit: float) -> list[dict[str, object]]:
         peer = RWKV(f"{folder}/model", "cuda fp16")
     runs["rwkv fp16", "decode, batch 1"] = (peer_decode(peer), TOKENS, 0.0)
     runs["rwkv fp16", "prefill"] = (lambda: peer.forward(prompt, None), PROMPT, 0.0)
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
-    for number in range(ROUNDS + 1):
-        for key, (run, _, _) in runs.items():
-            taken = seconds(run)
-            if number:  # the first round compiles
-                times[key].append(taken)
+    return runs
+
+
+def rows_of(name: str, runs: Runs, times: Mapping[tuple[str, str], Sequence[float]]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for (who, did), found in times.items():
         _, tokens, least = runs[who, did]
         found_rates = spread([tokens / t for t in found])
         share = f"{100 * least / sorted(found)[len(found) // 2]:.3g}" if least else ""
         rows.append({"implementation": who, "model": name, "what": did, "unit": "tok/s", **found_rates, "percent_of_memory_limit": share})
-        print(f"{name} {who}, {did}: {found_rates['median']} tok/s {share and share + ' % of the limit'}", flush=True)
     return rows
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SHAPES)}; default: all")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(SHAPES):
+        parser.error(f"there is no shape of {', '.join(sorted(unknown))}")
     warnings.simplefilter("ignore")  # the package's, at import
     os.environ["RWKV_V7_ON"] = "1"
     limit = bandwidth()
     print(f"a copy moves {limit / 1e12:.3g} TB/s")
     where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), ["torch", "triton", "rwkv"])}
     rows: list[dict[str, object]] = []
-    for name in sys.argv[1:] or SHAPES:
+    for name in options.models or SHAPES:
+        new: list[dict[str, object]] = []
         with torch.inference_mode():
-            rows += measure(name, limit)
+            for new in measure(name, limit):
+                write("rwkv_gpu", [row | where for row in [*rows, *new]], options.out)
+        rows += new
+        for row in new:
+            share = row["percent_of_memory_limit"]
+            print(f"{name} {row['implementation']}, {row['what']}: {row['median']} tok/s {share and f'{share} % of the limit'}", flush=True)
         torch.cuda.empty_cache()
-        print(write("rwkv_gpu", [row | where for row in rows]))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,7 @@ def main() -> None:
             for case in make(torch):
                 row = measure(case, probe)
                 rows.append({"round": turn, **row, **where})
+                write("tflops_truth", rows, out)
                 print(
                     f"{case.name:26} {case.load:22} counted {row['counted']:9} shown {row['shown_mean']:9} {row['unit']:8}"
                     f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
@@ -141,7 +142,6 @@ def main() -> None:
                 )
             torch.cuda.empty_cache()
     probe.close()
-    print(write("tflops_truth", rows, out))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """How many numbers a model invents: briefs and answers of random machines, as they would be shown, judged by a checker of its own.
 
-python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--seed 0]
+python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--seed 0] [--out DIR]
 
 Without a model the template writes. A row goes to results/truth.csv: texts by what was the matter with their facts, how many the model
-wrote (the rest are the template's, as the model's did not hold), how many have a number that no fact has. Exit status 1 where there is one.
+wrote (the rest are the template's, as the model's did not hold), how many have a number that no fact has. Interrupted, it tells of the
+texts until then. Exit status 1 where there is such a number, or fewer texts than asked for.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import platform
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.benchmarks.rows import context, write
-from tests.unit.assistant.truth import Count, texts
+from tests.benchmarks.rows import RESULTS, context, write
+from tests.unit.assistant.truth import Count, Text, texts
 
 
 def main() -> int:
@@ -23,9 +26,10 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--texts", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     began = time.monotonic()
-    count = Count(texts(args.texts, args.seed, _authors(args.model, args.device)))
+    count = Count(_until_interrupted(texts(args.texts, args.seed, _authors(args.model, args.device))))
     row = {
         "model": args.model.rstrip("/").rpartition("/")[2] or "template",
         "device": args.device,
@@ -35,11 +39,22 @@ def main() -> int:
         **{f"facts {kind}": count.facts[kind] for kind in ("whole", "missing", "contradicted", "missing and contradicted", "none")},
         "seconds": round(time.monotonic() - began, 1),
     }
-    print(write("truth", [{**row, **context(_gpu() if args.device == "cuda" else platform.processor() or "CPU", ["torch"])}]))
+    where = context(_gpu() if args.device == "cuda" else platform.processor() or "CPU", ["torch"])
+    print(write("truth", [{**row, **where}], args.out))
     for text in count.found:
         print(text, file=sys.stderr)
     print(row)
-    return 1 if count.found else 0
+    return 1 if count.found or count.shown < args.texts else 0
+
+
+def _until_interrupted(shown: Iterator[Text]) -> Iterator[Text]:
+    try:
+        for number, text in enumerate(shown, 1):
+            yield text
+            if number % 100 == 0:
+                print(number, "texts", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
 
 
 def _authors(model: str, device: str):

@@ -1,9 +1,10 @@
 """Our kernels under NVIDIA's compute-sanitizer, on small shapes: out-of-bounds and misaligned accesses (memcheck), races in shared memory
 (racecheck). On a machine with a GPU and the CUDA toolkit:
 
-    python -m tests.gpu.sanitize [--tools memcheck,racecheck] [--limit 60]
+    python -m tests.gpu.sanitize [--tools memcheck,racecheck] [--families control,triton] [--limit 60]
 
-Each kernel family, head size and tool is a process of its own, several at once; one that outlives the limit counts as a failure.
+Each kernel family, head size and tool is a process of its own, several at once, and tells what it found when it ends; one that outlives
+the limit counts as a failure.
 
 The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a minimal kernel races, too
 (`tests.gpu.handover`), and those within cuDNN's own attention. So what it reports is told apart by the lines of the source that write
@@ -75,7 +76,19 @@ def run(family: str, dim: int) -> None:
         print(f"{family} d{dim} {p}:", *(f"{float((a - b).norm() / b.norm()):.2e}" for a, b in zip(found, wanted, strict=True)))
 
 
-def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple[bool, str]:
+def compiled(family: str, dim: int, limit: int) -> None:
+    """Run it without a tool, so that every kernel lies in Triton's cache."""
+    subprocess.run([sys.executable, "-m", "tests.gpu.sanitize", "--one", f"{family},{dim}"], timeout=5 * limit, check=True)
+
+
+def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> bool:
+    """Whether all is well; tells what was found."""
+    fine, told = found(sanitizer, tool, family, dim, limit)
+    print(f"{'ok' if fine else 'NOT OK'}: {told}", flush=True)
+    return fine
+
+
+def found(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple[bool, str]:
     """Whether all is well, and what to tell."""
     every = ["--racecheck-report", "hazard", "--print-limit", "100000"] if tool == "racecheck" else []
     argv = [sanitizer, "--tool", tool, "--error-exitcode", "9", *every, sys.executable, "-m", "tests.gpu.sanitize"]
@@ -122,6 +135,7 @@ def _function(name: str, line: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", default="memcheck,racecheck")
+    parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--limit", type=int, default=60)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -133,15 +147,13 @@ def main() -> int:
     if sanitizer is None:
         print("compute-sanitizer is not on the path: it comes with the CUDA toolkit", file=sys.stderr)
         return 1
-    # First without it, so that every kernel is compiled, and lies in Triton's cache.
-    for family in FAMILIES:
-        for dim in DIMS if family != "control" else DIMS[:1]:
-            subprocess.run([sys.executable, "-m", "tests.gpu.sanitize", "--one", f"{family},{dim}"], timeout=5 * options.limit, check=True)
-    cases = [case for case in product(options.tools.split(","), FAMILIES, DIMS) if case[1] != "control" or case[2] == DIMS[0]]
+    kernels = [case for case in product(options.families.split(","), DIMS) if case[0] != "control" or case[1] == DIMS[0]]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = list(pool.map(lambda case: watched(sanitizer, *case, options.limit), cases))
-    print(*(line for _, line in told), sep="\n")
-    return 0 if all(fine for fine, _ in told) else 1
+        list(pool.map(lambda kernel: compiled(*kernel, options.limit), kernels))
+        cases = product(options.tools.split(","), kernels)
+        fine = list(pool.map(lambda case: watched(sanitizer, case[0], *case[1], options.limit), cases))
+    print(f"{sum(fine)} of {len(fine)} are well")
+    return 0 if all(fine) else 1
 
 
 if __name__ == "__main__":

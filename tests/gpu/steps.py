@@ -1,0 +1,65 @@
+"""What is to be shown on an H100, the dearest first. Seconds are what each should take there, most of them guessed from shorter runs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tests.gpu.plan import Room, Step
+
+_PYTEST = ("-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=")
+_MODEL = "{work}/model"
+_CUDA = ("--device", "cuda")
+
+
+def _tests(name: str, shows: str, seconds: float, room: Room, files: tuple[str, ...], which: str = "", workers: int = 0) -> Step:
+    paths = [f"tests/gpu/{file}.py" for file in files]
+    argv = (*_PYTEST, *paths, "-n", str(workers), *(("-k", which) if which else ()))
+    return Step(f"tests-{name}", shows, argv, seconds, room, needs=("pytest", "xdist", "hypothesis"))
+
+
+def _sanitized(tool: str, family: str, seconds: float) -> Step:
+    argv = ("-m", "tests.gpu.sanitize", "--tools", tool, "--families", family, "--limit", f"{1.3 * seconds:.0f}")
+    return Step(f"{tool}-{family.replace(' ', '-')}", f"issue 3: {family} under {tool}", argv, seconds)
+
+
+def _training(what: str, *arguments: str) -> tuple[str, ...]:
+    return ("-m", f"assistant.training.{what}", _MODEL, *arguments)
+
+
+def _bench(name: str, *arguments: str) -> tuple[str, ...]:
+    return ("-m", f"tests.benchmarks.{name}", *arguments, "--out", "{out}")
+
+
+_SANITIZED = tuple(product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton")))
+_RIGHT = "issue 3: right on the GPU"
+_SAMPLES = _training("data", "--workers", "12")
+
+STEPS: tuple[Step, ...] = (
+    _tests("hopper-forward", _RIGHT, 100, "half", ("test_hopper_forward",), workers=8),
+    _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
+    _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
+    _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
+    Step("samples", "issue 6: what the model learns from", _SAMPLES, 150, needs=("tokenizers",), makes="model/data.npz"),
+    Step("grid", "issue 3: 48 cells against every peer", _bench("attention_grid", "--seconds", "0.4"), 360, "gpu"),
+    Step("small", "issue 3: FlashCore's nine shapes, and memory", _bench("attention_small"), 100, "machine"),
+    Step(
+        "train", "issue 6: the second model", _training("train", *_CUDA, "--minutes", "7", "--rows", "512"), 450, "half", after=("samples",)
+    ),
+    *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
+    Step("eviction", "issue 4: from enqueue to memory free", _bench("eviction", "--trials", "100", "--pairs", "0"), 210, "machine"),
+    Step("rwkv", "issue 6: beside the rwkv package", _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"), 300, "gpu", needs=("rwkv",)),
+    Step("slowdown", "issue 4: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
+    _tests("assistant", "issue 6: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
+    Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 90, "machine", needs=("PySide6",)),
+    Step("probe-cost", "issue 5: CPU time beside nvitop", _bench("probe_cost"), 75, "machine", needs=("nvitop",)),
+    Step("evaluate", "issue 6: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
+    Step("card", "issue 6: the model's card", _training("card"), 10, after=("evaluate",)),
+    Step("truth", "issue 6: invented numbers, the model writes", _bench("truth", "--model", _MODEL, *_CUDA), 420, "half", after=("train",)),
+    Step("tflops-truth", "issue 5: live TFLOP/s against counted work", _bench("tflops_truth"), 330, "machine"),
+    _tests("timing", "issue 3: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
+    _tests("memory", "issue 3: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
+    Step("nvml-truth", "issue 5: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
+    Step("tiles", "issue 3: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),
+    Step("cudnn", "issue 3: is cuDNN's backward wrong again", ("-m", "tests.gpu.cudnn_again", "--seconds", "90"), 110),
+)
+"""Not here: the GPU tests with another Triton. Install it, and run `--only` the tests into a folder of their own."""
