@@ -83,9 +83,9 @@ def apply(app: QApplication, scheme: Scheme) -> None:
     if app.property("scheme") == scheme:
         return  # styling anew takes as long as building the window
     t = LIGHT if scheme == "light" else DARK
-    app.setProperty("scheme", scheme)
-    if app.style().objectName() != "fusion":
+    if app.property("scheme") is None:  # a stylesheet hides the name of the style; and a style that is set anew styles all widgets anew
         app.setStyle("fusion")
+    app.setProperty("scheme", scheme)
     app.setFont(font())
     app.setPalette(_palette(t))
     app.setStyleSheet(_stylesheet(t))

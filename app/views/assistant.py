@@ -99,7 +99,7 @@ class Assistant(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:
-            QTimer.singleShot(0, self.talk.messages.recolor)  # once all in it have the new style, and their heights
+            QTimer.singleShot(0, self, self.talk.messages.recolor)  # once all in it have the new style, and their heights
         super().changeEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -1,0 +1,332 @@
+"""Pictures of every page of the real window, with the real daemon on the recorded trace, at a moment that does not pass.
+
+    python -m tests.gui.pictures [--out DIR]
+
+makes the references anew that `test_pictures.py` compares with, and writes the pictures and one sheet of all of them to DIR, to be
+looked at. What is on them: an hour of H100s that do what the shipped trace tells, jobs of every end, alerts, a conversation.
+
+The clocks of the window, the daemon and its probe nearly stand still (a thousandth of their speed, so that no two readings have the same
+time): however slow the machine is, the charts end at the same moment, and the trace is played at the same place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import msgspec
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+from PySide6.QtGui import QFont, QFontDatabase, QImage
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app import theme
+from app.desktop import Desktop
+from app.models.cleaning_requests import InTrash, Scan, Scanned
+from app.models.message import Curve
+from app.models.requests import Answered, Inspect, Inspected, Request
+from assistant.housekeeping import Find
+from assistant.housekeeping.find import encoded
+from scheduler import paths, settings
+from scheduler.client import Client
+from scheduler.devices import trace
+from scheduler.devices.fields import HEADLINE
+from scheduler.devices.model import Detail, Process, Reading
+from scheduler.devices.replay import ReplaySource
+from scheduler.errors import UserError
+from scheduler.jobs import Event, Job, Running, Starting
+from scheduler.settings import Settings
+from scheduler.store import Store
+from scheduler.store.keeper import Keeper
+from scheduler.telemetry.snapshot import Alert
+from tests.gui import snapshots
+from tests.gui.likeness import REFERENCES, sheet, thumbnail
+from tests.gui.snapshots import GIB, NOW
+from tests.support import eventually, state_folder
+
+SIZE = (1280, 800)
+SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
+FLEETS = (1, 8, 72)
+"""How many GPUs: one, as many as have tiles, a map."""
+PATIENCE_S = 60.0
+FONT = "DejaVu Sans"
+"""With other fonts lines break elsewhere, and pages get another height."""
+_SPEED = 1e-3
+_BEGIN_S, _PAST_S, _MAP_PAST_S, _GAP_S = 96.0, 900.0, 30.0, (300.0, 345.0)
+"""Where the trace is at that moment (attention runs), how long it has been played, and when nothing was read (s ago)."""
+_CLOCK = "import time\nreal, began = time.time, {began!r}\ntime.time = lambda: {now!r} + (real() - began) * {speed!r}\n"
+
+
+_TRAIN = Process(
+    4711, "python", "ada", int(40 * GIB), 3, False, NOW - 3600, 900, "python train.py --epochs 3", "0123456789ab", "compute", 87.0
+)
+_DRAW = Process(812, "Xorg", "root", int(GIB / 5), None, False, NOW - 90000, 12, "/usr/lib/xorg/Xorg :0", "", "graphics", 1.0)
+INSPECTED = Inspected((Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),))
+_DEBRIS = (("cache", "cache/kernels", 0.2, 40), ("core", "core.1", 1.0, 3), ("artefacts", "jobs/7", 3.0, 100))
+SCANNED = Scanned(
+    tuple(
+        Find(kind, encoded(f"/data/{name}"), encoded("/data"), int(size * GIB), f"nobody used it for {days} days", days * 86400.0, "seal")
+        for kind, name, size, days in _DEBRIS
+    ),
+    InTrash(),
+)
+
+
+@contextmanager
+def moment() -> Iterator[Path]:
+    """A state folder in which it is NOW, for this process and those that it starts, in UTC."""
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
+        began, real = time.time(), time.time
+        (Path(made) / "sitecustomize.py").write_text(_CLOCK.format(began=began, now=NOW, speed=_SPEED))
+        patch.setenv("PYTHONPATH", made)
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        with state_folder(Path(made) / "home") as home:
+            patch.setattr(time, "time", lambda: NOW + (real() - began) * _SPEED)
+            try:
+                paths.ensure(home)
+                yield home
+            finally:
+                patch.undo()
+                os.environ["GPUDECK_HOME"] = str(home)  # as it was when the daemon was started
+                time.tzset()
+
+
+def fill(home: Path, count: int) -> None:
+    """What a daemon that ran for a while would have left: readings, jobs, alerts."""
+    header, moments = trace.read(paths.assets() / "h100.trace.gz")
+    start = next(i for i, m in enumerate(moments) if m.time - moments[0].time >= _BEGIN_S)
+    length = moments[-1].time - moments[0].time + 0.5
+    file = home / "h100.trace.gz"
+    with trace.Writer(file, header.devices, header.started, header.notes) as writer:
+        for at in (*moments[start:], *(msgspec.structs.replace(m, time=m.time + length) for m in moments[:start])):
+            writer.add(at)
+    settings.save(Settings(source=f"replay:{file}*{count}"))
+    source, keeper = ReplaySource(file, count, NOW), Keeper(paths.history_file(), print)
+    for i in range(int(2 * (_PAST_S if count <= 8 else _MAP_PAST_S)), 0, -1):
+        if not _GAP_S[0] < i / 2 < _GAP_S[1]:
+            keeper.take((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))
+    keeper.close()
+    first = source.devices()[0].id
+    jobs = [msgspec.structs.replace(j, spec=j.spec) for j in snapshots.jobs(first) if not isinstance(j.state, Running | Starting)]
+    grid = msgspec.structs.replace(jobs[-1], id=10, state=msgspec.structs.replace(jobs[-1].state, result=snapshots.raw(snapshots.grid())))
+    jobs.append(msgspec.structs.replace(grid, spec=msgspec.structs.replace(grid.spec, name="compare", workload="compare")))
+    store = Store(paths.store_file())
+    store.restore([(job, {}) for job in jobs], [e for job in jobs for e in _told(job)], (), False, 10)
+    store.put_alerts([_alert(i, first) for i in range(1, 5)])
+    store.close()
+
+
+def _charted(reading: Reading) -> Reading:
+    return msgspec.structs.replace(reading, values={field: reading.values[field] for field in HEADLINE if field in reading.values})
+
+
+def _told(job: Job) -> list[tuple[int, Event]]:
+    ended = getattr(job.state, "ended", None)
+    return [(job.id, Event(job.submitted, "submitted", "")), *([] if ended is None else [(job.id, Event(ended, job.status, ""))])]
+
+
+def _alert(number: int, device: str) -> Alert:
+    at, text = NOW - 700 + 100 * number, f"GPU 0 is at {82 + number} °C, {5 - number} °C below its slow-down temperature"
+    return Alert(number, "too hot", device, None, text, at - 10, at, at + 60, acknowledged=number < 3)
+
+
+class Stage:
+    """A window with its feeds on a machine whose clock stands, and what is still to be answered of what it asked for.
+
+    Once all that the daemon knows has come, the feed ends: nothing changes any more but by what the window is told to show.
+    """
+
+    def __init__(self, app: QApplication) -> None:
+        self.app, self.desktop = app, Desktop(app)
+        self.window = self.desktop.window
+        self._open = 0
+        self.window.requested.disconnect(self.desktop.verbs.request)
+        self.window.requested.connect(self._ask)
+        self.desktop.verbs.replied.connect(self._hear)
+        self.window.resize(*SIZE)
+        self.desktop.start()
+        self._until(lambda: self.window.state.link.connected and self.window.state.history.rows() > 10)
+        self.desktop.feed.stop()
+        self.settle()
+
+    def _ask(self, request: Request) -> None:
+        """What is on a GPU and on the disks of this machine is made up."""
+        if isinstance(request, Inspect | Scan):
+            made = INSPECTED if isinstance(request, Inspect) else SCANNED
+            QTimer.singleShot(0, self.window, lambda: self.window.deliver(made))
+        else:
+            self._open += 1
+            self.desktop.verbs.request(request)
+
+    def _hear(self, _: object) -> None:
+        self._open -= 1
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError("what is to be pictured does not come")
+            self.app.processEvents()
+            time.sleep(0.002)
+
+    def settle(self) -> None:
+        """Let the window live until all is answered and drawn."""
+        for _ in range(3):
+            self.app.processEvents()
+            self._until(lambda: self._open == 0)
+            self.window.refresh()
+            self.app.processEvents()
+
+    def close(self) -> None:
+        self.window.close()
+        self.desktop.stop()
+        self.app.processEvents()
+        self.window.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@contextmanager
+def stage(app: QApplication, count: int) -> Iterator[Stage]:
+    """The window of a machine with `count` GPUs, in FONT."""
+    if FONT not in QFontDatabase.families():
+        raise UserError(f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core")
+    before = app.font()
+    app.setFont(QFont(FONT))
+    with moment() as home:
+        fill(home, count)
+        with Client() as deck:
+            eventually(lambda: len(deck.snapshot().devices) == count and all(s.reading for s in deck.snapshot().devices))
+        made = Stage(app)
+        try:
+            yield made
+        finally:
+            theme.apply(app, "light")
+            made.close()
+            app.setFont(before)
+
+
+def pictures(made: Stage, count: int) -> Iterator[tuple[str, QWidget]]:
+    """Every view of that machine, by the name of its picture. It is shown until the next one is asked for."""
+    for scheme in SCHEMES:
+        theme.apply(made.app, scheme)
+        for name, show in VIEWS[count].items():
+            widget = show(made) or made.window
+            made.settle()
+            yield f"{count}-{name}-{scheme}", widget
+
+
+def _page(name: str) -> Callable[[Stage], None]:
+    return lambda on: on.window.show_page(name)
+
+
+def _jobs(on: Stage) -> None:
+    on.window.show_page("jobs")
+    on.window.jobs.show_job(6)
+
+
+def _workload(name: str) -> Callable[[Stage], None]:
+    def show(on: Stage) -> None:
+        on.window.show_page("workloads")
+        on.window.workloads.choose(name)
+
+    return show
+
+
+def _assistant(on: Stage) -> None:
+    on.window.show_page("assistant")
+    page = on.window.assistant
+    page.show_talk()
+    if not page.talk.conversation.messages:
+        curve = Curve("GPU 0 temperature", "°C", tuple(NOW - 60 + i for i in range(60)), tuple(40 + i % 9 + i / 3 for i in range(60)))
+        facts = (("job 6", "done, 0.0852 TFLOP/s", "store, 15:58:48"), ("GPU 0 temperature", "61 °C at most", "history, 16:00:00"))
+        text = "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck jobs 6\n```\n"
+        page.show_answer("How did job 6 go?", Answered(text, "template", facts, curves=(curve,), seconds=0.2))
+
+
+def _models(on: Stage) -> None:
+    on.window.show_page("assistant")
+    on.window.assistant.show_models()
+
+
+def _device(number: int) -> Callable[[Stage], None]:
+    return lambda on: on.window.show_device(f"REPLAY-{number}")
+
+
+def _compared(on: Stage) -> None:
+    """Two stretches and a cursor."""
+    on.window.show_page("dashboard")
+    page = on.window.dashboard
+    page.show_last(300)
+    page.compare(True)
+    page.pan(-300)
+    page.point(NOW - 450)
+
+
+def _live(on: Stage) -> None:
+    page = on.window.dashboard
+    page.compare(False)
+    page.point(None)
+    page.show_last(600)
+    on.window.show_page("dashboard")
+
+
+def _compact(on: Stage) -> QWidget:
+    if not on.desktop.compact.isVisible():
+        on.window.compacted.emit()
+    return on.desktop.compact
+
+
+VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
+    1: {
+        "welcome": lambda on: on.window.show_welcome(),
+        "dashboard": _live,
+        "device": _device(0),
+        "jobs": _jobs,
+        "attention": _workload("attention"),
+        "compare": _workload("compare"),
+        "assistant": _assistant,
+        "models": _models,
+        "alerts": _page("alerts"),
+        "processes": _page("processes"),
+        "settings": _page("settings"),
+        "clean": lambda on: on.window.show_clean(),
+        "compact": _compact,
+    },
+    8: {"dashboard": _live, "compared": _compared, "compact": _compact},
+    72: {"map": _live},
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
+    parser.add_argument("--out", type=Path, default=Path("build/pictures"))
+    out: Path = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    app = QApplication.instance() or QApplication(["gpudeck"])
+    assert isinstance(app, QApplication)
+    REFERENCES.mkdir(exist_ok=True)
+    for old in REFERENCES.glob("*.png"):
+        old.unlink()
+    made: dict[str, QImage] = {}
+    for count in FLEETS:
+        with stage(app, count) as on:
+            for name, widget in pictures(on, count):
+                made[name] = widget.grab().toImage()
+                made[name].save(str(out / f"{name}.png"))
+                thumbnail(made[name]).save(str(REFERENCES / f"{name}.png"))
+    sheet(made).save(str(out / "sheet.png"))
+    print(f"{len(made)} references in {REFERENCES}; the pictures and sheet.png in {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

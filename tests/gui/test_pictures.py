@@ -1,0 +1,92 @@
+"""Every page as a picture, light and dark, of the real window with the real daemon on the recorded trace, beside a reference of it.
+
+Where a page is to look different from now on: `python -m tests.gui.pictures`, and look at each picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QFont, QImage
+from PySide6.QtWidgets import QApplication
+
+from app import theme
+from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
+from tests.gui.pictures import FLEETS, SCHEMES, VIEWS, Stage, pictures, stage
+
+
+def reference(name: str) -> QImage:
+    found = QImage(str(REFERENCES / f"{name}.png"))
+    assert not found.isNull(), f"there is no reference of {name}: python -m tests.gui.pictures"
+    return found
+
+
+@pytest.mark.parametrize("count", FLEETS)
+def test_every_page_looks_as_it_did(qapp: QApplication, clean_qt: None, tmp_path: Path, count: int) -> None:
+    wrong = []
+    with stage(qapp, count) as on:
+        for name, widget in pictures(on, count):
+            picture, known = widget.grab().toImage(), reference(name)
+            if (blocks := unlike(thumbnail(picture), known)) > most(known):
+                picture.save(str(tmp_path / f"{name}.png"))
+                wrong.append(f"{name}: {blocks} blocks are unlike, {most(known)} may be")
+    assert not wrong, f"{wrong}; the pictures are in {tmp_path}"
+
+
+def test_there_is_a_reference_of_every_picture_and_no_other() -> None:
+    names = {f"{count}-{view}-{scheme}" for count in FLEETS for view in VIEWS[count] for scheme in SCHEMES}
+    assert {file.stem for file in REFERENCES.iterdir()} == names
+    assert sum(file.stat().st_size for file in REFERENCES.iterdir()) < 500_000
+
+
+def faults(on: Stage) -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]:
+    """What may be wrong with a dashboard of eight GPUs: its name, how to bring it about, and how to undo it."""
+    page, app = on.window.dashboard, on.app
+    sheet = app.styleSheet()
+    for field, chart in page.charts.items():
+        paths = chart.view.curves.paths
+        yield f"no panel of {field}", chart.frame.hide, chart.frame.show
+        yield f"no plot of {field}", chart.view.hide, chart.view.show
+        yield (
+            f"no curves of {field}",
+            lambda c=chart: c.view.curves.show_paths({}, {}),
+            lambda c=chart, p=paths: setattr(c.view.curves, "paths", p),
+        )
+    tile = list(on.window.strip.tiles.values())[-1]
+    yield "no legend", page.legend.hide, page.legend.show
+    yield "no buttons above the charts", page.bar.hide, page.bar.show
+    yield "no tile of the last GPU", tile.hide, tile.show
+    yield "no bars of jobs", lambda: page.jobs.show_spans((), page.span.limits, {}), on.window.refresh
+    yield "text in the colour of what is behind it", lambda: app.setStyleSheet(sheet + hidden()), lambda: app.setStyleSheet(sheet)
+    yield "no rail", on.window.rail.hide, on.window.rail.show
+
+
+def hidden() -> str:
+    return f"QLabel, QPushButton {{ color: {theme.tokens().surface}; }}"
+
+
+def test_what_is_wrong_is_seen_and_what_is_smoothed_otherwise_is_not(qapp: QApplication, clean_qt: None) -> None:
+    with stage(qapp, 8) as on:
+        VIEWS[8]["dashboard"](on)
+        on.settle()
+        known = reference("8-dashboard-light")
+
+        def found() -> int:
+            qapp.processEvents()
+            return unlike(thumbnail(on.window.grab().toImage()), known)
+
+        assert found() <= most(known)
+        missed = []
+        for name, plant, undo in faults(on):
+            plant()
+            missed += [name] if found() <= 2 * most(known) else []
+            undo()
+        assert missed == []
+        on.settle()
+        other = QFont(qapp.font())
+        other.setStyleStrategy(QFont.StyleStrategy.NoAntialias)
+        qapp.setFont(other)
+        on.settle()
+        assert found() <= most(known)
