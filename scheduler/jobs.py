@@ -1,4 +1,7 @@
-"""A job and the states it can be in, each state with its own data. Values only: nothing here touches a process or a file."""
+"""A job and the states it can be in, each state with its own data. Values only: nothing here touches a process or a file.
+
+No value refers back to what holds it, so that the garbage collector need not look at them (`gc=False`): many jobs would hold it up.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ LISTED_ARGV = 4 * 2**10
 """Characters of a command, and of the parameters of a workload, that they carry at most."""
 
 
-class Spec(msgspec.Struct, frozen=True):
+class Spec(msgspec.Struct, frozen=True, gc=False):
     """What was asked for: a command, where it runs and what it needs."""
 
     argv: tuple[str, ...]
@@ -86,7 +89,7 @@ class Group(msgspec.Struct, frozen=True):
     paused: bool = False
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """What the job last said of itself on its standard output (see `scheduler.queue.progress`)."""
 
     done: float
@@ -98,21 +101,21 @@ class Progress(msgspec.Struct, frozen=True):
     """When the job said it, seconds since the epoch."""
 
 
-class Queued(msgspec.Struct, frozen=True, tag="queued"):
+class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
     reason: str = "not looked at yet"
     """Why it waits, for a person to read."""
     until: float = 0.0
     """After an attempt that failed: not to be started before then, seconds since the epoch."""
 
 
-class Starting(msgspec.Struct, frozen=True, tag="starting"):
+class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
     attempt: str
     """Nonce of this attempt; every process of it carries GPUDECK_ATTEMPT with this value."""
     devices: tuple[str, ...]
     at: float
 
 
-class Running(msgspec.Struct, frozen=True, tag="running"):
+class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     attempt: str
     devices: tuple[str, ...]
     at: float
@@ -131,7 +134,7 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
     """What holds it up in its cluster, for display; empty while it runs."""
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
+class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
     started: float
     at: float
     devices: tuple[str, ...] = ()
@@ -141,7 +144,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """The result is over LISTED_RESULT bytes: its largest members are left out here, in a snapshot or a list. Ask for this job alone."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
     started: float
     at: float
     reason: str
@@ -153,7 +156,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """As of Done."""
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
     at: float
     started: float | None = None
     devices: tuple[str, ...] = ()
@@ -161,7 +164,7 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
     """Why, where it was not its user."""
 
 
-class Lost(msgspec.Struct, frozen=True, tag="lost"):
+class Lost(msgspec.Struct, frozen=True, gc=False, tag="lost"):
     """It ran, and nobody can say how it ended (power cut, runner killed)."""
 
     started: float
@@ -180,7 +183,7 @@ def status_of(state: State) -> str:
     return type(state).__name__.lower()
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """What a job used of its devices over all its attempts, as far as it was watched."""
 
     seconds: float = 0.0
@@ -206,7 +209,7 @@ class Event(msgspec.Struct, frozen=True):
     """The rest of the sentence, for a person to read."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     id: int
     spec: Spec
     submitted: float

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import neg
+
+import msgspec
 
 from app.models.requests import Find, Found
 from scheduler.jobs import Job
@@ -11,6 +15,7 @@ from scheduler.search import Search, matches
 
 PATIENCE_S = 5.0
 """Seconds after which a page that could not be read is asked for again."""
+pack, unpack = msgspec.json.Encoder().encode, msgspec.json.Decoder(Job).decode
 
 
 class JobHistory:
@@ -18,11 +23,14 @@ class JobHistory:
 
     def __init__(self) -> None:
         self.search: Search | None = None
-        self.ended: dict[int, Job] = {}
+        self.ended: dict[int, bytes] = {}
+        """As JSON: a hundred thousand jobs as objects are several times as large, and hold up the garbage collector and so the window."""
+        self.numbers: list[int] = []
+        """Of those in `ended`, the newest first."""
+        self.edition = 0
+        """One more whenever one of `ended` has become another."""
         self.active: dict[int, Job] = {}
         """Those that waited when they were found."""
-        self.log: list[int] = []
-        """The jobs of `ended` in the order in which they came, or changed."""
         self.asked = False
         """A page is on its way."""
         self._before: int | None = NEWEST
@@ -48,7 +56,7 @@ class JobHistory:
     def look_for(self, search: Search | None) -> None:
         """Begin anew, with these; None: the snapshots have them all."""
         self.search, self._before = search, NEWEST
-        self.ended, self.active, self.log = {}, {}, []
+        self.ended, self.active, self.numbers = {}, {}, []
         self.asked, self._failed = False, None
 
     def ask(self) -> Find | None:
@@ -71,32 +79,42 @@ class JobHistory:
 
     def job(self, number: int) -> Job | None:
         """One that was found."""
-        return self.ended.get(number) or self.active.get(number)
+        packed = self.ended.get(number)
+        return self.active.get(number) if packed is None else unpack(packed)
 
     def fail(self) -> None:
         """The page could not be read."""
         self.asked, self._failed = False, self._now
 
     def keep(self, jobs: Iterable[Job], now: float) -> None:
-        """The jobs of a snapshot that have ended: they stay, also where the next ones tell of others.
+        """What a snapshot tells: the jobs that have ended stay, also where the next ones tell of others.
 
         Where none is among those of the last snapshot, some ended of which no snapshot told: what is known has gaps, and is asked for anew.
         """
         self._now = now
         if self._failed is not None and not 0 <= now - self._failed < PATIENCE_S:
             self._failed = None
-        ended = {job.id: job for job in jobs if not job.active}
+        ended = {}
+        for job in jobs:
+            if not job.active:
+                ended[job.id] = job
+            if job.id in self.active:
+                self.active[job.id] = job  # it may run by now
         if self._last and not self._last & ended.keys():
             self.look_for(self.search)
         self._last = frozenset(ended)
         for job in ended.values():
-            if self.search is not None and self.ended.get(job.id) != job and matches(self.search, job):
+            if self.search is not None and self.ended.get(job.id) != pack(job) and matches(self.search, job):
                 self._put(job)
 
     def _put(self, job: Job) -> None:
         if job.active:
-            self.active[job.id] = job
+            if job.id not in self.ended:  # what a page says of it may be older than what a snapshot said
+                self.active[job.id] = job
         else:
             self.active.pop(job.id, None)
-            self.ended[job.id] = job
-            self.log.append(job.id)
+            if job.id in self.ended:
+                self.edition += 1
+            else:
+                self.numbers.insert(bisect_left(self.numbers, -job.id, key=neg), job.id)
+            self.ended[job.id] = pack(job)

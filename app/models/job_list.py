@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import overload
 
 import msgspec
 
-from app.models.job_history import JobHistory
+from app.models.job_history import JobHistory, unpack
 from app.models.jobs import Row, device_labels, row
 from scheduler.jobs import Cancelled, Job, Queued, Running, Spec, Starting, turn
 from scheduler.search import ENDED, REJECTED, Search, matches
@@ -29,6 +32,8 @@ OUTCOMES_OF = {
 }
 TIMES = {"Any time": 0.0, "Last hour": 3600.0, "Last day": 86400.0, "Last week": 7 * 86400.0, "Last 30 days": 30 * 86400.0}
 """Seconds back; 0: from the beginning."""
+_LOOKED_AT = 5000
+"""Lines of ended jobs that are kept."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,19 @@ class Line:
     kind: str
     needs: str
     priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A job that waits or runs, and what was made of it."""
+
+    job: Job
+    turn: tuple[int, float, int]
+    line: Line
+
+
+def _nothing(number: int) -> Line:
+    raise KeyError(number)
 
 
 def search_for(text: str, kind: str, seconds: float, snapshot: Snapshot) -> Search:
@@ -65,48 +83,92 @@ def elsewhere(search: Search) -> Search | None:
     return msgspec.structs.replace(search, outcomes=wanted)
 
 
+class Lines(Sequence[Line]):
+    """The lines of the table, by their places. Those of jobs that ended are made as they are looked at: few of many ever are."""
+
+    def __init__(
+        self, active: Sequence[Line] = (), ended: Sequence[int] = (), make: Callable[[int], Line] = _nothing, edition: int = 0
+    ) -> None:
+        """`ended`: numbers, the highest first, of which `make` makes lines; `edition` is another where one of these has become another."""
+        self.ids = [*(line.id for line in active), *ended]
+        self.active = {line.id: line for line in active}
+        self.edition = edition
+        self._make = make
+
+    def line(self, number: int) -> Line:
+        """That of a job."""
+        return self.active.get(number) or self._make(number)
+
+    def place(self, number: int | None) -> int | None:
+        """The row of a job; None where it has none."""
+        try:
+            return self.ids.index(number)  # type: ignore[arg-type]  # None is in no list
+        except ValueError:
+            return None
+
+    def within(self, ids: list[int]) -> Lines:
+        """The same lines in other places: `ids` itself, which may go on changing."""
+        made = copy(self)
+        made.ids = ids
+        return made
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Line]: ...
+
+    def __getitem__(self, at: int | slice) -> Line | list[Line]:
+        return self.line(self.ids[at]) if isinstance(at, int) else [self.line(number) for number in self.ids[at]]
+
+
 class Listing:
     """Remembers what it made of each job: of a hundred thousand, few change between two snapshots."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Job, Line]] = {}
-        """Of jobs that wait or run."""
-        self._labels: dict[str, str] = {}
-        self._ended: list[Line] = []
-        self._log: list[int] = []
-        self._read = 0
-        """How much of the history's log is in `_ended`."""
+        self._active: dict[int, _Known] = {}
+        self._ended: dict[int, tuple[bytes, Line]] = {}
+        """Those that were looked at, and what they were made of."""
+        self._made_for: tuple[dict[str, str], Search | None] = ({}, None)
 
-    def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> list[Line]:
+    def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> Lines:
         """Running jobs, newest first; waiting ones, the next first; then those that ended, newest first: all that `search` looks for.
 
         `history`: what was found of that search, and has been told of the snapshot.
         """
-        if (labels := device_labels(snapshot)) != self._labels or self._log is not history.log:
-            self._labels, self._log = labels, history.log
-            self._known, self._ended, self._read = {}, [], 0
-        for job in [history.ended[number] for number in self._log[self._read :]]:
-            self._put(job, snapshot.time)
-        self._read = len(self._log)
-        here = {job.id: job for job in snapshot.jobs}
-        active = [job for job in (history.active | here).values() if job.active and matches(search, job)]
-        waiting = sorted((job for job in active if isinstance(job.state, Queued)), key=turn)
-        running = sorted((job for job in active if not isinstance(job.state, Queued)), key=lambda job: -job.id)
-        self._known = {job.id: (job, self._line(job, snapshot.time)) for job in (*running, *waiting)}
-        return [*(line for _, line in self._known.values()), *self._ended]
+        labels = device_labels(snapshot)
+        if self._made_for != (labels, search):
+            self._made_for, self._active, self._ended = (labels, search), {}, {}
+        known: dict[int, _Known] = {}
+        for number, job in (history.active | {job.id: job for job in snapshot.jobs}).items():
+            old = self._active.get(number)
+            if old is not None and (old.job is job or old.job == job) and not isinstance(job.state, Starting | Running):
+                known[number] = old
+            elif job.active and matches(search, job):
+                known[number] = _Known(job, turn(job), _line(job, labels, snapshot.time))
+        self._active = known
+        waiting = sorted((one for one in known.values() if one.line.kind == WAITING), key=attrgetter("turn"))
+        running = sorted((one for one in known.values() if one.line.kind != WAITING), key=lambda one: -one.job.id)
+        make = partial(self._line_of, ended=history.ended, labels=labels)
+        return Lines([one.line for one in (*running, *waiting)], history.numbers, make, history.edition)
 
-    def _put(self, job: Job, now: float) -> None:
-        """At its place among those that ended."""
-        at = bisect_left(self._ended, -job.id, key=lambda line: -line.id)
-        there = at < len(self._ended) and self._ended[at].id == job.id
-        self._ended[at : at + there] = [self._line(job, now)]
+    def _line_of(self, number: int, ended: Mapping[int, bytes], labels: dict[str, str]) -> Line:
+        """Of one that ended."""
+        packed = ended[number]
+        old = self._ended.get(number)
+        if old is None or old[0] is not packed:
+            if len(self._ended) >= _LOOKED_AT:
+                self._ended.clear()
+            old = self._ended[number] = (packed, _line(unpack(packed), labels, 0.0))
+        return old[1]
 
-    def _line(self, job: Job, now: float) -> Line:
-        old = self._known.get(job.id)
-        if old is not None and old[0] == job and not isinstance(job.state, Starting | Running):
-            return old[1]
-        made = row(job, self._labels, now)
-        return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
+
+def _line(job: Job, labels: dict[str, str], now: float) -> Line:
+    made = row(job, labels, now)
+    return Line(job.id, made, _kind(job, made), needs(job.spec), job.spec.priority)
 
 
 def together(one: Line, other: Line) -> bool:
@@ -114,9 +176,9 @@ def together(one: Line, other: Line) -> bool:
     return one.kind == other.kind == WAITING and one.priority == other.priority
 
 
-def neighbour(lines: Sequence[Line], job: int, row: int) -> tuple[int, bool] | None:
+def neighbour(lines: Lines, job: int, row: int) -> tuple[int, bool] | None:
     """Beside which job one that waits stands where it is put before `row`, and whether after that one; None: nowhere."""
-    moved = next((line for line in lines if line.id == job), None)
+    moved = lines.active.get(job)
     beside = ((lines[at], after) for at, after in ((row, False), (row - 1, True)) if 0 <= at < len(lines))
     return next(((other.id, after) for other, after in beside if moved and other is not moved and together(moved, other)), None)
 

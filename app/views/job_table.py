@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app import theme
-from app.models.job_list import WAITING, Line, neighbour
+from app.models.job_list import WAITING, Line, Lines, neighbour
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
@@ -24,6 +23,14 @@ _RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
 _STATE = HEADINGS.index("State")
 _NEEDS = HEADINGS.index("Needs")
 SHARE = Qt.ItemDataRole.UserRole
+_TOLD = (
+    Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.ForegroundRole, Qt.ItemDataRole.TextAlignmentRole, SHARE,
+)  # fmt: skip
+_FIXED = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemNeverHasChildren
+_MOVABLE = _FIXED | Qt.ItemFlag.ItemIsDragEnabled
+_LEFT_ALIGNED, _RIGHT_ALIGNED = (
+    int(side | Qt.AlignmentFlag.AlignVCenter) for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
 _MIME = "application/x-gpudeck-job"
 
 
@@ -39,67 +46,70 @@ class JobTable(QAbstractTableModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: list[Line] = []
+        self.rows = Lines()
         self.more = False
 
-    def show_rows(self, lines: Sequence[Line]) -> None:
+    def show_rows(self, lines: Lines) -> None:
         """Show these lines, in this order."""
-        start, end = _same(self.rows, lines), 0
-        if start < max(len(self.rows), len(lines)):
-            end = _same(self.rows[: start - 1 if start else None : -1], lines[: start - 1 if start else None : -1])
-        if start + end == len(self.rows) < len(lines):
-            self.beginInsertRows(_NOWHERE, start, len(lines) - end - 1)
-            self.rows[start:start] = lines[start : len(lines) - end]
-            self.endInsertRows()
-        elif start + end < len(self.rows):
-            places = {line.id: at for at, line in enumerate(lines)}
-            self._remove(places)
-            self._sort(places)
-            self._insert(lines)
-        others = [at for at, same in enumerate(map(operator.is_, self.rows, lines)) if not same]
-        changed = [at for at in others if self.rows[at] != lines[at]]
-        self.rows = list(lines)
+        old = self.rows
+        if old.ids != lines.ids:
+            start, end = _alike(old.ids, lines.ids)
+            middle = lines.ids[start : len(lines) - end]
+            places = {number: at for at, number in enumerate(middle)}
+            self.rows = old.within(list(old.ids))
+            self._remove(places, start, len(old) - end)
+            self.rows = lines.within(self.rows.ids)
+            self._sort(places, start, len(self.rows) - end)
+            self._insert(middle, start, len(self.rows) - end)
+        self.rows = lines
+        both = enumerate((old.active.get(line.id), line) for line in lines.active.values())
+        changed = [at for at, (was, line) in both if was is not line and was is not None and was != line]
+        changed += [at for number in old.active.keys() - lines.active.keys() if (at := lines.place(number)) is not None]
+        if old.edition != lines.edition:
+            changed += [len(lines.active), len(lines) - 1]
         if changed:
-            self.dataChanged.emit(self.index(changed[0], 0), self.index(changed[-1], len(HEADINGS) - 1))
+            self.dataChanged.emit(self.index(min(changed), 0), self.index(max(changed), len(HEADINGS) - 1))
 
-    def _remove(self, places: dict[int, int]) -> None:
-        """Take out what has no place any more, run by run from the end."""
-        end = len(self.rows)
-        while end:
-            start = end
-            while start and self.rows[start - 1].id not in places:
-                start -= 1
-            if start < end:
-                self.beginRemoveRows(_NOWHERE, start, end - 1)
-                del self.rows[start:end]
+    def _remove(self, places: dict[int, int], start: int, end: int) -> None:
+        """Of the rows from `start` to before `end`, take out what has no place any more, run by run from the end."""
+        ids = self.rows.ids
+        while end > start:
+            first = end
+            while first > start and ids[first - 1] not in places:
+                first -= 1
+            if first < end:
+                self.beginRemoveRows(_NOWHERE, first, end - 1)
+                del ids[first:end]
                 self.endRemoveRows()
-            end = max(start - 1, 0)
+            end = first - 1
 
-    def _sort(self, places: dict[int, int]) -> None:
-        """Bring what is left into its new order; what is selected stays selected."""
-        ordered = sorted(self.rows, key=lambda line: places[line.id])
-        if all(old is new for old, new in zip(self.rows, ordered, strict=True)):
+    def _sort(self, places: dict[int, int], start: int, end: int) -> None:
+        """Bring what is left of them into its new order; what is selected stays selected."""
+        ids = self.rows.ids
+        ordered = sorted(ids[start:end], key=places.__getitem__)
+        if ordered == ids[start:end]:
             return
         self.layoutAboutToBeChanged.emit()
-        now = {line.id: at for at, line in enumerate(ordered)}
+        now = {number: start + at for at, number in enumerate(ordered)}
         old = self.persistentIndexList()
-        new = [self.index(now[self.rows[index.row()].id], index.column()) for index in old]
-        self.rows = ordered
+        new = [self.index(now.get(ids[index.row()], index.row()), index.column()) for index in old]
+        ids[start:end] = ordered
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
-    def _insert(self, lines: Sequence[Line]) -> None:
-        """Put in what is new, run by run from the beginning."""
-        known, at = {line.id for line in self.rows}, 0
-        while at < len(lines):
-            end = at
-            while end < len(lines) and lines[end].id not in known:
-                end += 1
-            if at < end:
-                self.beginInsertRows(_NOWHERE, at, end - 1)
-                self.rows[at:at] = lines[at:end]
+    def _insert(self, wanted: Sequence[int], start: int, end: int) -> None:
+        """Put in between what is new, run by run from the beginning."""
+        ids = self.rows.ids
+        known, at = set(ids[start:end]), 0
+        while at < len(wanted):
+            last = at
+            while last < len(wanted) and wanted[last] not in known:
+                last += 1
+            if at < last:
+                self.beginInsertRows(_NOWHERE, start + at, start + last - 1)
+                ids[start + at : start + at] = wanted[at:last]
                 self.endInsertRows()
-            at = end + 1
+            at = last + 1
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(self.rows)
@@ -110,8 +120,7 @@ class JobTable(QAbstractTableModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled
-        movable = self.rows[index.row()].kind == WAITING
-        return super().flags(index) | (Qt.ItemFlag.ItemIsDragEnabled if movable else Qt.ItemFlag.NoItemFlags)
+        return _MOVABLE if self.rows[index.row()].kind == WAITING else _FIXED
 
     def supportedDropActions(self) -> Qt.DropAction:
         return Qt.DropAction.MoveAction
@@ -154,7 +163,9 @@ class JobTable(QAbstractTableModel):
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        line, column = self.rows[index.row()], index.column()
+        if role not in _TOLD:
+            return None
+        line, column = self.rows.line(self.rows.ids[index.row()]), index.column()
         row = line.row
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             return (str(row.id), row.name, row.state, row.device, line.needs, row.doing, row.duration, row.tflops)[column]
@@ -165,10 +176,22 @@ class JobTable(QAbstractTableModel):
         return row.share if role == SHARE and column == PROGRESS else None
 
 
-def _same(old: Sequence[Line], new: Sequence[Line]) -> int:
-    """How many lines from the first on are those of the same jobs: of a long history nearly all, and most of them the very same."""
-    there = enumerate(map(operator.is_, old, new))
-    return next((at for at, same in there if not same and old[at].id != new[at].id), min(len(old), len(new)))
+def _alike(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
+    """How many from the first on, and how many of the others from the last back, are the same: of a long history nearly all."""
+    start = _first_other(old, new)
+    return start, min(_first_other(old[::-1], new[::-1]), len(old) - start, len(new) - start)
+
+
+def _first_other(old: Sequence[int], new: Sequence[int]) -> int:
+    """Halved again and again: comparing lists is far quicker than a step in Python a row."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class ProgressDelegate(QStyledItemDelegate):
@@ -187,8 +210,7 @@ class ProgressDelegate(QStyledItemDelegate):
 
 
 def _alignment(column: int) -> int:
-    side = Qt.AlignmentFlag.AlignRight if column in _RIGHT else Qt.AlignmentFlag.AlignLeft
-    return int(side | Qt.AlignmentFlag.AlignVCenter)
+    return _RIGHT_ALIGNED if column in _RIGHT else _LEFT_ALIGNED
 
 
 def _color(line: Line, column: int) -> str:

@@ -130,23 +130,26 @@ class Jobs(QWidget):
         self.model.more = self._history.more and not self._typing.isActive()
         self.model.show_rows(shown)
         searching = self._history.search is not None and not self._history.whole
-        beyond = snapshot.waiting - sum(line.kind == WAITING for line in shown) if search == Search() else 0
+        beyond = snapshot.waiting - sum(line.kind == WAITING for line in shown.active.values()) if search == Search() else 0
         more = f", {beyond} more wait" if beyond > 0 else ""
         set_text(self.count, (f"{len(shown)}+ jobs" if searching else plural(len(shown), "job")) + more)
         set_text(self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND)
         self._stack.setCurrentIndex(0 if shown else 1)
         self.pause.setChecked(snapshot.paused)
         self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
-        if all(r.id != self._chosen for r in shown):
-            self._chosen = shown[0].id if shown else None
+        if shown.place(self._chosen) is None:
+            self._chosen = shown.ids[0] if shown else None
         self.choose(self._chosen)
         self._show_details()
 
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
         self._chosen = job
-        at = next((i for i, r in enumerate(self.model.rows) if r.id == job), -1)
-        if at == self.table.currentIndex().row():
+        here, rows = self.table.currentIndex().row(), self.model.rows
+        if 0 <= here < len(rows) and rows.ids[here] == job:
+            return
+        at = -1 if (place := rows.place(job)) is None else place
+        if at == here:
             return
         self.table.selectionModel().setCurrentIndex(
             self.model.index(at, 0),
@@ -194,7 +197,7 @@ class Jobs(QWidget):
 
     def chosen(self) -> list[int]:
         """The jobs that are selected, from the top of the table down."""
-        return [self.model.rows[at].id for at in sorted(index.row() for index in self.table.selectionModel().selectedRows())]
+        return [self.model.rows.ids[at] for at in sorted(index.row() for index in self.table.selectionModel().selectedRows())]
 
     def _show_details(self) -> None:
         """Of the current job; of two that are selected, both side by side."""
@@ -212,14 +215,14 @@ class Jobs(QWidget):
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
-            self._chosen = self.model.rows[current.row()].id
+            self._chosen = self.model.rows.ids[current.row()]
             self._show_details()
 
     def _move(self, step: int) -> None:
         """Let the chosen job change places with the one of its priority that waits above it (-1) or below it (1)."""
         rows = self.model.rows
-        at = next((at for at, line in enumerate(rows) if line.id == self._chosen), -1)
-        if at >= 0 and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
+        at = rows.place(self._chosen)
+        if at is not None and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
             self.requested.emit(Move(rows[at].id, rows[at + step].id, step > 0))
 
     def _again(self, number: int) -> None:

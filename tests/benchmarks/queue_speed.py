@@ -82,7 +82,7 @@ def main() -> int:
             measured["full: a search through all jobs that finds nothing"] = [_ms(lambda: deck.find(Search("nowhere"))) for _ in range(20)]
             measured["full: submit acknowledged, p50"] = measured["full: submit acknowledged, p99"] = _submissions(deck, 300)
             measured["full: daemon at rest, CPU"], measured["full: daemon at rest, memory"] = _at_rest()
-            deck.cancel(_holder(deck))
+            deck.cancel(holder(deck))
             deck.stop_daemon()
     rows = [_row(name, measured[name]) for name in TARGETS]
     for row in rows:
@@ -156,7 +156,8 @@ def _answers(deck: Client, search: Search, rounds: int = 10) -> list[float]:
     return found
 
 
-def _holder(deck: Client) -> int:
+def holder(deck: Client) -> int:
+    """The job that runs, and has the device."""
     return next(job.id for job in deck.snapshot().jobs if job.status == "running")
 
 

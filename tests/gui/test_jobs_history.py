@@ -166,3 +166,30 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
             before = found.before
         assert before is None
         verbs.stop()
+
+
+def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(fed, page, qtbot):
+    page.kinds.setCurrentText("Waiting")
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    made = shifted(1000)
+    ended = snapshots.job(1010, Done(NOW - 9, NOW - 8, ("cpu",)))
+    fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=(*made.jobs, ended)))
+    assert ids(page) == [1009, 1020]
+    fed.feed(msgspec.structs.replace(made, time=NOW + 2))
+    fed.window.deliver(Found(finds(fed)[1], (snapshots.job(1010, Queued("later")),), None))
+    assert ids(page) == [1009, 1020], "no snapshot tells of it any more, and a page that came late is of long ago"
+
+
+def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
+    fed.window.deliver(Found(finds(fed)[0], older(1000, 900), None))
+    changed = []
+    page.model.dataChanged.connect(lambda first, last: changed.append((first.row(), last.row())))
+    made = shifted(1000)
+    other = tuple(
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name="renamed")) if j.id == 1004 else j for j in made.jobs
+    )
+    fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=other))
+    at = ids(page).index(1004)
+    assert page.model.index(at, 1).data() == "renamed"
+    assert any(first <= at <= last for first, last in changed)

@@ -1,0 +1,218 @@
+"""The Jobs page over a full queue: python -m tests.benchmarks.jobs_window.
+
+A real daemon with 100,000 ended jobs and 10,000 that wait, and the real window, offscreen. A reader opens the page, scrolls through it by
+wheel and keys to the very end, stays there while snapshots come, searches, filters. Meanwhile a timer of the window's own event loop tells
+how late it comes. Writes results/jobs_window.csv: a row a figure, with its target.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import psutil
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, QTimer
+from PySide6.QtGui import QKeyEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.session import Session
+from app.views.jobs import Jobs
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.benchmarks.queue_speed import ENDED, WAITING, fill, holder
+from tests.benchmarks.rows import context, spread, write
+
+TICK_S = 0.005
+STALL_MS, LATE_MS = 100.0, 33.0
+"""Targets: the longest time the event loop stands still, and the 99th percentile of its lateness."""
+INPUT_S = 1 / 60
+"""Between two turns of the wheel, or two presses of a key that is held down."""
+PATIENCE_S = 600.0
+
+
+class Lateness(QObject):
+    """How late a timer of the event loop comes. A stall counts for every tick that was due in it, not once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: list[float] = []
+        self._last = time.perf_counter()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.setInterval(round(TICK_S * 1000))
+        self._timer.timeout.connect(self._tick)
+        self._timer.start()
+
+    def taken(self) -> list[float]:
+        """Milliseconds since this was asked last."""
+        found, self._found = self._found, []
+        return found
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        late = now - self._last - TICK_S
+        self._last = now
+        self._found.append(max(late, 0.0) * 1e3)
+        while (late := late - TICK_S) > 0:
+            self._found.append(late * 1e3)
+
+
+class Reader:
+    """Uses the page as a person does, and keeps what was found: `rows`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._late = session, Lateness()
+        self.rows: list[dict[str, object]] = []
+
+    @property
+    def page(self) -> Jobs:
+        return self._session.window.jobs
+
+    def timed(self, name: str, act: Callable[[], object], done: Callable[[], bool], target: float) -> None:
+        """Milliseconds from `act` to `done`."""
+        self._late.taken()
+        start = time.perf_counter()
+        act()
+        self.until(done)
+        self._add(name, [(time.perf_counter() - start) * 1e3], target)
+        self.stalls(name)
+
+    def stalls(self, name: str) -> None:
+        """What the event loop suffered since the last such row, and right after."""
+        self._session.spin(0.3)
+        found = self._late.taken()
+        for which, target in (("longest stall", STALL_MS), ("lateness, p99", LATE_MS), ("lateness, p50", LATE_MS)):
+            self._add(f"{name}: {which}", found, target)
+
+    def memory(self, name: str) -> None:
+        self._add(name, [psutil.Process().memory_info().rss / 1e6], None, "MB")
+
+    def held(self, event: Callable[[], None], seconds: float) -> None:
+        """Let something happen sixty times a second."""
+        self.until(lambda: False, seconds, event)
+
+    def until(self, done: Callable[[], bool], seconds: float = PATIENCE_S, event: Callable[[], None] | None = None) -> None:
+        timer = QTimer()
+        if event is not None:
+            timer.timeout.connect(event)
+            timer.start(round(INPUT_S * 1000))
+        met = self._session.until(done, seconds)
+        timer.stop()
+        if not met and event is None:
+            raise TimeoutError(f"not within {seconds:.0f} s")
+
+    def wheel(self) -> None:
+        at = QPointF(self.page.table.viewport().rect().center())
+        turn = QWheelEvent(
+            at, self.page.table.viewport().mapToGlobal(at), QPoint(), QPoint(0, -360), Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
+        )  # fmt: skip
+        QApplication.sendEvent(self.page.table.viewport(), turn)
+
+    def key(self, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+        press(self.page.table, key, held)
+
+    def _add(self, name: str, samples: Sequence[float], target: float | None, unit: str = "ms") -> None:
+        found = spread(samples)
+        value = found["median"] if name.endswith("p50") else found["p99"] if name.endswith("p99") else found["max"]
+        met = "" if target is None else value <= target
+        self.rows.append({"figure": name, "target": target or "", "unit": unit, "value": value, "met": met, **found})
+        print(f"{name:75} {value:9.4g} {unit:4} {'' if target is None else 'met' if met else f'MISSED ({target:g})'}", flush=True)
+
+
+def press(widget: QWidget, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier, text: str = "") -> None:
+    for kind in (QEvent.Type.KeyPress, QEvent.Type.KeyRelease):
+        QApplication.sendEvent(widget, QKeyEvent(kind, key, held, text))
+
+
+def measure() -> list[dict[str, object]]:
+    with Session() as session:
+        window, reader = session.window, Reader(session)
+        reader.until(lambda: window.state.snapshot is not None and bool(window.state.snapshot.devices))
+        reader.memory("memory before the page is opened")
+        reader.timed("opening the page", lambda: window.show_page("jobs"), lambda: len(reader.page.model.rows) > 0, 500.0)
+        scroll(reader)
+        search(reader)
+        choose(reader)
+        reader.memory("memory after all")
+    return reader.rows
+
+
+def scroll(reader: Reader) -> None:
+    """To the oldest job, and to and fro in what has come."""
+    page = reader.page
+    reader.until(lambda: len(page.model.rows) > 100)
+    reader.held(reader.wheel, 10.0)
+    reader.stalls("scrolling by the wheel")
+    page.table.setFocus()
+    reader.held(lambda: reader.key(Qt.Key.Key_PageDown), 10.0)
+    reader.stalls("scrolling by PgDn")
+    start = time.perf_counter()
+    reader.until(lambda: len(page.model.rows) >= ENDED, event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier))
+    print(f"{len(page.model.rows)} rows after {time.perf_counter() - start:.0f} s of End")
+    reader.stalls("End, held down to the oldest job")
+    reader.memory("memory with all that ended")
+    reader.held(lambda: None, 10.0)
+    reader.stalls("at the end, as snapshots come")
+    reader.held(lambda: reader.key(Qt.Key.Key_Up), 5.0)
+    reader.stalls("there, job by job upwards")
+
+
+def search(reader: Reader) -> None:
+    """From the last keystroke to what was looked for: one job, all of them, none."""
+    page, deep = reader.page, ENDED // 3
+    for name, text, done in (
+        ("a word of all jobs", "train", lambda: len(page.model.rows) >= 100),
+        ("a word of one job", f"number-{deep}", lambda: [line.id for line in page.model.rows] == [deep]),
+        ("a word of none", "nowhere", lambda: not page.model.rows and "Searching" not in page.empty.text()),
+    ):
+        page.filter.clear()
+        reader.until(lambda: len(page.model.rows) > 100)
+        page.filter.setFocus()
+        for letter in text[:-1]:
+            press(page.filter, Qt.Key.Key_unknown, text=letter)
+            reader.held(lambda: None, 0.08)
+        reader.timed(f"search: {name}", partial(press, page.filter, Qt.Key.Key_unknown, text=text[-1]), done, 1000.0)
+    page.filter.clear()
+
+
+def choose(reader: Reader) -> None:
+    """The filters; the waiting jobs read to the last."""
+    page = reader.page
+    reader.timed("filter: Waiting", lambda: page.kinds.setCurrentText("Waiting"), lambda: len(page.model.rows) >= 100, 1000.0)
+    reader.until(lambda: len(page.model.rows) >= WAITING, event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier))
+    reader.stalls("filter: Waiting, End held down to the last of them")
+    reader.held(lambda: None, 10.0)
+    reader.stalls("all that wait, as snapshots come")
+    for kind in ("Succeeded", "Failed", "Running", "Every state"):
+        wanted = {"Failed": lambda: "Searching" not in page.empty.text(), "Running": lambda: len(page.model.rows) == 1}
+        done = wanted.get(kind, lambda: len(page.model.rows) > 100)
+        reader.timed(f"filter: {kind}", lambda kind=kind: page.kinds.setCurrentText(kind), done, 1000.0)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["GPUDECK_HOME"] = home
+        settings.save(Settings(source="cpu"))
+        fill()
+        with Client() as deck:
+            try:
+                rows = measure()
+            finally:
+                deck.cancel(holder(deck))
+                deck.stop_daemon()
+    where = context(f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}", ["PySide6-Essentials", "msgspec"])
+    print(write("jobs_window", [row | where for row in rows]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
