@@ -145,11 +145,12 @@ def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
 
 
 def test_settings_are_checked_stored_and_in_force(shared: Client, shared_home: Path) -> None:
+    before = msgspec.json.decode((shared_home / "settings.json").read_bytes())
     assert shared.configure(idle_dwell_s=3.0).idle_dwell_s == 3.0
     for changes, words in (({"telemetry_hz": 99.0}, "telemetry_hz"), ({"nonsense": 1.0}, "nonsense"), ({"theme": "pink"}, "theme")):
         with pytest.raises(UserError, match=words):
             shared.configure(**changes)  # type: ignore[arg-type]
-    assert msgspec.json.decode((shared_home / "settings.json").read_bytes()) == {"source": "cpu", "idle_dwell_s": 3.0}
+    assert msgspec.json.decode((shared_home / "settings.json").read_bytes()) == {**before, "idle_dwell_s": 3.0}
     shared.configure(idle_dwell_s=15.0)
 
 
