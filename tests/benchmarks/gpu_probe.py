@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -67,17 +67,28 @@ class Probe:
         self._process.wait(10)
 
 
-def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> tuple[int, float, float]:
-    """Run `call` over and over on the GPU, busy for the share `duty` of each `period` (s). Returns calls, and start and end (epoch)."""
+class Ran(NamedTuple):
+    calls: int
+    start: float
+    end: float
+    spans: list[tuple[float, float]]
+    """When the GPU had work; all times are seconds since the epoch."""
+
+
+def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> Ran:
+    """Run `call` over and over on the GPU, busy for the share `duty` of each `period` (s)."""
     torch = torch_on_gpu()
     call()
     torch.cuda.synchronize()
     start, calls, ahead = time.time(), 0, deque[Any]()
+    began, spans = start, list[tuple[float, float]]()
     while (now := time.time()) - start < seconds:
         if (now - start) % period > duty * period:
             torch.cuda.synchronize()
             ahead.clear()
+            spans.append((began, time.time()))
             time.sleep(max(period - (time.time() - start) % period, 0.0))
+            began = time.time()
             continue
         call()
         calls += 1
@@ -87,4 +98,5 @@ def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> 
         if len(ahead) > (8 if duty == 1.0 else 1):  # with pauses, nothing may be left to run in them
             ahead.popleft().synchronize()
     torch.cuda.synchronize()
-    return calls, start, time.time()
+    end = time.time()
+    return Ran(calls, start, end, [*spans, (began, end)])

@@ -1,6 +1,7 @@
-"""The history of 8 GPUs after thirty days: its size on disk, and how long zooming in it takes, through the real daemon.
+"""The history of 8 GPUs after thirty days: its size on disk, and how long zooming in it takes, through the real daemon; and how much memory
+daemon and window take after a day (tests/benchmarks/memory.py).
 
-    python -m tests.benchmarks.history
+    python -m tests.benchmarks.history [--hours 24]
 
 The readings are those of the shipped trace over and over, every figure that moves with 1 % of noise, so that they do not compress better
 than real ones; every 10 s for thirty days, twice a second for the last two hours.
@@ -8,7 +9,10 @@ than real ones; every 10 s for thirty days, twice a second for the last two hour
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,19 +23,23 @@ import numpy as np
 from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.fields import HEADLINE
-from scheduler.devices.model import Reading
 from scheduler.devices.replay import ReplaySource
 from scheduler.store.archive import Archive
-from scheduler.store.keeper import Keeper
 from scheduler.telemetry.table import Table
 from scheduler.telemetry.tiers import DAY, HOUR, TIERS
 from tests.benchmarks.rows import context, spread, write
 
 DEVICES, FIELDS, POINTS, ROWS = 8, 40, 600, 600
+GROWTH, NOISE = 100_000, 2.0
+"""Moments over which nothing may grow, and megabytes that are none."""
+ZOOM_MS = 100.0
 SPANS = {"10 min": 600.0, "1 h": HOUR, "6 h": 6 * HOUR, "1 d": DAY, "7 d": 7 * DAY, "30 d": 30 * DAY}
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.history")
+    parser.add_argument("--hours", type=float, default=24.0, help="of memory")
+    hours = parser.parse_args().hours
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GPUDECK_HOME"] = folder
         now = time.time()
@@ -45,12 +53,17 @@ def main() -> int:
             for name, seconds in SPANS.items():
                 for what, fields in (("headline fields", HEADLINE), ("one field", HEADLINE[:1])):
                     taken = spread([zoom(deck, now, seconds, fields) for _ in range(20)])
-                    figures.append({"figure": f"zoom to {name}, {DEVICES} GPUs, {what}, {POINTS} points", "unit": "ms", **taken})
+                    figures.append(
+                        {"figure": f"zoom to {name}, {DEVICES} GPUs, {what}, {POINTS} points", "unit": "ms", "target": ZOOM_MS, **taken}
+                    )
             deck.stop_daemon()
-    figures += memory()
+    figures += memory(hours)
     where = context(f"{os.cpu_count()} cores", ["numpy", "msgspec"])
     for figure in figures:
-        print(f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g})")
+        target = figure.setdefault("target", "")
+        figure["met"] = "" if target == "" else figure["p95"] <= target
+        verdict = "" if target == "" else f"; target {target:g}: {'met' if figure['met'] else 'MISSED'}"
+        print(f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g}{verdict})")
     print(write("history", [{**figure, **where} for figure in figures]))
     return 0
 
@@ -85,26 +98,20 @@ def _trace() -> tuple[list[str], np.ndarray]:
     return names, np.array([[r.get(f, np.nan) for r in readings] for f in names])
 
 
-def memory(hours: float = 24.0) -> list[dict[str, object]]:
-    """Resident memory of a process that keeps the history of 8 GPUs at two readings a second, early and after `hours`, at speed."""
-    names, values = _trace()
+def memory(hours: float) -> list[dict[str, object]]:
+    """Resident memory of a daemon and of a window after so many hours with 8 GPUs, and how much they grew over the last 100,000 moments."""
     found: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        keeper = Keeper(Path(folder) / "home" / "history.sqlite", print)
-        start, moments = time.time() - hours * HOUR, int(hours * HOUR * 2)
-        for i in range(moments):
-            row = dict(zip(names, values[:, i % values.shape[1]].tolist(), strict=True))
-            keeper.take((Reading(f"GPU-{device}", start + i / 2, row), 0.5) for device in range(DEVICES))
-            if i % 10 == 0:
-                keeper.journal()
-                for device in keeper.due():
-                    keeper.merge(device)
-                    keeper.prune(start + i / 2)
-            if i in (moments // 10, moments - 1):
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                size = spread([pages * os.sysconf("SC_PAGESIZE") / 1e6])
-                found.append({"figure": f"memory after {DEVICES * (i + 1)} readings, benchmark included", "unit": "MB", **size})
-        keeper.close()
+    for what, target in (("daemon", 80.0), ("window", 250.0)):
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.benchmarks.memory", what, str(hours)], capture_output=True, text=True, check=True, timeout=7200
+        )
+        marks = [json.loads(line) for line in ran.stdout.splitlines()]
+        last = marks[-1]
+        before = min(marks, key=lambda mark: abs(last["moments"] - GROWTH - mark["moments"]))
+        moments = last["moments"] - before["moments"]
+        found.append({"figure": f"memory of the {what} after {hours:g} h", "unit": "MB", "target": target, **spread([last["mb"]])})
+        grown = spread([last["mb"] - before["mb"]])
+        found.append({"figure": f"growth of the {what} over the last {moments} moments", "unit": "MB", "target": NOISE, **grown})
     return found
 
 

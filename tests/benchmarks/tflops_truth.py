@@ -1,24 +1,39 @@
 """How true the live TFLOP/s and TB/s are: the probe's hardware counters against work that was counted, on a Hopper GPU.
 
-    python -m tests.benchmarks.tflops_truth [--out DIR]
+    python -m tests.benchmarks.tflops_truth [--whole] [--out DIR]
+    python -m tests.benchmarks.tflops_truth --again FILE [--out DIR]
 
-Full load (where a large product meets the card's own power limit), busy for 30 and 60 % of the time, and small products with gaps
-between them. Each case runs for some seconds in turn, the whole list twice; inputs are random. No setting of the card is touched.
+Large products, which meet the card's own power limit, in BF16, FP16, FP8 and TF32, busy for 15, 30, 60 and 100 % of the time: 17 cases
+of 3.5 s each. --whole adds FP32, small products, attention and copies, and runs all twice. Inputs are random. No setting of the card is
+touched.
+
+Beside what the probe shows (tflops_truth.csv), the raw counters and clocks are recorded (tflops_raw.json.gz), and the error of every
+candidate for the clock is computed from them (tflops_clocks.csv, see clock_models.py); --again does that anew from such a file, without a
+GPU. A case that fails is told and left out; what was measured until then is written whatever happens. Exit status 1 where one failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from tests.benchmarks import clock_models, raw_counters
 from tests.benchmarks.gpu_probe import Call, Probe, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
-SECONDS, ROUNDS, N, SMALL, TOKENS, WORDS = 6.0, 2, 8192, 2048, 16384, 2**30
+SECONDS, ROUNDS, N, SMALL, TOKENS, WORDS = 3.5, 2, 8192, 2048, 16384, 2**30
+DUTIES = (0.15, 0.3, 0.6, 1.0)
+FACTORS = {"bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "tf32": 0.5}
 AIM = 0.05
+REST_S = 1.0
+"""Before the first case, so that the recording knows the idle card."""
 
 
 class Case(NamedTuple):
@@ -30,9 +45,13 @@ class Case(NamedTuple):
     work: float
     """FLOP or bytes a call."""
     call: Call
+    factor: float = 1.0
+    """What a cycle of the tensor pipe does with this data type, BF16 being 1."""
+    period: float = 0.1
+    """Seconds in which it is busy once."""
 
 
-def gemm_cases(torch: Any) -> list[Case]:
+def gemm_cases(torch: Any, whole: bool) -> list[Case]:
     def product(n: int, dtype: Any) -> Call:
         a, b = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
 
@@ -57,12 +76,20 @@ def gemm_cases(torch: Any) -> list[Case]:
         return call
 
     kinds = {"bf16": product(N, torch.bfloat16), "fp16": product(N, torch.float16), "fp8": fp8(N), "tf32": tf32(N)}
-    cases = [Case(f"gemm {k}", "full", 1.0, "tflops_gpm", 2.0 * N**3, call) for k, call in kinds.items()]
+    cases = [
+        Case(f"gemm {kind}", _load(duty), duty, "tflops_gpm", 2.0 * N**3, call, FACTORS[kind])
+        for duty in DUTIES
+        for kind, call in kinds.items()
+    ]
+    cases.append(Case("gemm bf16", "busy every other 0.5 s", 0.5, "tflops_gpm", 2.0 * N**3, kinds["bf16"], period=1.0))
+    if not whole:
+        return cases
     cases.append(Case("gemm fp32", "full", 1.0, "tflops_gpm", 2.0 * N**3, product(N, torch.float32)))
-    for duty in (0.3, 0.6):
-        load = f"busy {duty:.0%} of the time"
-        cases += [Case(f"gemm {k}", load, duty, "tflops_gpm", 2.0 * N**3, kinds[k]) for k in ("bf16", "fp16", "fp8")]
     return [*cases, Case("gemm bf16", f"small, {SMALL}", 1.0, "tflops_gpm", 2.0 * SMALL**3, product(SMALL, torch.bfloat16))]
+
+
+def _load(duty: float) -> str:
+    return "full" if duty == 1.0 else f"busy {duty:.0%} of the time"
 
 
 def attention_cases(torch: Any) -> list[Case]:
@@ -90,21 +117,44 @@ def bandwidth_cases(torch: Any) -> list[Case]:
     source = torch.randn(WORDS, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
     return [
-        Case("copy", load, duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source))
+        Case("copy", load, duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source), period=0.5)
         for load, duty in (("full", 1.0), ("busy 30% of the time", 0.3), ("busy 60% of the time", 0.6))
     ]
 
 
-def measure(case: Case, probe: Probe) -> dict[str, object]:
-    """One row: what was counted, what was shown in the same span, and how far they are apart."""
-    calls, start, end = loop(case.call, SECONDS, case.duty, period=0.5 if case.field == "bandwidth" else 0.1)
+class Counted(msgspec.Struct, frozen=True):
+    """What one case did, for the analysis. Times are seconds since the epoch."""
+
+    case: str
+    load: str
+    factor: float
+    flops: float
+    """FLOP/s on average, counted."""
+    start: float
+    end: float
+    spans: list[tuple[float, float]]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """tflops_raw.json.gz."""
+
+    where: dict[str, str]
+    raw: raw_counters.Raw
+    counted: list[Counted]
+
+
+def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None]:
+    """One row: what was counted, what was shown in the same span, and how far they are apart. And what the analysis needs, of FLOPs."""
+    ran = loop(case.call, SECONDS, case.duty, case.period)
     time.sleep(0.6)  # the last interval is still being read
-    readings = probe.between(start, end)
+    readings = probe.between(ran.start, ran.end)
     scale = 1e12 if case.field == "bandwidth" else 1.0
-    counted = calls * case.work / (end - start) / 1e12
-    shown = [r.values[case.field] / scale for r in readings]
+    counted = ran.calls * case.work / (ran.end - ran.start) / 1e12
+    shown = [r.values[case.field] / scale for r in readings if case.field in r.values]
+    if not shown:
+        raise RuntimeError(f"the probe told no {case.field} meanwhile: {readings[-1].absent.get(case.field) if readings else 'no reading'}")
     mean = statistics.mean(shown)
-    return {
+    row = {
         "case": case.name,
         "load": case.load,
         "unit": "TB/s" if case.field == "bandwidth" else "TFLOP/s",
@@ -114,35 +164,101 @@ def measure(case: Case, probe: Probe) -> dict[str, object]:
         "shown_max": round(max(shown), 3),
         "error_percent": round((mean / counted - 1) * 100, 2),
         "within_aim": abs(mean / counted - 1) <= AIM,
-        "at_power_limit_percent": round(100 * statistics.mean(r.values["throttle_power"] for r in readings)),
-        "clock_mhz": round(statistics.mean(r.values["clock_sm"] for r in readings)),
-        "watts": round(statistics.mean(r.values["power"] for r in readings)),
+        "at_power_limit_percent": round(100 * statistics.mean(r.values.get("throttle_power", 0.0) for r in readings)),
+        "clock_mhz": round(statistics.mean(r.values.get("clock_sm", 0.0) for r in readings)),
+        "watts": round(statistics.mean(r.values.get("power", 0.0) for r in readings)),
     }
+    flops = None if case.field == "bandwidth" else counted * 1e12
+    return row, flops and Counted(case.name, case.load, case.factor, flops, ran.start, ran.end, ran.spans)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def analyse(session: Session, out: Path) -> Path | None:
+    """Write tflops_clocks.csv, and print which candidate is best. None where nothing was counted."""
+    rows, off = [], []
+    for done in session.counted:
+        case = clock_models.Case(session.raw, done.start, done.end, done.spans)
+        found = clock_models.errors(case, done.flops, done.factor)
+        head: dict[str, object] = {"case": done.case, "load": done.load, "counted": round(done.flops / 1e12, 2), "factor": done.factor}
+        rows.append(
+            {**head, **{f"error_percent: {name}": value for name, value in found.items()}, **clock_models.tells(case), **session.where}
+        )
+        off.append((done, found))
+    if not rows:
+        return None
+    for words, which in (("of part-time loads", lambda d: d.load != "full"), ("of full load", lambda d: d.load == "full")):
+        chosen = [found for done, found in off if which(done)]
+        for name, worst in clock_models.best(chosen) if chosen else ():
+            print(f"largest error {words:20} {name:34} {worst:7.2f} %")
+    for what, reason in session.raw.refused.items():
+        print(f"not told by this driver: {what}: {reason}")
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return write("tflops_clocks", [{key: row.get(key, "") for key in keys} for row in rows], out)
+
+
+class Results:
+    """What was measured until now."""
+
+    def __init__(self, where: dict[str, str]) -> None:
+        self.where = where
+        self.rows: list[dict[str, object]] = []
+        """Of what was shown."""
+        self.counted: list[Counted] = []
+        self.failed = 0
+
+    def take(self, case: Case, probe: Probe, turn: int) -> None:
+        """Measure a case, and print how it went."""
+        try:
+            row, done = measure(case, probe)
+        except (RuntimeError, AttributeError, NotImplementedError) as e:  # torch refuses a data type or runs out of memory
+            self.failed += 1
+            print(f"{case.name:26} {case.load:22} FAILED: {e}", flush=True)
+            return
+        self.rows.append({"round": turn, **row, **self.where})
+        self.counted += [done] if done else []
+        print(
+            f"{case.name:26} {case.load:22} counted {row['counted']:9} shown {row['shown_mean']:9} {row['unit']:8}"
+            f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
+            flush=True,
+        )
+
+
+def run(results: Results, probe: Probe, torch: Any, whole: bool) -> None:
+    time.sleep(REST_S)
+    for turn in range(ROUNDS if whole else 1):
+        for make in (partial(gemm_cases, whole=whole), *((attention_cases, bandwidth_cases) if whole else ())):
+            for case in make(torch):
+                results.take(case, probe, turn)
+            torch.cuda.empty_cache()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tflops_truth")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    out = parser.parse_args().out
+    parser.add_argument("--whole", action="store_true", help="also FP32, small products, attention and copies, all twice")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="compute tflops_clocks.csv anew from a tflops_raw.json.gz")
+    args = parser.parse_args()
+    if args.again:
+        print(analyse(raw_counters.read(args.again, Session), args.out))
+        return 0
     need_gpu()
     torch = torch_on_gpu()
-    probe = Probe()
-    where = context(torch.cuda.get_device_name(), ["torch", "nvidia-ml-py"])
-    rows = []
-    for turn in range(ROUNDS):
-        for make in (gemm_cases, attention_cases, bandwidth_cases):
-            for case in make(torch):
-                row = measure(case, probe)
-                rows.append({"round": turn, **row, **where})
-                write("tflops_truth", rows, out)
-                print(
-                    f"{case.name:26} {case.load:22} counted {row['counted']:9} shown {row['shown_mean']:9} {row['unit']:8}"
-                    f" error {row['error_percent']:6} %  at power limit {row['at_power_limit_percent']:3} %",
-                    flush=True,
-                )
-            torch.cuda.empty_cache()
-    probe.close()
+    args.out.mkdir(parents=True, exist_ok=True)
+    device = torch.cuda.get_device_properties(0)
+    where = context(device.name, ["torch", "nvidia-ml-py"])
+    recording, probe = raw_counters.Recording(args.out / "recording.json.gz", device.multi_processor_count), Probe()
+    results = Results(where)
+    try:
+        run(results, probe, torch, args.whole)
+    finally:
+        probe.close()
+        if results.rows:
+            print(write("tflops_truth", results.rows, args.out))
+        session = Session(where, recording.end(), results.counted)
+        raw_counters.write(session, args.out / "tflops_raw.json.gz")
+        (args.out / "recording.json.gz").unlink()
+        print(analyse(session, args.out))
+    return int(results.failed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -55,7 +55,7 @@ STEPS: tuple[Step, ...] = (
     Step("evaluate", "issue 6: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
     Step("card", "issue 6: the model's card", _training("card"), 10, after=("evaluate",)),
     Step("truth", "issue 6: invented numbers, the model writes", _bench("truth", "--model", _MODEL, *_CUDA), 420, "half", after=("train",)),
-    Step("tflops-truth", "issue 5: live TFLOP/s against counted work", _bench("tflops_truth"), 330, "machine"),
+    Step("tflops-truth", "issue 5: live TFLOP/s against counted work, by which clock", _bench("tflops_truth"), 110, "machine"),
     _tests("timing", "issue 3: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
     _tests("memory", "issue 3: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
     Step("nvml-truth", "issue 5: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),

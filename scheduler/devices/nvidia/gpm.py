@@ -6,9 +6,18 @@ The share of cycles in which a pipe was busy, times what the pipe does in a cycl
 
 The clock must be averaged over the same interval: one instantaneous reading each 200 ms made the sum 11 % too high on a card at
 its power limit. Measured against counted FLOPs on an H100 (tests/benchmarks/LOG.md): within 3 % for FP16, BF16 and FP32 matrix
-products and for attention kernels built on wgmma. The counters cannot tell data types and instructions apart, so TF32 reads twice
-and FP8 half of the truth, and kernels built on the older mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed
-before the counters (`scheduler.telemetry.monitor`).
+products and for attention kernels built on wgmma.
+
+Which average, NVIDIA does not tell. Were a share busy cycles / elapsed cycles, then share x cycles of the interval were the busy
+cycles, and the clock's mean over time right, also where the card idles faster than it works. But a product of 8192 that runs for 60 %
+of the time reads 16 to 17 % too high that way (it idles at 1980 MHz, and at full load the power limit holds it at 1370 to 1390), as a
+share that is a mean over time would: then FLOP/s = mean of a(t) f(t) = share x the clock while the pipe is busy. At full load both are
+the same. Which it is, and which clock that the probe can have comes nearest, tests/benchmarks/tflops_truth.py decides from one
+recording. Until it has been run the mean is used, and a card that works with pauses at its power limit reads too high.
+
+The counters cannot tell data types and instructions apart: FP8 goes through the same pipe as BF16 (the pipe for INT8 stays at 0) and does
+twice as much in a cycle, so what is shown for FP8 is a lower bound, half of the truth. TF32 reads double, and kernels built on the older
+mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed before the counters (`scheduler.telemetry.monitor`).
 """
 
 from __future__ import annotations
@@ -45,7 +54,8 @@ MIN_INTERVAL_S = 0.09
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
     "FP64 and FP16 without tensor cores are not in the sum. "
-    "True for FP16, BF16 and FP32; TF32 reads double, FP8 half, older (mma.sync) kernels up to double"
+    "True for FP16, BF16 and FP32 at full load; up to 17 % too high for a load with pauses at the card's power limit. "
+    "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. TF32 and older (mma.sync) kernels read up to double"
 )
 
 

@@ -44,7 +44,7 @@ def test_a_full_reading(h100: RecordedNvml) -> None:
     assert values["energy"] == 51699.022
     assert values["clock_sm"] == 1340.0, "averaged over the interval"
     assert values["tflops"] == values["tflops_gpm"] == pytest.approx(0.93801 * 4096 * 132 * 1340e6 / 1e12)
-    assert "TF32 reads double" in reading.methods["tflops"]
+    assert "for FP8 this is a lower bound" in reading.methods["tflops"]
     assert "FP64 and FP16 without tensor cores are not in the sum" in reading.methods["tflops"], "what the figure is worth is said with it"
     assert values["bandwidth"] == pytest.approx(0.2522 * 5120 / 8 * 2619e6 * 2)
     assert values["pcie_rx"] == pytest.approx(16.831 * 2**20)

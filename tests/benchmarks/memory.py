@@ -1,0 +1,102 @@
+"""How much memory the daemon and the window take after a day with 8 GPUs at two readings a second, lived through as fast as they can.
+
+    python -m tests.benchmarks.memory daemon|window [HOURS]
+
+Each is a process of its own, with what it really imports. It prints a JSON line now and then: moments so far, and resident megabytes.
+The daemon takes every reading in as from its probe, keeps the history on disk and tells snapshots; the window takes in every snapshot,
+shows each of its pages in turn, and draws at its own pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from scheduler import paths, settings
+from scheduler.devices.model import Device, Reading
+from scheduler.devices.probe import Hello, Readings
+from scheduler.devices.replay import ReplaySource
+from scheduler.settings import Settings
+from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+
+DEVICES, HZ, MARKS = 8, 2.0, 24
+FLUSH_EVERY, TELL_EVERY, TURN_EVERY = 10, 20, 600
+"""Moments between two flushes of the history, two snapshots for a window, and two pages."""
+
+
+def resident() -> float:
+    """Megabytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def _moments(hours: float) -> Iterator[tuple[int, float, list[Device], list[Reading]]]:
+    """Up to now; prints how large we are after each of MARKS equal parts, and after a tenth of the first."""
+    count = int(hours * 3600 * HZ)
+    start = time.time() - count / HZ
+    source = ReplaySource(paths.assets() / "h100.trace.gz", DEVICES, start)
+    devices, marks = source.devices(), {count // MARKS // 10, *(count * i // MARKS for i in range(1, MARKS + 1))}
+    for i in range(count):
+        yield i, start + i / HZ, devices, source.read(start + i / HZ)
+        if i + 1 in marks:
+            print(json.dumps({"moments": i + 1, "mb": round(resident(), 1)}), flush=True)
+
+
+async def daemon(hours: float) -> None:
+    from scheduler.daemon import Daemon
+    from scheduler.store import Store
+
+    settings.save(Settings(source="replay:h100.trace.gz*8"))
+    made = Daemon(Store(paths.store_file()))
+    for i, now, devices, readings in _moments(hours):
+        if i == 0:
+            made._hello(Hello("replay of h100.trace.gz", tuple(devices)))
+        made._readings(Readings(now, tuple(readings)))
+        if i % TELL_EVERY == 0:
+            msgspec.json.encode(made.take())
+        if i % FLUSH_EVERY == 0:
+            await made.recorder.flush()
+    await made.recorder.close()
+
+
+def window(hours: float) -> None:
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    from PySide6.QtWidgets import QApplication
+
+    from app import theme
+    from app.models.requests import Link
+    from app.views.window import PAGES, MainWindow
+
+    app = QApplication([])
+    theme.apply(app, "light")
+    shown = MainWindow()
+    shown.show_link(Link(connected=True, text="connected"))
+    shown.show()
+    for i, now, devices, readings in _moments(hours):
+        states = tuple(DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True))
+        shown.show_snapshot(Snapshot(i, now, states, (), Settings(), "replay of h100.trace.gz"))
+        if i % TURN_EVERY == 0:
+            shown.show_page(PAGES[i // TURN_EVERY % len(PAGES)])
+        app.processEvents()
+
+
+def main() -> None:
+    what, hours = sys.argv[1], float((*sys.argv, "24")[2])
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["GPUDECK_HOME"] = home
+        paths.ensure(Path(home))
+        if what == "daemon":
+            asyncio.run(daemon(hours))
+        else:
+            window(hours)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The benchmark that decides how GPM's shares become FLOP/s: with made-up cards of which the truth is known, and NVML at its edge."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace as Made
+
+import pynvml
+import pytest
+
+from scheduler.devices.model import Reading
+from tests.benchmarks import raw_counters, tflops_truth
+from tests.benchmarks.clock_models import Case, best, errors, rate, tells
+from tests.benchmarks.gpu_probe import Ran
+from tests.benchmarks.raw_counters import GPM_S, LONG, METRICS, Interval, Raw, Recorder
+from tests.benchmarks.tflops_truth import Counted, Session, analyse
+from tests.unit.scheduler.recorded_nvml import RecordedNvml
+
+REST, WORK, BUSY, SMS = 1980.0, 1400.0, 0.94, 132
+PEAK = BUSY * 4096 * SMS * 1e6
+"""FLOP/s for each MHz while it is busy."""
+
+
+def card(duty: float, period: float, over: str, seconds: float = 2.0) -> tuple[Case, float]:
+    """A card that idles at REST and works at WORK: the recording, and the FLOP/s counted. `over`: what its shares are means over."""
+    raw = Raw(SMS, (9, 0), REST)
+    ms = range(int(seconds * 1000))
+    busy = [i % round(period * 1000) < duty * period * 1000 for i in ms]
+    raw.clocks = [(i / 1000, WORK if b else REST) for i, b in zip(ms, busy, strict=True)]
+    raw.slow = [(i / 1000, 650.0 if b else 120.0, 4 if b else 1) for i, b in zip(ms, busy, strict=True) if i % 20 == 0]
+    for length in (1, LONG):
+        size = int(length * GPM_S * 1000)
+        for begin in range(0, len(busy) - size + 1, int(GPM_S * 1000)):
+            part = busy[begin : begin + size]
+            cycles = sum(WORK if b else REST for b in part)
+            share = sum(part) / size if over == "time" else sum(WORK for b in part if b) / cycles
+            values = {"hmma_tensor_util": 100 * BUSY * share, "graphics_util": 100 * sum(part) / size, "sm_util": 97 * sum(part) / size}
+            raw.intervals.append(Interval(begin / 1000, (begin + size) / 1000, length > 1, values))
+    spans = [(i * period - 1e-4, i * period + duty * period - 1e-4) for i in range(int(seconds / period) + 1)]
+    return Case(raw, 0.0, seconds, spans), sum(busy) / len(busy) * PEAK * WORK
+
+
+def off(duty: float, period: float, over: str) -> dict[str, float | None]:
+    case, counted = card(duty, period, over)
+    return errors(case, counted, 1.0)
+
+
+@pytest.mark.parametrize("duty", [0.15, 0.3, 0.6])
+def test_shares_over_time_want_the_clock_while_it_is_busy(duty: float) -> None:
+    found = off(duty, 0.1, "time")
+    assert found["while busy (known), 0.1 s"] == pytest.approx(0, abs=0.5)
+    assert found["two states by graphics, 0.5 s"] == pytest.approx(0, abs=0.5)
+    assert found["mean, 0.5 s"] == pytest.approx(100 * ((1 - duty) * REST + duty * WORK - WORK) / WORK, abs=1)
+
+
+@pytest.mark.parametrize("duty", [0.15, 0.3, 0.6])
+def test_shares_over_cycles_want_the_mean_clock(duty: float) -> None:
+    found = off(duty, 0.1, "cycles")
+    assert found["mean, 0.1 s"] == pytest.approx(0, abs=0.5)
+    assert found["mean, 0.5 s"] == pytest.approx(0, abs=0.5)
+    assert found["while busy (known), 0.1 s"] < -5
+
+
+def test_one_run_names_the_candidate_that_is_right_whatever_the_load() -> None:
+    loads = [(0.15, 0.1), (0.3, 0.1), (0.6, 0.1), (0.5, 1.0)]
+    (name, _), *_ = best([off(*load, "time") for load in loads])
+    assert name.startswith(("while busy", "two states by graphics", "by power", "while capped"))
+    assert best([off(*load, "cycles") for load in loads])[0][0] in ("mean, 0.1 s", "mean, 0.5 s")
+    assert len(set(off(1.0, 0.1, "time").values())) == 1, "at full load all are the same"
+
+
+def test_long_shares_beside_short_ones_tell_what_the_mean_is_over() -> None:
+    assert tells(card(0.5, 1.0, "time")[0])["long_above_short_percent"] == pytest.approx(0, abs=0.01)
+    assert abs(tells(card(0.5, 1.0, "cycles")[0])["long_above_short_percent"] or 0) > 1
+
+
+def test_what_was_not_recorded_is_no_zero() -> None:
+    nothing = Case(Raw(SMS), 0.0, 3.0, [(0.0, 3.0)])
+    assert rate(nothing, "mean", False) is None
+    assert set(errors(nothing, 1e12, 1.0).values()) == {None}
+    assert best([errors(nothing, 1e12, 1.0)]) == []
+    without_power, counted = card(0.3, 0.1, "time")
+    without_power.raw.slow.clear()
+    assert errors(Case(without_power.raw, 0.0, 2.0, without_power.spans), counted, 1.0)["mean, 0.5 s"] is not None
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedNvml]:
+    kept = {name: value for name, value in vars(pynvml).items() if name.startswith("nvml")}
+    recorded = RecordedNvml()
+    recorded.install()
+    yield recorded
+    for name, value in kept.items():
+        setattr(pynvml, name, value)
+
+
+def test_the_recorder_keeps_clocks_power_and_counters_and_why_others_are_missing(nvml: RecordedNvml, tmp_path: Path) -> None:
+    nvml.gpm_returns = {METRICS["hmma_cycles_active"]: pynvml.NVML_ERROR_NOT_SUPPORTED}
+    recorder = Recorder(SMS)
+    for i in range(1001):
+        recorder.look(i / 1000)
+    raw = recorder.raw
+    assert len(raw.clocks) == 1001
+    assert raw.clocks[0] == (0.0, 1980.0)
+    assert 45 <= len(raw.slow) <= 51
+    assert raw.slow[0][1] == pytest.approx(146.275)
+    short, long = ([i for i in raw.intervals if i.long is wanted] for wanted in (False, True))
+    assert 9 <= len(short) <= 10
+    assert 5 <= len(long) <= 6
+    assert long[0].end - long[0].start == pytest.approx(LONG * GPM_S, rel=0.1)
+    assert short[0].values["hmma_tensor_util"] == pytest.approx(93.801)
+    assert "hmma_cycles_active" not in short[0].values
+    assert "Not Supported" in raw.refused["hmma_cycles_active"]
+    raw_counters.write(raw, tmp_path / "raw.json.gz")
+    assert raw_counters.read(tmp_path / "raw.json.gz", Raw) == raw
+    assert nvml.calls.count("nvmlGpmSampleAlloc") == LONG + 1
+
+
+class _Probe:
+    """Shows 600 TFLOP/s."""
+
+    def between(self, start: float, end: float) -> list[Reading]:
+        return [Reading("gpu", end, {"tflops_gpm": 600.0, "clock_sm": 1400.0, "power": 650.0, "throttle_power": 1.0})]
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_run_writes_its_tables_also_where_a_case_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    case, counted = card(0.3, 0.1, "time")
+
+    def refused() -> object:
+        raise RuntimeError("no FP8 here")
+
+    def loop(call, seconds, duty, period):
+        call()
+        return Ran(round(counted * 2.0 / 1e12), 0.0, 2.0, list(case.spans))
+
+    made = [
+        tflops_truth.Case("gemm bf16", "busy 30% of the time", 0.3, "tflops_gpm", 1e12, lambda: None),
+        tflops_truth.Case("gemm fp8", "full", 1.0, "tflops_gpm", 1e12, refused, 2.0),
+    ]
+    device = Made(name="made-up card", multi_processor_count=SMS)
+    cuda = Made(get_device_properties=lambda _: device, empty_cache=lambda: None)
+    for name, value in (
+        ("need_gpu", lambda: None),
+        ("torch_on_gpu", lambda: Made(cuda=cuda)),
+        ("Probe", _Probe),
+        ("loop", loop),
+        ("gemm_cases", lambda torch, whole: made),
+        ("REST_S", 0.0),
+    ):
+        monkeypatch.setattr(tflops_truth, name, value)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+    class Recording:
+        def __init__(self, file: Path, sms: int) -> None:
+            file.write_bytes(b"")
+
+        def end(self) -> Raw:
+            return case.raw
+
+    monkeypatch.setattr(raw_counters, "Recording", Recording)
+    monkeypatch.setattr(sys, "argv", ["tflops_truth", "--out", str(tmp_path)])
+    assert tflops_truth.main() == 1
+    assert "FAILED: no FP8 here" in capsys.readouterr().out
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "tflops_clocks.csv").read_text()))
+    assert abs(float(row["error_percent: while busy (known), 0.5 s"])) < 1
+    assert (tmp_path / "tflops_truth.csv").read_text().count("\n") == 2
+    (tmp_path / "tflops_clocks.csv").unlink()
+    monkeypatch.setattr(sys, "argv", ["tflops_truth", "--out", str(tmp_path), "--again", str(tmp_path / "tflops_raw.json.gz")])
+    assert tflops_truth.main() == 0
+    assert "two states by graphics" in (tmp_path / "tflops_clocks.csv").read_text()
+
+
+def test_the_recorder_is_a_process_that_ends_when_it_is_told(tmp_path: Path) -> None:
+    """Without a driver, or where it cannot write, it says so, and the run does not go on as if it had recorded."""
+    recording = raw_counters.Recording(tmp_path / "no" / "raw.json.gz", SMS)
+    with pytest.raises(subprocess.CalledProcessError):
+        recording.end()
+
+
+def test_nothing_counted_is_no_table(tmp_path: Path) -> None:
+    assert analyse(Session({}, Raw(), []), tmp_path) is None
+    assert analyse(Session({"device": "x"}, Raw(), [Counted("gemm bf16", "full", 1.0, 1e12, 0.0, 1.0, [(0.0, 1.0)])]), tmp_path) is not None
