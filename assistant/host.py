@@ -74,7 +74,7 @@ class Host:
                 await self._end_unused()
         server.close()
         for asked in self._asked.values():
-            asked.turn.stop.set()
+            asked.stop()
             asked.changed.set()
         if not self.evicted:
             watch.close()
@@ -129,7 +129,7 @@ class Host:
             case m.Cancel(id) | m.UseCpu(id):
                 asked = self._asked.get(id)
                 if asked is not None:
-                    (asked.turn.stop if isinstance(request, m.Cancel) else asked.turn.cpu).set()
+                    asked.stop() if isinstance(request, m.Cancel) else asked.turn.cpu.set()
                 await peer.send(_ENCODE(m.Ok(asked is not None)))
             case m.Status():
                 resident = self._desk.resident
@@ -153,7 +153,7 @@ class Host:
         diary = Diary(request.id) if request.id else None
         asked = self._asked[key] = _Asked(self._loop, request.device, diary)
         asked.say(m.Waiting("waits until another request is answered" if self._one.locked() else "gathers the facts"))
-        work = asyncio.create_task(self._in_turn(request, asked))
+        work = asked.work = asyncio.create_task(self._in_turn(request, asked))
         try:
             while not work.done():
                 for event in asked.news():
@@ -169,7 +169,7 @@ class Host:
         except ConnectionError:
             _LOG.info("a client left before its answer")
         finally:
-            asked.turn.stop.set()
+            asked.stop()
             await asyncio.wait((work,))
             cut_short = isinstance(work.exception(), Cancelled) and self.evicted
             if diary is not None:
@@ -182,11 +182,16 @@ class Host:
     async def _end_older(self, key: str) -> None:
         """The same request, of a client that lost its connection."""
         while older := self._asked.get(key):
-            older.turn.stop.set()
+            older.stop()
             await asyncio.sleep(0.01)
 
     async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Done:
-        async with self._one:
+        try:
+            await self._one.acquire()
+        except asyncio.CancelledError:
+            raise Cancelled from None  # it is stopped before its turn has come
+        asked.begun = True
+        try:
             asked.turn.look()
             if isinstance(request, m.Complete):
                 return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
@@ -194,6 +199,8 @@ class Host:
                 return await asyncio.to_thread(benchmark, self._desk.resident, request, asked.turn)
             asked.say(m.Waiting("gathers the facts"))
             return await asyncio.to_thread(self._desk.answer, request, asked.turn)
+        finally:
+            self._one.release()
 
 
 def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
@@ -219,9 +226,18 @@ class _Asked:
     def __init__(self, loop: asyncio.AbstractEventLoop, device: m.Device, diary: Diary | None) -> None:
         self.changed = asyncio.Event()
         self.turn = Turn(self._say_from_afar, device, diary)
+        self.work: asyncio.Task[m.Done] | None = None
+        self.begun = False
+        """Whether its turn has come."""
         self._loop = loop
         self._waiting = m.Waiting("")
         self._news: list[m.Event] = []
+
+    def stop(self) -> None:
+        """End it: between two tokens, or at once while others are before it."""
+        self.turn.stop.set()
+        if self.work is not None and not self.begun:
+            self.work.cancel()
 
     def _say_from_afar(self, event: m.Event) -> None:
         """From the thread that works."""

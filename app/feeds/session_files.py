@@ -34,6 +34,8 @@ class SessionFiles:
     def __init__(self) -> None:
         self.notice = ""
         self._lock: int | None = None
+        self._unread = ""
+        """Why the presets could not be read: whoever edits others must not have them written over these."""
 
     @property
     def folder(self) -> Path:
@@ -77,17 +79,21 @@ class SessionFiles:
     def presets(self) -> tuple[Preset, ...]:
         """Those that were kept, or those that come with the program."""
         file = self.folder / "presets.json"
+        self._unread = ""
         try:
             return msgspec.json.decode(file.read_bytes(), type=tuple[Preset, ...])
         except FileNotFoundError:
             return PRESETS
         except OSError as e:
-            raise UserError(f"{file} cannot be read now: {e.strerror}") from e
+            self._unread = f"{file} cannot be read now: {e.strerror}"
+            raise UserError(self._unread) from e
         except MALFORMED as e:
             self.notice = _set_aside(file, e)
             return PRESETS
 
     def keep_presets(self, presets: tuple[Preset, ...]) -> None:
+        if self._unread:
+            raise UserError(f"{self._unread}. Your presets in it are not written over by others; try again later")
         self._write(self.folder / "presets.json", msgspec.json.format(msgspec.json.encode(presets)))
 
     def close(self) -> None:

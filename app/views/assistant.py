@@ -50,6 +50,8 @@ class Assistant(QWidget):
         self._state = state
         self._found: tuple[Summary, ...] = ()
         self._presets: tuple[Preset, ...] = PRESETS
+        self._unread = False
+        """The presets there are could not be read: these are not the user's."""
         self._listed = False
         self._listed_for: str | None = None
         """The model in use when the list of models was asked for."""
@@ -84,13 +86,14 @@ class Assistant(QWidget):
                 self.talk.reveal(self.sessions.search.text())
                 self.stack.setCurrentWidget(self.talk)
             case Presets(presets=presets):
-                self._presets = presets
+                self._presets, self._unread = presets, False
                 self.talk.entry.show_presets(presets)
             case _ if isinstance(reply, ModelReply):
                 pass  # which of them is in use decides whether there is free chat
             case Accepted(request=WriteText(file=file)):
                 self.talk.entry.say(f"written to {file}")
             case Refused(request=request, message=message) if isinstance(request, SessionRequest):
+                self._unread |= isinstance(request, ReadPresets)
                 self.talk.entry.say(message)
             case _:
                 self.talk.deliver(reply)
@@ -173,6 +176,10 @@ class Assistant(QWidget):
         self.requested.emit(KeepSession(conversation.saved()))
 
     def _edit_presets(self) -> None:
+        if self._unread:
+            self.requested.emit(ReadPresets())
+            self.talk.entry.say("Your presets could not be read, so these cannot be edited; they are read once more now.")
+            return
         self.stack.setCurrentWidget(self.presets)
         self.presets.show_presets(self._presets)
 

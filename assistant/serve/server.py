@@ -15,14 +15,17 @@ from scheduler.errors import UserError
 HEAD_S = 10.0
 """A request's head must have come within this time of the connection, or of the answer before."""
 MOST_CONNECTIONS = 64
+STALLED_S = 30.0
+"""A client that takes nothing for so long while there is something to send is gone."""
 MAX_HEAD = 16 * 1024
 """Bytes."""
 
 
 class Patient(H11Protocol):
-    """uvicorn's HTTP, and the end of the patience that it lacks: with clients that send their head a byte at a time."""
+    """uvicorn's HTTP, and the end of the patience that it lacks: with clients that send their head a byte at a time, or never read."""
 
     _late: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -37,13 +40,28 @@ class Patient(H11Protocol):
         self._await_head()
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        """More waits to be read than is kept for it."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._read_on()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._read_on()
         super().connection_lost(exc)
 
     def _await_head(self) -> None:
         self._stop_waiting()
         self._late = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def _read_on(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _stop_waiting(self) -> None:
         if self._late is not None:

@@ -9,6 +9,7 @@ import msgspec
 from scheduler.errors import NotFound, UserError
 
 _INDEX = "model.safetensors.index.json"
+_WHOLE = "model.safetensors"
 _FOREIGN = ("head_size", "lora_rank_decay")
 """Keys of config.json that only other dialects of RWKV-7 have."""
 
@@ -23,8 +24,10 @@ def files_of(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise NotFound(f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file.")
-    if (source / _INDEX).is_file():
+    if (source / _INDEX).is_file() and not _outdated(source):
         return _shards(source)
+    if (source / _WHOLE).is_file():
+        return [_confined(source, _WHOLE)]
     for suffix in (".safetensors", ".pth"):
         found = sorted(file for file in source.iterdir() if file.suffix == suffix)
         if len(found) > 1:
@@ -38,12 +41,25 @@ class _Index(msgspec.Struct):
     weight_map: dict[str, str]
 
 
-def _shards(folder: Path) -> list[Path]:
+def _outdated(folder: Path) -> bool:
+    """Whether the index is of shards that were there before, or are not all there yet, and the model is in one file."""
+    whole, index = folder / _WHOLE, folder / _INDEX
+    if not whole.is_file():
+        return False
+    return whole.stat().st_mtime_ns > index.stat().st_mtime_ns or not all(shard.is_file() for shard in _listed(folder))
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The shards that the index names."""
     try:
         index = msgspec.json.decode(_confined(folder, _INDEX).read_bytes(), type=_Index)
     except (msgspec.MsgspecError, OSError) as e:
         raise UserError(f"cannot read {folder / _INDEX}: {e}. Download it again.") from e
-    shards = [_confined(folder, name) for name in sorted(set(index.weight_map.values()))]
+    return [_confined(folder, name) for name in sorted(set(index.weight_map.values()))]
+
+
+def _shards(folder: Path) -> list[Path]:
+    shards = _listed(folder)
     for shard in shards:
         if shard.suffix != ".safetensors":
             raise UserError(f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again.")

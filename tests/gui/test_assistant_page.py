@@ -15,7 +15,7 @@ from app import theme
 from app.feeds.verbs import Verbs
 from app.models.conversation import Conversation
 from app.models.message import Curve
-from app.models.requests import Answered, Ask, Report, SaveReport, UseCpu, Waits, Wrote
+from app.models.requests import Answered, Ask, Refused, Report, SaveReport, UseCpu, Waits, Wrote
 from app.models.session_requests import (
     BringBack,
     DropSession,
@@ -25,6 +25,8 @@ from app.models.session_requests import (
     Opened,
     OpenSession,
     Preset,
+    Presets,
+    ReadPresets,
     RenameSession,
     Sessions,
     Summary,
@@ -220,6 +222,18 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     assert "It was in the Hall." in [b.text.toPlainText() for b in talk.messages.bubbles], "what was searched is brought into view"
     fed.window.deliver(Sessions(FindSessions("hall"), (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)))
     assert page.sessions.list.item(0).toolTip() == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;", "what was said is no markup"
+
+
+def test_presets_that_could_not_be_read_are_read_again_before_any_are_edited(fed):
+    opened(fed)
+    page = fed.window.assistant
+    fed.window.deliver(Refused(ReadPresets(), "presets.json cannot be read now: Too many open files"))
+    fed.files.clear()
+    page.talk.entry.edit_presets.trigger()
+    assert fed.files == [ReadPresets()] and not page.presets.isVisible()
+    fed.window.deliver(Presets((Preset("mine", "what ran?"),)))
+    page.talk.entry.edit_presets.trigger()
+    assert page.presets.isVisible() and page.presets.presets() == (Preset("mine", "what ran?"),)
 
 
 def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_path):

@@ -232,8 +232,12 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
             files.presets()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with pytest.raises(UserError, match="not written over"):
+        files.keep_presets(PRESETS)  # whoever edits these never saw the user's own
     assert files.open(talk.key) == talk.saved()
     assert files.presets() == (Preset("a", "b"),)
+    files.keep_presets((Preset("a", "c"),))
+    assert files.presets() == (Preset("a", "c"),)
 
 
 def test_what_is_too_large_to_be_read_again_is_not_written_over_what_was(files, monkeypatch):

@@ -156,6 +156,29 @@ def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_
     assert not assistant.cancel(), "there is nothing left to cancel"
 
 
+def test_who_waits_behind_another_request_is_stopped_at_once(home) -> None:
+    first, second = Assistant(), Assistant()
+    waits, behind = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def run(assistant: Assistant, word: str, event: threading.Event) -> None:
+        with pytest.raises(Cancelled):
+            assistant.report(when="idle", on_event=lambda e: event.set() if word in getattr(e, "reason", "") else None)
+        ended.append(word)
+
+    threads = [threading.Thread(target=run, args=(first, "idle", waits)), threading.Thread(target=run, args=(second, "another", behind))]
+    threads[0].start()
+    assert waits.wait(20)
+    threads[1].start()
+    assert behind.wait(20)
+    assert second.cancel()
+    threads[1].join(20)
+    assert ended == ["another"], "the one before it is not waited for"
+    assert first.cancel()
+    threads[0].join(20)
+    assert "busy" in Assistant().ask("is it idle?").text, "the turn was handed on"
+
+
 def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
     assistant = Assistant()
     told: list[bool] = []

@@ -13,6 +13,7 @@ from rwkv_models import random_model, to_hf, write_hf
 from safetensors.torch import save_file
 
 from assistant import weights
+from assistant.weights.places import files_of
 from scheduler.errors import UserError
 
 SMALL = random_model(layers=2, channels=64, vocabulary=32)
@@ -59,6 +60,22 @@ def test_a_missing_shard_is_named(tmp_path) -> None:
     write_hf(tmp_path, HF, shards=3)
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
     assert "the shard model-00002-of-00003.safetensors is missing" in refusal(tmp_path)
+
+
+def test_of_shards_and_one_file_the_newest_that_is_complete_is_loaded(tmp_path) -> None:
+    """As after a pull of a model that was in shards before, and is in one file now, or the other way round."""
+    write_hf(tmp_path, HF, shards=3)
+    whole, index = tmp_path / "model.safetensors", tmp_path / "model.safetensors.index.json"
+    shards = sorted(tmp_path.glob("model-*.safetensors"))
+    save_file(HF, whole)
+    os.utime(index, (1, 1))
+    assert files_of(tmp_path) == [whole], "the index is of what was there before"
+    os.utime(whole, (0, 0))
+    assert files_of(tmp_path) == shards
+    shards[0].unlink()
+    assert files_of(tmp_path) == [whole], "they are not all there"
+    index.unlink()
+    assert files_of(tmp_path) == [whole], "shards without an index are none of it"
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.001, 0.0])
