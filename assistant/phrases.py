@@ -16,13 +16,19 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def quantity(value: float, unit: str) -> str:
     """A value with its unit: 71 °C, 37 %, 23.4 GiB, 612 TFLOP/s, 0.412 ms."""
-    if unit in ("B", "B/s"):
-        return _bytes(value, unit)
-    decimals = _DECIMALS.get(unit)
-    if unit == "W" and abs(value) < 10:
-        decimals = 1
-    number = significant(value) if decimals is None else f"{value:.{decimals}f}"
-    return f"{number} {unit}".rstrip()
+    return _bytes(value, unit) if unit in ("B", "B/s") else f"{_number(value, unit)} {unit}".rstrip()
+
+
+def as_said(value: float, unit: str) -> float:
+    """The value as `quantity` and `duration` say it, rounded: what a difference that stands beside them is to be computed from."""
+    if unit == "s":
+        return round(value, 1 if value < 9.95 else 0)
+    return value if unit in ("B", "B/s") else float(_number(value, unit))
+
+
+def _number(value: float, unit: str) -> str:
+    decimals = 1 if unit == "W" and abs(value) < 10 else _DECIMALS.get(unit)
+    return significant(value) if decimals is None else f"{value:.{decimals}f}"
 
 
 def _bytes(value: float, unit: str) -> str:

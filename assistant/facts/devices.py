@@ -61,7 +61,7 @@ def history_facts(
         first, last = history.times[0], history.times[-1]
         add.said("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
     else:
-        add.absent("covered", "readings cover", "no data in this time")
+        add.absent("covered", "readings cover", "nothing was read in this time")
     for field in fields:
         column = history.columns.get(field, []) if history else []
         values = [v for v in column if v is not None and math.isfinite(v)]
@@ -71,7 +71,7 @@ def history_facts(
             if what in found:
                 add.number(f"{field}.{what}", f"{word} {_title(field)}", found[what], FIELDS[field].unit, "too large to add up")
             else:
-                add.absent(f"{field}.{what}", f"{word} {_title(field)}", "no data in this time")
+                add.absent(f"{field}.{what}", f"{word} {_title(field)}", "nothing was read in this time")
     return add.facts
 
 

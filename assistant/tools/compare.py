@@ -114,8 +114,10 @@ def _differences(facts: Mapping[str, Fact], first: str, second: str, rows: Mappi
         one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
         if one is None or other is None or not (isinstance(one.value, int | float) and isinstance(other.value, int | float)):
             continue
-        if (said := _difference(one.value, other.value, one.unit)) is not None:
-            add.said(what, title.lower(), one.value - other.value, one.unit, said)
+        first_value, second_value = (phrases.as_said(value, one.unit) for value in (one.value, other.value))
+        said = "the same" if one.said == other.said else _difference(first_value, second_value, one.unit)
+        if said is not None:
+            add.said(what, title.lower(), first_value - second_value, one.unit, said)
     return add.facts
 
 
@@ -129,7 +131,7 @@ def _difference(one: float, other: float, unit: str) -> str | None:
     more = "more" if one > other else "less"
     if unit in ("°C", "%"):  # no ratios: their zero is a convention, or they are ratios themselves
         points = "percentage points" if unit == "%" else unit
-        return "the same" if round(one) == round(other) else f"{abs(round(one) - round(other))} {points} {more}"
+        return f"{abs(one - other):.0f} {points} {more}"
     if other == 0:
         return None
     share = (one - other) / abs(other)

@@ -29,7 +29,7 @@ FACTS = named(CPU_FACTS)
         ("cpu.temp", "N/A (no sensor)"),
         ("cpu.util.mean", "46 %"),
         ("cpu.util.max", "90 %"),
-        ("cpu.temp.mean", "N/A (no data in this time)"),
+        ("cpu.temp.mean", "N/A (nothing was read in this time)"),
         ("cpu.use", "busy: job 8 runs"),
         ("cpu.holder", "job 8"),
         ("cpu.process0", "python3 (pid 4321, 1.0 GiB)"),

@@ -94,7 +94,7 @@ def test_what_is_not_known_is_said_with_its_reason() -> None:
     assert "has not ended yet" in tables(composed(of_job(JOBS[0])))["Outcome"].note
     unread = composed(span(histories={}))
     assert [chart.title for chart in charts(unread)] == ["Utilisation of REPLAY GPU 0", "Utilisation of REPLAY GPU 1"]
-    assert all(not chart.lines and "no data (no data in this time)" in chart.note for chart in charts(unread))
+    assert all(not chart.lines and "no data (nothing was read in this time)" in chart.note for chart in charts(unread))
     assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 

@@ -217,4 +217,4 @@ def test_eight_gpus_make_one_table() -> None:
     assert template(facts).count("\n| --- |") == 1
     assert "| REPLAY GPU 7 |" in template(facts)
     assert "REPLAY GPU 6 and REPLAY GPU 7 are idle now." in opening(template(facts))
-    assert template(facts).count("no data in this time") == 1
+    assert template(facts).count("nothing was read in this time") == 1

@@ -11,11 +11,14 @@ from typing import NamedTuple
 import pytest
 
 from accel.workloads import catalog
+from assistant import phrases
+from assistant.facts import Fact
 from assistant.masks import masked
 from assistant.routes import SYSTEM, TOOLS, WORKLOADS, parse
 from assistant.tools.actions import PLANNERS
 from assistant.tools.answers import LOOKERS
 from assistant.tools.call import Call, call, called
+from assistant.tools.compare import _differences
 from assistant.tools.period import period
 from assistant.tools.route import route
 from assistant.tools.rules import by_rules
@@ -285,3 +288,19 @@ def test_a_model_that_names_one_job_twice_means_its_earlier_run() -> None:
 
 def test_no_stretch_of_time_is_none() -> None:
     assert period(call("answer", "jobs"), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "unit", "difference"),
+    [
+        (12.4, 12.6, "W", "8 % less"),  # as 12 and 13 are shown
+        (12.1, 12.4, "W", "the same"),
+        (36.4, 38.6, "%", "3 percentage points less"),
+        (61.6, 62.4, "s", "the same"),
+    ],
+)
+def test_differences_are_those_of_the_values_beside_them(one: float, other: float, unit: str, difference: str) -> None:
+    said = phrases.duration if unit == "s" else lambda value: phrases.quantity(value, unit)
+    facts = {f"{name}.x": Fact(f"{name}.x", value, unit, said(value), "", 0.0, "") for name, value in (("a", one), ("b", other))}
+    found = _differences(facts, "a", "b", {"x": "X"}, "", 0.0)
+    assert [fact.said for fact in found] == [difference]
