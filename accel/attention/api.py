@@ -8,9 +8,10 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
-from accel.attention.inputs import Inputs, Window, arrange, as_given, checked, describe, problem_of
-from accel.attention.passes import Attention, forward, forward_op
+from accel.attention.inputs import ALIGNMENT, Inputs, Window, arrange, as_given, checked, describe, problem_of
+from accel.attention.passes import Attention, forward, forward_op, prepared
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 
@@ -26,6 +27,8 @@ class Plan:
     forward: Choice
     backward: Choice | None
     """None where no gradient is asked for."""
+    run: Run | None
+    """The forward pass, where all that it needs to know is the same for all inputs like these."""
 
 
 _PLANS: dict[object, Plan] = {}
@@ -134,26 +137,32 @@ def attention(
     if torch.compiler.is_compiling() or (type(q) is not Tensor and type(q) is not torch.nn.Parameter):
         return _compiled(q, k, v, causal, window, scale, softcap, bias, seqlens, layout, deterministic, backend, return_lse, return_choice)
     grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad))
-    rules = (causal, window, scale, softcap, deterministic, layout, backend, grad)
-    plan = None
+    plan = key = None
     if bias is None and seqlens is None:
-        # All that arrange() would look at: a shape seen before needs no second look.
-        key = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.device, k.device, v.device, q.layout, k.layout, v.layout, rules)
-        plan = _PLANS.get(key)
+        # All that arrange() and the kernels would look at: what was seen before needs no second look.
+        try:
+            key = (
+                q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
+                (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT,
+                causal, window, scale, softcap, deterministic, layout, backend, grad,
+            )  # fmt: skip
+            plan = _PLANS.get(key)
+        except RuntimeError:  # no dense tensors: arrange() says so
+            key = None
     if plan is None:
         x = arrange(q, k, v, bias, seqlens, layout)
-        plan = _plan(x, causal, window, scale, softcap, deterministic, backend, grad)
-        if bias is None and seqlens is None:
-            _remember(key, plan)
+        plan = _plan(key, x, causal, window, scale, softcap, deterministic, backend, grad)
     elif layout == "bshd":
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
     else:
         x = Inputs(q, k, v)
-    if plan.backward is None:
-        out, lse = forward(x, plan.problem, plan.forward.backend)
-    else:
+    if plan.backward is not None:
         backends = (plan.forward.backend, plan.backward.backend)
-        out, lse = Attention.apply(x.q, x.k, x.v, x.bias, x.ragged, plan.problem, backends)  # type: ignore[no-untyped-call]
+        out, lse = Attention.apply(*x, plan.problem, backends, plan.run)  # type: ignore[no-untyped-call]
+    elif plan.run is not None:
+        out, lse = plan.run(x.q, x.k, x.v)
+    else:
+        out, lse = forward(x, plan.problem, plan.forward.backend)
     out = as_given(out, seqlens, layout)
     if return_choice:
         return out, plan.forward
@@ -187,18 +196,20 @@ def explain(
     return choose(problem, backend, "forward"), choose(problem, backend, "backward")
 
 
-def _remember(key: object, plan: Plan) -> None:
-    """The oldest is forgotten first: a decoding program has a new length at every step."""
+def _plan(
+    key: object, x: Inputs, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool, backend: str, grad: bool
+) -> Plan:
+    """Made, and kept for the next inputs like these unless `key` is None: they have a bias then, or are ragged.
+
+    The oldest is forgotten first: a decoding program has a new length at every step.
+    """
+    problem = problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+    chosen, back = choose(problem, backend, "forward"), choose(problem, backend, "backward") if grad else None
+    if key is None:
+        return Plan(problem, chosen, back, None)
     if len(_PLANS) >= _MOST_PLANS:
         _PLANS.pop(next(iter(_PLANS), None), None)
-    _PLANS[key] = plan
-
-
-def _plan(
-    x: Inputs, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool, backend: str, grad: bool
-) -> Plan:
-    problem = problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
-    return Plan(problem, choose(problem, backend, "forward"), choose(problem, backend, "backward") if grad else None)
+    return _PLANS.setdefault(key, Plan(problem, chosen, back, prepared(x, problem, chosen.backend)))
 
 
 def _compiled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -127,9 +128,14 @@ def loadable(x: Tensor) -> Tensor:
     """
     if x.stride(-1) != 1:
         x = x.contiguous()
-    step = ALIGNMENT // x.element_size()
-    aligned = all(stride % step == 0 for stride, size in zip(x.stride()[:-1], x.shape[:-1], strict=True) if size > 1)
-    return x if aligned and x.data_ptr() % ALIGNMENT == 0 else x.clone()
+    return x if x.data_ptr() % ALIGNMENT == 0 and rows_aligned(x.shape, x.stride(), x.element_size()) else x.clone()
+
+
+@lru_cache(maxsize=4096)
+def rows_aligned(shape: torch.Size, strides: tuple[int, ...], element_size: int) -> bool:
+    """Whether all rows begin at multiples of ALIGNMENT bytes, if the first does."""
+    step = ALIGNMENT // element_size
+    return all(stride % step == 0 for stride, size in zip(strides[:-1], shape[:-1], strict=True) if size > 1)
 
 
 def _form(seqlens: Ragged | None, layout: str) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from accel.attention.backends import BACKENDS, Gradients
+from accel.attention.backends import BACKENDS, Gradients, Prepares, Run
 from accel.attention.backends.base import like, side_by_side
 from accel.attention.dispatch import choose
 from accel.attention.inputs import Inputs, problem_of
@@ -25,6 +25,12 @@ def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
     return like(out, x.q), lse.contiguous()
 
 
+def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
+    """`forward` for all inputs like these, if the backend can do it without looking at them again. No bias, and not ragged."""
+    able = BACKENDS[backend]
+    return able.prepared(x, problem) if isinstance(able, Prepares) and not problem.empty else None
+
+
 def backward(dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str) -> Gradients:
     """The gradients, given that of out."""
     if problem.empty:
@@ -33,13 +39,23 @@ def backward(dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
 
 
 class Attention(torch.autograd.Function):
-    """Outside torch.compile: less work on the host than a registered operation. `backends` are those of the two passes."""
+    """Outside torch.compile: less work on the host than a registered operation. `backends` are those of the two passes; `run` is the
+    forward's, where it was prepared.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, ragged: Ragged | None, problem: Problem, backends: tuple[str, str]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        ragged: Ragged | None,
+        problem: Problem,
+        backends: tuple[str, str],
+        run: Run | None,
     ) -> tuple[Tensor, Tensor]:
-        out, lse = forward(Inputs(q, k, v, bias, ragged), problem, backends[0])
+        out, lse = forward(Inputs(q, k, v, bias, ragged), problem, backends[0]) if run is None else run(q, k, v)
         ctx.save_for_backward(q, k, v, bias, out, lse)
         ctx.ragged, ctx.problem, ctx.backend = ragged, problem, backends[1]
         ctx.mark_non_differentiable(lse)
@@ -50,10 +66,10 @@ class Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
         if dout is None:
-            return (None,) * 7
+            return (None,) * 8
         q, k, v, bias, out, lse = ctx.saved_tensors
         grads = backward(dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend)
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
 
 
 @torch.library.custom_op("gpudeck::attention_forward", mutates_args=())

@@ -42,6 +42,7 @@ STEPS: tuple[Step, ...] = (
     Step("samples", "issue 6: what the model learns from", _SAMPLES, 150, needs=("tokenizers",), makes="model/data.npz"),
     Step("grid", "issue 3: 48 cells against every peer", _bench("attention_grid", "--seconds", "0.4"), 360, "gpu"),
     Step("small", "issue 3: FlashCore's nine shapes, and memory", _bench("attention_small"), 100, "machine"),
+    Step("host", "issue 3: host time of a call, by layer", _bench("host_time"), 40, "machine"),
     Step(
         "train", "issue 6: the second model", _training("train", *_CUDA, "--minutes", "7", "--rows", "512"), 450, "half", after=("samples",)
     ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,20 @@ class Gradients(NamedTuple):
     k: Tensor
     v: Tensor
     bias: Tensor | None = None
+
+
+Run = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""The forward pass of q, k, v: out and lse."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A backend that can do what it does for a kind of input once, ahead of all calls."""
+
+    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+        """Its forward pass for all q, k, v of the sizes, strides, dtype, device and alignment (to 16 bytes) of these, of the layout that
+        torch.empty_like(q) has, without gaps in lse. None where each call is different. The problem is not refused and not empty.
+        """
 
 
 class Backend(Protocol):
@@ -95,7 +109,8 @@ def widened(x: Inputs, head_dim: int) -> Inputs:
 def loadable_rows(x: Inputs) -> Inputs:
     """The same problem with rows that kernels can load, of a head size that is a multiple of 8."""
     wide = widened(x, -(-x.q.shape[3] // 8) * 8)
-    return wide._replace(q=loadable(wide.q), k=loadable(wide.k), v=loadable(wide.v))
+    q, k, v = loadable(wide.q), loadable(wide.k), loadable(wide.v)
+    return wide if q is wide.q and k is wide.k and v is wide.v else Inputs(q, k, v, x.bias, x.ragged)
 
 
 def like(x: Tensor, model: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from accel.attention.backends.base import (
     Direction,
     Gradients,
+    Run,
     half_precision_on_ampere,
     head_size_up_to,
     loadable_rows,
@@ -21,7 +22,7 @@ from accel.attention.backends.base import (
     side_by_side,
     version,
 )
-from accel.attention.inputs import Inputs
+from accel.attention.inputs import Inputs, loadable
 from accel.attention.problem import Problem
 
 
@@ -48,8 +49,16 @@ class Hopper:
         from accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
-        out, lse = forward(q, k, v, **_asked(x, problem))
+        out, lse = forward(q, k, v, **_asked(problem), ragged=x.ragged)
         return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
+
+    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+        """Where nothing has to be widened or copied."""
+        from accel.attention.kernels.hopper.forward import planned
+
+        if x.ragged is not None or problem.head_dim % 8 or any(loadable(t) is not t for t in x[:3]):
+            return None
+        return planned(*x[:3], **_asked(problem))
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Deterministic where asked."""
@@ -58,9 +67,8 @@ class Hopper:
         p = problem
         q, k, v = loadable_rows(x)[:3]
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
-        with torch.cuda.device(p.device):
-            grads = backward(d, q, k, v, o, lse, **_asked(x, p), deterministic=p.deterministic)
-        return Gradients(*(g[..., : p.head_dim] for g in grads))
+        grads = backward(d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic)
+        return Gradients(*(grads if grads[0].shape[3] == p.head_dim else (g[..., : p.head_dim] for g in grads)))
 
 
 class Portable:
@@ -86,7 +94,15 @@ class Portable:
         from accel.attention.kernels.portable.forward import forward
 
         q, k, v = (side_by_side(t) for t in x[:3])
-        return forward(q, k, v, **_asked(x, problem), bias=_expanded(x))
+        return forward(q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x))
+
+    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+        """Where there is no bias, and the elements of heads lie side by side."""
+        from accel.attention.kernels.portable.forward import planned
+
+        if x.ragged is not None or x.bias is not None or any(t.stride(-1) != 1 for t in x[:3]):
+            return None
+        return planned(*x[:3], **_asked(problem))
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
         """Without atomic additions, so the same every time."""
@@ -98,14 +114,14 @@ class Portable:
         if bias is not None and p.bias_grad and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True)):
             x = x._replace(bias=bias.contiguous())  # the kernel would sum over what the caller expanded, who wants each copy's gradient
         dq, dk, dv, dbias = backward(
-            d, q, k, v, o, lse, **_asked(x, p), bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
+            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip
         return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
 
 
-def _asked(x: Inputs, p: Problem) -> dict[str, Any]:
-    """What every kernel of ours is told beside its tensors."""
-    return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap, "ragged": x.ragged}
+def _asked(p: Problem) -> dict[str, Any]:
+    """What every kernel of ours is told of the rules."""
+    return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap}
 
 
 def _expanded(x: Inputs) -> Tensor | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from accel.attention.inputs import ALIGNMENT, rows_aligned
 from accel.attention.kernels.geometry import Layout
 from accel.attention.kernels.hopper.gluon import tma_load, tma_store
 from accel.runtime.call import Box
@@ -54,7 +55,7 @@ def misfit(x: Tensor) -> str | None:
     """Why x [B,H,S,D] cannot be described without a copy, in words; None where it can."""
     if x.stride(-1) != 1 and x.shape[-1] > 1:
         return "the elements of each row must lie side by side (last stride 1)"
-    if x.data_ptr() % 16 or any(stride % 8 for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1):
+    if x.data_ptr() % ALIGNMENT or not rows_aligned(x.shape, x.stride(), x.element_size()):
         return "the first element and all strides must be multiples of 16 bytes"
     return None
 

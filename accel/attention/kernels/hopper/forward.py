@@ -567,12 +567,14 @@ def forward(
     a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and the sequences lie end to end.
     """
     plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None))
-    out, lse = torch.empty_like(q), torch.empty_like(plan.lse)
-    if plan.attend is None:
-        return out.zero_(), lse.fill_(-math.inf)
-    claims = (torch.zeros if plan.counts else torch.empty)(1, dtype=torch.int32, device=q.device)
-    plan.attend(q, k, v, out, lse, claims, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
-    return out, lse
+    return plan.run(q, k, v, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
+
+
+def planned(
+    q: Tensor, k: Tensor, v: Tensor, *, left: int | None, right: int | None, scale: float, softcap: float
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
+    return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None)).run
 
 
 class _Plan(NamedTuple):
@@ -581,6 +583,16 @@ class _Plan(NamedTuple):
     attend: Callable[..., None] | None
     counts: bool
     """Whether the tiles that were claimed are counted: not where each has a multiprocessor of its own."""
+
+    def run(self, q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
+        """Allocate the results and launch what computes them."""
+        out, lse = torch.empty_like(q), torch.empty_like(self.lse)
+        if self.attend is None:
+            return out.zero_(), lse.fill_(-math.inf)
+        # Where nothing is counted nobody reads it: any address will do.
+        claims = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts else lse
+        self.attend(q, k, v, out, lse, claims, *starts)
+        return out, lse
 
 
 @lru_cache(maxsize=4096)

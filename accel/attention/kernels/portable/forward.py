@@ -21,6 +21,8 @@ _MOST_SPLITS = 64
 
 
 Blocks = tuple[int | None, int | None]
+Run = Callable[..., tuple[Tensor, Tensor]]
+"""Of q, k, v: out and lse."""
 
 
 class Calls(NamedTuple):
@@ -56,18 +58,12 @@ def forward(
     its results. Raises ValueError for what it cannot do.
     """
     plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, bias), blocks)
-    out, lse = torch.empty_like(q), torch.empty_like(plan.lse)
-    if plan.attend is None:
-        return out, lse
-    more = () if bias is None and ragged is None else extras(bias, ragged)
-    if plan.combine is None:
-        plan.attend(q, k, v, out, lse, *more)
-        return out, lse
-    partial = torch.empty((plan.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device)
-    partial_lse = torch.empty((plan.splits, lse.numel()), dtype=torch.float32, device=q.device)
-    plan.attend(q, k, v, partial, partial_lse, *more)
-    plan.combine(partial, partial_lse, out, lse)
-    return out, lse
+    return plan.run(q, k, v, *(() if bias is None and ragged is None else extras(bias, ragged)))
+
+
+def planned(q: Tensor, k: Tensor, v: Tensor, *, left: int | None, right: int | None, scale: float, softcap: float) -> Run:
+    """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
+    return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None), (None, None)).run
 
 
 def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, None)) -> Calls:
@@ -148,6 +144,20 @@ class _Plan(NamedTuple):
     attend: Callable[..., None] | None
     combine: Callable[..., None] | None
     splits: int
+
+    def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+        """Allocate the results and launch what computes them. `more`: see `extras`."""
+        out, lse = torch.empty_like(q), torch.empty_like(self.lse)
+        if self.attend is None:
+            return out, lse
+        if self.combine is None:
+            self.attend(q, k, v, out, lse, *more)
+            return out, lse
+        partial = torch.empty((self.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device)
+        partial_lse = torch.empty((self.splits, lse.numel()), dtype=torch.float32, device=q.device)
+        self.attend(q, k, v, partial, partial_lse, *more)
+        self.combine(partial, partial_lse, out, lse)
+        return out, lse
 
 
 @lru_cache(maxsize=4096)

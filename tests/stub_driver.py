@@ -1,0 +1,59 @@
+"""A CUDA driver that accepts everything and does nothing, so that the host's side of a launch runs where there is no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from accel.attention import api
+from accel.attention.backends import own
+from accel.attention.dispatch import choose
+from accel.runtime import launch
+from accel.runtime.call import Box, Call, source
+
+
+class Driver:
+    """What `launch` asks of the driver's library. A launch costs what calling a function of C with as many arguments does."""
+
+    def __init__(self) -> None:
+        self.cuLaunchKernelEx = ctypes.CDLL(None).isascii  # looks at no memory, and answers 0 to an address
+        self.cuTensorMapEncodeTiled = self.cuTensorMapReplaceAddress = lambda *_: 0
+
+
+def _function(call: Call, device: int | None) -> launch._Function:
+    boxes = [{"block_size": value.block, "swizzle": 0} for value in call.arguments.values() if isinstance(value, Box)]
+    return launch._Function(source(call), ctypes.c_void_p(0), 128, 0, boxes)
+
+
+@contextmanager
+def stub_driver() -> Iterator[None]:
+    """Our kernels are launched on tensors of the CPU, by a driver that does nothing: what they would compute is not computed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "_driver", Driver)
+        patch.setattr(launch, "_function", _function)
+        patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+        patch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
+        hopper = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+        patch.setattr(torch.cuda, "get_device_properties", lambda device: hopper)
+        for backend in (own.Portable, own.Hopper):
+            patch.setattr(backend, "_rules", lambda self, problem: iter(()))
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """All that was planned: what was planned for one driver must not serve the other."""
+    api._PLANS.clear()
+    choose.cache_clear()
+    for name in ("hopper.forward", "hopper.backward", "portable.forward", "portable.backward"):
+        import_module(f"accel.attention.kernels.{name}")._plan.cache_clear()
+    import_module("accel.attention.kernels.hopper.forward")._multiprocessors.cache_clear()
