@@ -57,6 +57,12 @@ def test_every_feature_fits(which, dim, rule):
     assert_fits(build(which, dim, **rule))
 
 
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_the_rows_are_loaded_sixteen_bytes_at_a_time(dim):
+    ptx = build("rows", dim).asm["ptx"]
+    assert "ld.global.v4.b32" in ptx and "ld.global.b16" not in ptx
+
+
 def test_deterministic_kernels_have_no_atomic():
     for which, dim in (("keys", 128), ("keys", 256), ("queries", 128)):
         ptx = build(which, dim, deterministic=True).asm["ptx"]

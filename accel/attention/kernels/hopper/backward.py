@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ def backward(
     ragged: Ragged | None,
     deterministic: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dv [as q, k, v] of out = attention(q, k, v), from dout (of any strides) and lse float32 [B,H,Sq] (natural log).
+    """dq, dk and dv [as q, k, v] of out = attention(q, k, v), from out, dout (of any strides) and lse float32 [B,H,Sq] (natural log).
 
     q [B,H,Sq,D], k and v [B,Hkv,Sk,D] as `supports` takes them; query i sees the keys from i + Sk - Sq - left to i + Sk - Sq + right. With
     `deterministic` repeats are bit-identical; without, the order of float32 additions in dq may vary.
@@ -92,8 +92,7 @@ def backward(
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     if not q.numel() or not k.numel():
         return dq.zero_(), dk.zero_(), dv.zero_()
-    if misfit(dout):
-        dout = torch.empty_like(out).copy_(dout)
+    out, dout = (x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout))
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None)
     plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic)
     rows = torch.empty(plan.rows_size, dtype=torch.float32, device=q.device)
@@ -108,20 +107,15 @@ def backward(
     return dq, dk, dv
 
 
-class _Plan(NamedTuple):
-    rows: Callable[..., None]
-    keys: Callable[..., None]
-    queries: Callable[..., None]
-    rows_size: int
-    sums_size: int
+Kernel = TypeVar("Kernel", Call, Callable[..., None])
 
 
-class Calls(NamedTuple):
-    """The launches of one backward, in this order, and what they need beside inputs and outputs."""
+class Kernels(NamedTuple, Generic[Kernel]):
+    """The kernels of one backward, as planned or ready to be launched, in this order, and what they need beside inputs and outputs."""
 
-    rows: Call
-    keys: Call
-    queries: Call
+    rows: Kernel
+    keys: Kernel
+    queries: Kernel
     """`backward_sums` where the keys' kernel adds to dq."""
     rows_size: int
     """Elements, float32: two numbers for each query of a tile."""
@@ -132,16 +126,16 @@ class Calls(NamedTuple):
 @lru_cache(maxsize=4096)
 def _plan(
     key: tuple[object, ...], out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], deterministic: bool
-) -> _Plan:
+) -> Kernels[Callable[..., None]]:
     g = geometry_of(key)
     calls = backward_calls(g, out_strides, dout_strides, lse_strides, deterministic=deterministic)
     launches = prepare(calls.rows, g.device), prepare(calls.keys, g.device), prepare(calls.queries, g.device)
-    return _Plan(*launches, calls.rows_size, calls.sums_size)
+    return Kernels(*launches, calls.rows_size, calls.sums_size)
 
 
 def backward_calls(
     g: Geometry, out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], *, deterministic: bool
-) -> Calls:
+) -> Kernels[Call]:
     """What `backward` launches for a problem. Needs no GPU."""
     size = next(size for size in TILES if size >= g.head_dim)
     tiles = TILES[size]
@@ -163,7 +157,7 @@ def backward_calls(
         prepare_rows,
         (-(-g.longest[0] // tiles.queries), g.heads, g.sequences),
         {
-            **dict.fromkeys(("out", "dout"), Pointer(g.dtype, False)),
+            **dict.fromkeys(("out", "dout"), Pointer(g.dtype)),
             **{"lse": floats, "rows": floats, "dq": sums, "starts_q": starts},
             **dict(zip(("out_batch", "out_head", "out_row"), out_strides, strict=False)),
             **dict(zip(("dout_batch", "dout_head", "dout_row"), dout_strides, strict=False)),
@@ -222,4 +216,4 @@ def backward_calls(
         {"num_warps": 4},
     )
     rows_size = in_all * tiles.queries
-    return Calls(rows, keys, rounding if atomic else queries, 2 * rows_size, rows_size * size if atomic else 0)
+    return Kernels(rows, keys, rounding if atomic else queries, 2 * rows_size, rows_size * size if atomic else 0)
