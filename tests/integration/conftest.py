@@ -14,6 +14,14 @@ from tests.integration.deck import ready
 from tests.support import state_folder
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a daemon run in one process: each of several would start its own."""
+    for item in items:
+        if "shared_home" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The state folder of the module's daemon, for tests that leave it as they found it."""

@@ -115,7 +115,7 @@ def test_jobs_lists_the_newest_first_and_only_so_many(sh: Shell, shared: Client)
     shared.wait(waiting.id, WAIT_S)
 
 
-def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> None:
+def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell, tmp_path: Path) -> None:
     out = sh("run", "gemm", "size=16", "seconds=0.1", "--wait")
     assert "TFLOP/s" in out
     assert "pass" in out
@@ -124,6 +124,15 @@ def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell) -> 
     assert job["spec"]["params"]["size"] == "16"
     assert job["state"]["devices"] == ["cpu"], "it held the device alone"
     assert job["state"]["result"]["params"]["size"] == 16
+    number = str(job["id"])
+    assert sh("results", number).splitlines()[-1].startswith("pass: relative error")
+    assert "must end with .csv or .json" in sh.fails("results", number, "--out", str(tmp_path / "x.txt"), status=1)
+    assert "cannot write" in sh.fails("results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1)
+
+
+def test_a_job_without_a_result_is_said_to_have_none(sh: Shell) -> None:
+    plain = str(sh.json("submit", "--wait", "--", "true")["id"])
+    assert "left no result" in sh.fails("results", plain, status=1)
 
 
 COMPARE = ("seq=16,32", "head_dim=8", "heads=2", "causal=both", "direction=both", "backends=auto,flash,math,cudnn", "seconds=0.1")
@@ -144,15 +153,6 @@ def test_a_comparison_is_printed_and_written_as_csv_and_json(sh: Shell, tmp_path
     rows = list(csv.DictReader(io.StringIO((tmp_path / "grid.csv").read_text())))
     assert [row["contender"] for row in rows[:4]] == ["auto", "flash", "math", "cudnn"] and len(rows) == 32
     assert json.loads((tmp_path / "grid.json").read_text()) == whole
-
-
-def test_what_cannot_be_printed_or_written_is_one_line(sh: Shell, tmp_path: Path) -> None:
-    number = str(sh.json("run", "gemm", "size=16", "seconds=0.1", "--wait")["id"])
-    assert sh("results", number).splitlines()[-1].startswith("pass: relative error")
-    assert "must end with .csv or .json" in sh.fails("results", number, "--out", str(tmp_path / "x.txt"), status=1)
-    assert "cannot write" in sh.fails("results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1)
-    plain = str(sh.json("submit", "--wait", "--", "true")["id"])
-    assert "left no result" in sh.fails("results", plain, status=1)
 
 
 def test_validation_is_a_job_with_a_verdict(sh: Shell) -> None:

@@ -36,7 +36,7 @@ HERE = Path(__file__).parent / "fake_gpu"
 ROOT = Path(__file__).parents[2]
 GIB = 2**30
 SETTINGS = Settings(source="nvml", idle_dwell_s=0.0, telemetry_hz=10.0)
-pytestmark = pytest.mark.xdist_group("rwkv-jobs")
+pytestmark = pytest.mark.xdist_group("rwkv")
 LISTS = """
 import os, sys
 def lives(pid):

@@ -25,7 +25,7 @@ from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
-pytestmark = pytest.mark.xdist_group("rwkv-jobs")
+pytestmark = pytest.mark.xdist_group("rwkv")
 ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}], "seed": 5, "max_tokens": 24}
 
 

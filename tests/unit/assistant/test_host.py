@@ -20,11 +20,11 @@ from assistant import chat
 from assistant.client import Assistant, door
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, Complete, Event, Waiting
-from scheduler import paths
+from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.devices.processes import Known
 from scheduler.errors import DaemonGone, NotFound, UserError
-from scheduler.settings import TEMPLATE
+from scheduler.settings import TEMPLATE, Settings
 from scheduler.wire import Connection
 
 pytestmark = pytest.mark.xdist_group("rwkv")
@@ -329,6 +329,7 @@ def test_without_start_nothing_is_started(tmp_path, monkeypatch) -> None:
 
 def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     Assistant().ask("is it idle?")
     with Client(start=False) as daemon:
         daemon.stop_daemon()
