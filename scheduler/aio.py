@@ -140,7 +140,7 @@ async def _replies(request: m.Wait | m.Subscribe) -> AsyncGenerator[m.Reply, Non
         raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
     try:
         writer.write(encode(request) + b"\n")
-        while line := await reader.readline():
+        while (line := await reader.readline()).endswith(b"\n"):  # a daemon that is killed may leave a part of one
             yield decode(line)
             if isinstance(request, m.Wait):
                 writer.write(encode(request) + b"\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import aio, client, paths
+from scheduler import aio, client, paths, wire
 from scheduler.aio import AsyncClient
 from scheduler.client import Client, door
 from scheduler.errors import DaemonGone, NotFound, UserError
@@ -146,6 +146,25 @@ def test_who_is_turned_away_while_waiting_asks_again(tmp_path: Path, monkeypatch
                     pass
 
         asyncio.run(use())
+
+
+def test_an_answer_of_which_a_part_came_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is killed while it answers: who waits asks the next one, as where nothing came."""
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+
+    def answer() -> None:
+        with listening.accept()[0] as client:
+            client.recv(2**16)
+            client.send(b'{"type":"snapshot","snapsh')
+
+    async def use() -> None:
+        with pytest.raises(DaemonGone):
+            await anext(AsyncClient(start=False).subscribe())
+
+    with wire.listen(door()) as listening, ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(answer)
+        asyncio.run(use())
+        killed.result()
 
 
 def test_an_async_client_says_how_it_is_opened() -> None:
