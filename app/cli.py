@@ -36,7 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no degree sign gets a question mark
-    args = parser().parse_args(argv)
+    args, left = parser().parse_known_args(argv)
+    if left:
+        what = f"one at a time is meant here; {left[0]} is too many" if left[0].isdigit() else f"there is no {' '.join(left)} here"
+        return _fail(f"{what}. See: {args.prog} --help", 2)
     try:
         command: Command = args.run
         return command(args)
@@ -121,12 +124,12 @@ def parser() -> argparse.ArgumentParser:
         prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
     )
     parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
-    parser.set_defaults(run=_window)
+    parser.set_defaults(run=_window, prog=parser.prog)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def verb(name: str, run: Command, text: str, *, json: bool = True) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        made.set_defaults(run=run, json=False)
+        made.set_defaults(run=run, json=False, prog=made.prog)
         if json:
             made.add_argument("--json", action="store_true", help="print JSON")
         return made

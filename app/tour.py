@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -36,6 +37,8 @@ PAGE_S = 0.5
 JOB_S = 3600.0
 IDLE_S = 90.0
 """A device that is not idle for this long is somebody else's: the brief is then written without waiting for it."""
+TELL_S = 10.0
+"""So often a log is told what is waited for."""
 
 DURING = "dashboard-during-the-job"
 
@@ -134,6 +137,7 @@ class _Guide:
         self._state = session.window.state
         self._pictures: list[Path] = []
         self._step = 0
+        self._told = 0.0
 
     def look(self) -> list[str]:
         """Only picture every page, as it is now."""
@@ -190,7 +194,7 @@ class _Guide:
         def ended() -> Job | None:
             nonlocal pictured
             now = next(j for j in self._jobs() if j.id == job.id)
-            status_line("" if self._quiet else f"    job {now.id}: {describe(now)}")
+            self._wait_for(f"job {now.id}: {describe(now)}")
             if not pictured and _half_timed(now):
                 self._picture(DURING)
                 pictured = True
@@ -221,13 +225,15 @@ class _Guide:
 
     def _brief(self) -> Brief:
         """Press "Write a brief", which waits until the devices are idle."""
-        self._say("ask the assistant for the brief, once the devices are idle")
+        self._say(f"ask the assistant for the brief, once the devices are idle; after {IDLE_S:.0f} s without waiting any longer")
         self._window.show_page("assistant")
         page, conversation = self._window.assistant.talk, self._state.conversation
         page.write_brief()
+        asked = time.monotonic()
 
         def answered() -> bool:
-            status_line("" if self._quiet else f"    {conversation.messages[-1].note}")
+            if conversation.busy and (note := conversation.messages[-1].note):
+                self._wait_for(f"{time.monotonic() - asked:.0f} of {IDLE_S:.0f} s: {note}")
             return not conversation.busy
 
         waited = self._session.until(answered, IDLE_S)
@@ -270,6 +276,15 @@ class _Guide:
             said = "; ".join(notices) if self._state.link.connected else self._state.link.text
             raise UserError(f"{what} did not come within {seconds:.0f} s{f' ({said})' if said else ''}. See: gpudeck doctor")
         return got[0]
+
+    def _wait_for(self, text: str) -> None:
+        """What is waited for, and how far it is: on a terminal always, in a log now and then."""
+        if self._quiet:
+            return
+        status_line(f"    {text}")
+        if not sys.stderr.isatty() and time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            self._say(text, count=False)
 
     def _say(self, text: str, count: bool = True) -> None:
         if self._quiet:

@@ -39,7 +39,7 @@ from scheduler.store import Store
 from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
 from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
-from scheduler.telemetry.snapshot import DeviceState, Snapshot
+from scheduler.telemetry.snapshot import STARTING, DeviceState, Snapshot
 from scheduler.verbs import Verbs
 from scheduler.watching import Watching
 
@@ -60,7 +60,7 @@ class Daemon:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._settings = settings.load()
-        self._source, self._seq = "starting", 0
+        self._source, self._seq = STARTING, 0
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
         self._unsettled: set[int] = set()
@@ -330,6 +330,9 @@ class Daemon:
         new = settings.changed(self._settings, dict(changes))
         settings.save(new)
         old, self._settings = self._settings, new
+        if old.source != new.source:
+            self._source = STARTING
+            self._notices.tell("probe", "")
         await self.watching.start(new)
         self._scribing.review()
         if old.clusters != new.clusters:

@@ -94,6 +94,8 @@ def indices(text: str) -> list[int]:
         if not (match := re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?", part.strip())):
             raise UserError(f"indices such as 0-9, 0-100:10 or 1,4,7 are needed; got {text!r}")
         first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"indices go upwards, as in {last}-{first}; got {part.strip()!r}")
         found += checked(range(first, last + 1, int(match[3] or 1)))
     return checked(found)
 

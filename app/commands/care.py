@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
@@ -25,9 +26,12 @@ from scheduler.background import alone
 from scheduler.client import Client
 from scheduler.devices.open import open_source
 from scheduler.errors import DaemonGone, UserError
+from scheduler.telemetry.snapshot import STARTING
 
 FREE_BYTES = 500 * 2**20
 """Less than this on the disk of the state folder is a warning."""
+START_S = 20.0
+"""Seconds that a new source of readings is given."""
 
 
 class DaemonStatus(msgspec.Struct):
@@ -48,11 +52,19 @@ def _start(args: Namespace) -> int:
             if source.startswith("replay:"):
                 open_source(source)[0].close()  # one that cannot be played is told before anything is changed
             deck.configure(source=source)
-            if notices := first_reading(deck, timeout=5.0).notices:
-                raise UserError(f"the source {args.source} is set, but: {'; '.join(notices)}")
+            _see(deck, args.source)
             if not args.json:
                 say(f"the source of readings is {args.source} from now on, also after a restart")
     return _status(args)
+
+
+def _see(deck: Client, source: str) -> None:
+    """Raises UserError where the source that was just set cannot be read."""
+    end = time.monotonic() + START_S
+    while (snapshot := first_reading(deck, timeout=0.5)).source == STARTING:
+        if snapshot.notices or time.monotonic() > end:
+            why = "; ".join(snapshot.notices) or f"nothing was read within {START_S:.0f} s"
+            raise UserError(f"the source {source} is set, but: {why}. See: gpudeck doctor")
 
 
 def _absolute(source: str) -> str:

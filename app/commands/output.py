@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -14,6 +15,8 @@ import msgspec
 from app.models.terminal import Line
 from scheduler.queue.progress import printable
 
+_NARROWEST = 20
+"""Columns of a terminal that a cell needs to be read in."""
 _COLORS = {"muted": "2", "warm": "33", "hot": "31", "throttled": "35", "failed": "1;31"}
 """Codes of the terminal for what colour stands for."""
 
@@ -29,13 +32,31 @@ def say_json(value: Any) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print rows in aligned columns; the first is the heading. `right`: columns aligned to the right."""
+    """Print rows in aligned columns; the first is the heading. `right`: columns aligned to the right.
+
+    On a terminal, a last column that is too long goes on below itself, or where there is no room either, below the row.
+    """
     clean = [[printable(cell) for cell in row] for row in rows]
     widths = [max(_columns(row[i]) for row in clean) for i in range(len(clean[0]))]
+    terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in clean:
         gaps = [" " * (w - _columns(c)) for c, w in zip(row, widths, strict=True)]
         cells = [gap + c if i in right else c + gap for i, (c, gap) in enumerate(zip(row, gaps, strict=True))]
-        print("  ".join(cells).rstrip(), flush=True)
+        for line in _fitted("  ".join(cells[:-1]), cells[-1], terminal):
+            print(line.rstrip(), flush=True)
+
+
+def _fitted(row: str, last: str, terminal: int) -> list[str]:
+    """The row with its last cell, as lines of a terminal that is so wide; 0: one line."""
+    whole = f"{row}  {last}" if row else last
+    if not terminal or _columns(whole.rstrip()) <= terminal:
+        return [whole]
+    room = terminal - _columns(row) - 2
+    indent = " " * (_columns(row) + 2 if room >= _NARROWEST else 4)
+    lines = textwrap.wrap(last, terminal - len(indent)) or [""]
+    return (
+        [f"{row}  {lines[0]}", *(indent + line for line in lines[1:])] if room >= _NARROWEST else [row, *(indent + line for line in lines)]
+    )
 
 
 def _columns(text: str) -> int:

@@ -22,7 +22,11 @@ def run(args: Namespace) -> int:
     with listen(args.port) as sock:
         say(f"OpenAI-compatible endpoint at http://127.0.0.1:{sock.getsockname()[1]}/v1")
         say(f"token: {token} (shown this once; it stays in {file})" if made else f"the token is in {file}; another: --new-token")
-        say(f"model: {name}" if name else "no model is in use; choose one: gpudeck models")
+        say(
+            f"model: {name}"
+            if name
+            else "no model is in use, so requests are refused; choose one: gpudeck models use NAME (those there are: gpudeck models)"
+        )
         if name == paths.shipped_model().name:
             say("it was made for GPU Deck's own requests and facts, and cannot chat; for larger ones: gpudeck models pull OWNER/NAME")
         serve(Serving(token, "cpu" if args.cpu else "auto", args.patience).app(), sock)

@@ -20,6 +20,7 @@ from scheduler.devices import trace
 from scheduler.devices.fields import FIELDS, HEADLINE
 from scheduler.devices.model import NA, Device, Reading
 from scheduler.errors import UserError
+from scheduler.queue.progress import printable
 from scheduler.telemetry.pace import SLEEP_NOTICE
 from scheduler.telemetry.snapshot import Snapshot
 
@@ -85,14 +86,17 @@ def record(args: Namespace) -> int:
         started = time.time()
         try:
             with trace.Writer(Path(args.file), devices, started, {"phases": args.phases or ""}) as out:
-                count = _record(deck, feed, phases, out)
+                _record(deck, feed, phases, out)
+        except KeyboardInterrupt:
+            _cut_short(args.file, out.moments, time.time() - started)
+            raise
         except OSError as e:
             raise UserError(f"cannot write the trace {args.file}: {e.strerror}") from e
     seconds = time.time() - started
     if args.json:
-        say_json({"file": args.file, "moments": count, "seconds": round(seconds, 1)})
+        say_json({"file": args.file, "moments": out.moments, "seconds": round(seconds, 1)})
     else:
-        say(f"{count} moments in {seconds:.0f} s written to {args.file}")
+        say(f"{out.moments} moments in {seconds:.0f} s written to {args.file}")
     return 0
 
 
@@ -109,9 +113,20 @@ def _phase(text: str) -> tuple[str, float]:
     return name, length
 
 
-def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.Writer) -> int:
+def _cut_short(file: str, moments: int, seconds: float) -> None:
+    """Say what there is of a trace whose recording was interrupted; one without a moment is taken away."""
+    status_line("")
+    if not moments:
+        Path(file).unlink(missing_ok=True)
+        words = "nothing was recorded yet, and no file is left"
+    else:
+        words = f"{moments} moments in {seconds:.0f} s are whole in {file}; play it with: gpudeck daemon start --source replay:{file}"
+    print(f"gpudeck: interrupted: {printable(words)}", file=sys.stderr)
+
+
+def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.Writer) -> None:
     moments = _moments(feed)
-    total, spent, count = sum(s for _, s in phases), 0.0, 0
+    total, spent = sum(s for _, s in phases), 0.0
     for name, seconds in phases:
         job = submit_workload(deck, catalog.find(name), {"seconds": f"{seconds:g}"}).id if name not in ("", "idle") else None
         end = time.monotonic() + seconds
@@ -119,9 +134,8 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
             for moment in moments:
                 runs = job is not None and deck.job(job).active
                 out.add(msgspec.structs.replace(moment, label=name if runs or job is None else ""))
-                count += 1
                 done = spent + seconds - max(end - time.monotonic(), 0)
-                status_line(f"recording {name or 'the devices'}: {count} moments, {done:.0f} of {total:.0f} s")
+                status_line(f"recording {name or 'the devices'}: {out.moments} moments, {done:.0f} of {total:.0f} s")
                 if time.monotonic() >= end and not runs:  # a phase with a job lasts until the job has ended
                     break
         finally:
@@ -129,7 +143,6 @@ def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: tr
                 deck.cancel(job)
         spent += seconds
     status_line("")
-    return count
 
 
 def _moments(feed: Client) -> Iterator[trace.Moment]:

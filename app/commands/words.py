@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.commands.output import say, say_json, status_line
 from app.commands.queue import UsageError
-from app.report_file import check_ending, save_report
+from app.report_file import ENDINGS, check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Device, Event, Waiting
 from assistant.reports.files import FORMATS
@@ -109,6 +109,8 @@ def _ending(args: Namespace) -> str:
     ending = f".{args.format}" if args.format else file.suffix.lower() if file else ".md"
     if file is None and ending not in FORMATS:
         raise UsageError(f"a report as {args.format} needs a file: --out FILE.{args.format}")
+    if file is not None and file.suffix.lower() in ENDINGS and file.suffix.lower() != ending:
+        raise UsageError(f"--format {args.format} and --out {file} are two formats: leave out --format, or name it {file.stem}{ending}")
     if file is not None:
         check_ending(file, ending)
         if file.is_dir() or not os.access(file.parent, os.W_OK):

@@ -78,7 +78,9 @@ def details(job: Job, snapshot: Snapshot) -> Details:
     facts += [("Reason", reason)] if (reason := _reason(job)) else []
     if made := card(job):
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
-        facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing), *made.facts]
+        known = dict(facts)
+        facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing)]
+        facts += [(f"{name} of the result" if name in known else name, value) for name, value in made.facts if known.get(name) != value]
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)

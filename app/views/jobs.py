@@ -178,6 +178,8 @@ class Jobs(QWidget):
             case Found():
                 self._history.take(reply)
                 self.refresh()
+                if any(job.active for job in reply.jobs):  # those that wait are listed in their turn: a page that is missing is a gap
+                    self._ask()
             case Refused(request=Find()):
                 self._history.fail()
             case Fetched(job=job) if job.id == self._sought:

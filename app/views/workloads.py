@@ -27,6 +27,7 @@ EMPTY = "Not run yet. Fill in the form and press Run: the job's progress and its
 CEILINGS = ("gemm", "copy")
 """The workloads that measure what a roofline lies below."""
 _MOST_WHOLE = 4
+REPLAY = "A REPLAY shows the past and runs nothing. To run on this machine: gpudeck daemon start --source auto"
 _CHOICES_A_LINE = 3
 _ROOMY, _LOW = 900, 480
 """Pixels of height from which on a chart and the earlier results have room enough, and the figures and they."""
@@ -135,8 +136,12 @@ class Workloads(QWidget):
         self.result.show_cells(result if result is not None and result.cells else None, others)
 
     def _check(self) -> None:
-        self.run.setEnabled(self.form.check())
-        set_text(self.estimate, self.form.form.estimate() or "The fields in red need another value.")
+        right = self.form.check()
+        self.run.setEnabled(right and self._state.device_kind != "replay")
+        if self._state.device_kind == "replay":
+            set_text(self.estimate, REPLAY)
+        else:
+            set_text(self.estimate, self.form.form.estimate() or "The fields in red need another value.")
 
     def _submit(self) -> None:
         self.requested.emit(self.form.form.submission())

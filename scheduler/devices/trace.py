@@ -53,12 +53,13 @@ class Writer:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
         # mtime=0: the same trace gives the same bytes
         self._raw = os.fdopen(fd, "wb")
-        self._since_flush = 0
+        self._since_flush = self.moments = 0
         self._out = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
         self._line(Header(FORMAT, started, devices, notes))
 
     def add(self, moment: Moment) -> None:
         self._line(moment)
+        self.moments += 1
         self._since_flush += 1
         if self._since_flush >= FLUSH_EVERY:
             self._since_flush = 0

@@ -8,6 +8,9 @@ from scheduler.devices.model import Device, Reading
 from scheduler.jobs import Job
 from scheduler.settings import Settings
 
+STARTING = "starting"
+"""The source of a snapshot until its probe has spoken; its devices are those of the source before, where there was one."""
+
 
 class Idle(msgspec.Struct, frozen=True, tag="idle"):
     since: float
@@ -58,7 +61,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The jobs that run, those that wait and are next, and those that ended last; newest first."""
     settings: Settings
     source: str
-    """Where the readings come from: nvml, cpu, or replay FILE."""
+    """Where the readings come from: nvml, cpu, or replay FILE; or STARTING."""
     notices: tuple[str, ...] = ()
     """What the user should know: the probe is being replaced, the disk is full, ..."""
     paused: bool = False

@@ -115,6 +115,15 @@ def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, 
     assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
 
 
+def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, page, qtbot):
+    page.kinds.setCurrentText("Waiting")
+    qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
+    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800))
+    assert finds(fed)[2].before == 1800, "nobody has scrolled"
+    fed.window.deliver(Found(finds(fed)[2], (snapshots.job(1700, Queued("later")),), None))
+    assert ids(page) == [1009, 1700, 1800, 1900]
+
+
 def test_words_group_device_and_time_become_a_search():
     made = snapshots.gpu_snapshot(2)
     found = search_for("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)

@@ -1092,3 +1092,12 @@ def test_a_picture_that_cannot_be_written_is_an_error(fed, tmp_path):
 
 def test_there_is_one_application():
     assert QApplication.instance() is not None
+
+
+def test_a_replay_runs_no_workload_and_says_why(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(2, replay=True))
+    page = fed.window.workloads
+    assert (page.run.isEnabled(), "--source auto" in page.estimate.text()) == (False, True)
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert (page.run.isEnabled(), "REPLAY" in page.estimate.text()) == (True, False)

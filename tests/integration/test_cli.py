@@ -427,3 +427,41 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
     sh("models", "use", "template")
     assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
     assert "Example" in sh.fails("models", "benchmark", status=2)
+
+
+def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(alone: Shell, cpu_home: Path) -> None:
+    alone("daemon", "start")
+    assert "the source of readings is replay:h100.trace.gz" in alone("daemon", "start", "--source", "replay:h100.trace.gz")
+    seen = alone.json("status")
+    assert (seen["source"], {s["device"]["kind"] for s in seen["devices"]}) == ("replay of h100.trace.gz", {"replay"})
+    assert "is set, but: " in alone.fails("daemon", "start", "--source", "nvml"), "there is no GPU here"
+    alone("daemon", "start", "--source", "cpu")
+    assert alone.json("status")["devices"][0]["device"]["kind"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("logs", "1", "2"), "one at a time is meant here; 2 is too many. See: gpudeck logs --help"),
+        (("wait", "1", "--quick"), "there is no --quick here. See: gpudeck wait --help"),
+        (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
+        (("report", "--format", "html", "--out", "x.md"), "--format html and --out x.md are two formats"),
+    ],
+)
+def test_wrong_usage_says_what_is_meant(alone: Shell, words: tuple[str, ...], says: str) -> None:
+    assert says in alone.fails(*words, status=2)
+
+
+def test_an_interrupted_recording_says_what_there_is_of_it(cpu_home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.trace.gz"
+    command = [sys.executable, "-P", "-m", "app", "record", str(file), "--seconds", "600"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(file.exists)
+    with Client() as deck:
+        taken = deck.snapshot().devices[0].reading
+        eventually(lambda: deck.snapshot().devices[0].reading.time > taken.time + 1)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    assert (run.returncode, out) == (130, "")
+    assert "interrupted: " in err and "replay:" in err and err.count("\n") == 1
+    assert f"{len(trace.read(file)[1])} moments" in err

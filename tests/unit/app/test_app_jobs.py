@@ -1,10 +1,11 @@
 import msgspec
 import pytest
 
+from app.models.job_story import story
 from app.models.jobs import details, device_labels, row, time_left
 from app.models.log import LogTail
 from app.models.results import bars, card
-from scheduler.jobs import STARTS, Done, Failed, Progress, Queued, Running
+from scheduler.jobs import STARTS, Done, Event, Failed, Progress, Queued, Running
 from scheduler.logfile import dropped
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
@@ -132,3 +133,14 @@ def test_progress_reports_are_left_out_even_in_pieces():
 )
 def test_output_cannot_steer_the_window(data, text):
     assert LogTail(1).feed(0, data, len(data)) == text
+
+
+def test_no_fact_is_told_twice_and_a_long_command_leaves_room_for_the_others():
+    made = next(j for j in SNAPSHOT.jobs if j.id == 6)
+    names = [name for name, _ in details(made, SNAPSHOT).facts if name != "Check"]
+    assert len(names) == len(set(names))
+    long = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000)))
+    rows = story(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
+    assert len(dict(rows)["Command"]) < 300
+    assert rows[-1] == ("Command, whole", "python " + "x" * 5000)
+    assert [name for name, _ in story(details(made, SNAPSHOT), (), NOW)].count("Command, whole") == 0

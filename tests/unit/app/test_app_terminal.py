@@ -76,3 +76,20 @@ def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
 def test_columns_line_up_below_wide_and_combining_characters(capsys: pytest.CaptureFixture[str]) -> None:
     table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
     assert capsys.readouterr().out.splitlines() == ["NAME    STATE", "日本 e\u0301  done", "ascii   failed"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (200, ["JOB  NAME   ", " 12  train  waits: GPU 0 is held by job 8 until about 14:32"]),
+        (40, ["JOB  NAME", " 12  train  waits: GPU 0 is held by job", "            8 until about 14:32"]),
+        (24, ["JOB  NAME", " 12  train", "    waits: GPU 0 is held", "    by job 8 until about", "    14:32"]),
+    ],
+)
+def test_what_is_too_long_for_a_terminal_goes_on_below(
+    columns: int, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    table([("JOB", "NAME", ""), ("12", "train", "waits: GPU 0 is held by job 8 until about 14:32")], right=(0,))
+    assert capsys.readouterr().out.splitlines() == [line.rstrip() for line in lines]
