@@ -6,6 +6,7 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from scheduler.errors import UserError
 
 READY = "ready"
 """What a background process prints on its standard output, alone on a line, once its door is open; anything else is why not."""
+STILL_S, LONGEST_S = 10.0, 120.0
+"""A process that is starting is given up where it computed nothing for so long, or did not answer in so long."""
 MAX_LOG = 2**20
 """Bytes of a log, after which it is put aside as the old one."""
 
@@ -30,7 +33,7 @@ def start_daemon() -> None:
     start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
 
 
-def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env: Mapping[str, str] | None = None) -> None:
+def start_process(module: str, log: Path, what: str, env: Mapping[str, str] | None = None) -> None:
     """Run `python -m module` in a session of its own, its errors going to `log`, and wait for its READY line.
 
     `env` is added to the environment, and the state folder: a relative GPUDECK_HOME would mean another one to a process in `/`.
@@ -54,10 +57,7 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env:
         )
     finally:
         os.close(fd)
-    assert process.stdout is not None
-    with process.stdout as out, selectors.DefaultSelector() as waiting:
-        waiting.register(out, selectors.EVENT_READ)
-        said = out.readline().decode(errors="replace").strip() if waiting.select(timeout) else f"no answer within {timeout:.0f} s"
+    said = _first_line(process)
     if said == READY:
         # it lives on after us: there is nobody to wait for, so tell Popen not to complain about it
         process.returncode = 0
@@ -65,3 +65,19 @@ def start_process(module: str, log: Path, what: str, timeout: float = 20.0, env:
     process.kill()
     process.wait()
     raise UserError(f"{what} did not start: {said or f'it ended with an error; see {log}'}")
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> str:
+    """What it says first; that it says nothing where it hangs. One that gets on is only slow, on a machine that has much to do."""
+    import psutil  # only who starts a process needs it
+
+    began, before = time.monotonic(), 0.0
+    assert process.stdout is not None
+    with process.stdout as out, selectors.DefaultSelector() as waiting:
+        waiting.register(out, selectors.EVENT_READ)
+        while not waiting.select(STILL_S):
+            waited, computed = time.monotonic() - began, sum(psutil.Process(process.pid).cpu_times()[:2])
+            if computed == before or waited > LONGEST_S:
+                return f"no answer within {waited:.0f} s"
+            before = computed
+        return out.readline().decode(errors="replace").strip()

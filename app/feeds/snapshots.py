@@ -11,12 +11,13 @@ from app.models.requests import Link
 from scheduler.client import Client
 from scheduler.devices.fields import HEADLINE
 from scheduler.errors import DaemonGone, UserError
+from scheduler.launch import LONGEST_S
 from scheduler.telemetry.snapshot import Snapshot
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
 """Seconds before the daemon is tried again."""
-_PATIENCE_MS = 25_000
-"""A daemon that is just being started is given 20 s."""
+_PATIENCE_MS = int(1000 * (LONGEST_S + 5))
+"""A daemon may just be being started."""
 
 
 class SnapshotFeed(QThread):

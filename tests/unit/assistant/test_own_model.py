@@ -5,13 +5,14 @@ import pytest
 from assistant.engine import Engine, EngineAuthor
 from assistant.library import describe, known
 from assistant.tools.route import route
+from scheduler import paths
 
 pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(str(known.ours()), "cpu")
+    return Engine(str(paths.shipped_model()), "cpu")
 
 
 def test_it_is_on_the_list_with_a_card() -> None:
@@ -19,7 +20,7 @@ def test_it_is_on_the_list_with_a_card() -> None:
     assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "BF16")
     assert 10e6 < model.parameters < 20e6
     assert describe.describe(model.path) == model
-    card = (known.ours() / "README.md").read_text()
+    card = (paths.shipped_model() / "README.md").read_text()
     assert all(part in card for part in ("## Data", "## Training", "## Evaluation", "## Limits"))
 
 
