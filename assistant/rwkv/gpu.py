@@ -162,12 +162,17 @@ class Step:
         for i, layer in enumerate(w.layers):
             self._mix(before, layer.norm_att, layer.mixes, self._state.shift[i, :, 0], room["mixed"])
             mixed, projected, inner = room["mixed"], room["projected"], room["inner"]
-            matrices = (layer.receptance, layer.key, layer.value)
-            self._project(w.values, [_product(m, mixed[j], projected[j]) for j, m in enumerate(matrices)])
+            matrices = [_product(m, mixed[j], projected[j]) for j, m in enumerate((layer.receptance, layer.key, layer.value))]
             ranks = [(layer.decay, 3, kernels.TANH), (layer.rate, 4, 0), (layer.gate, 5, kernels.SIGMOID), (layer.residual, 2, 0)]
             used = [(j, rank, mix, squash) for j, (rank, mix, squash) in enumerate(ranks) if len(rank.down)]
-            self._project(w.vectors, [Product(r.down, None, mixed[m], inner[j], squash) for j, r, m, squash in used])
-            self._project(w.vectors, [Product(r.up, None, inner[j], room["ranks"][j], turned=True) for j, r, _, _ in used])
+            down = [Product(r.down, None, mixed[m], inner[j], squash) for j, r, m, squash in used]
+            if w.values is w.vectors:
+                self._project(w.values, matrices + down)
+            else:
+                self._project(w.values, matrices)
+                self._project(w.vectors, down)
+            if self._batch > 1:  # for one sequence `recur` does it
+                self._project(w.vectors, [Product(r.up, None, inner[j], room["ranks"][j], turned=True) for j, r, _, _ in used])
             self._recur(layer, i)
             self._project(w.values, [_product(layer.output, room["y"][0], room["parts"][0])])
             self._mix(room["parts"][:1], layer.norm_ffn, layer.mix_ffn, self._state.shift[i, :, 1], room["mixed"][:1])
@@ -236,14 +241,17 @@ class Step:
 
     def _recur(self, layer: Layer, number: int) -> None:
         room, channels = self._room, self._room["x"].shape[2]
-        residual = layer.k_k if layer.residual.bias is None else layer.residual.bias
-        biases = (_bias(layer.decay), _bias(layer.rate), residual, layer.k_k, layer.k_a, layer.r_k, *layer.norm_wkv)
-        tensors = (room["projected"], room["ranks"], room["first"], self._state.wkv[number], room["y"], *biases)
-        names = ("projected", "ranks", "first", "state", "out", "decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias")
+        first, alone = number == 0, self._batch == 1
+        ranks = (layer.decay, layer.rate, layer.gate, layer.decay if first else layer.residual)  # the first layer has none, and reads none
+        biases = (_bias(ranks[0]), _bias(ranks[1]), _bias(ranks[3]), layer.k_k, layer.k_a, layer.r_k, *layer.norm_wkv)
+        low = room["inner"] if alone else room["ranks"]
+        tensors = (room["projected"], low, room["first"], self._state.wkv[number], room["y"], *(rank.up for rank in ranks), *biases)
+        names = ("projected", "low", "first", "state", "out", "decay_up", "rate_up", "gate_up", "residual_up")
+        names += ("decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias")
         arguments = _pointers([f"{name}_ptr" for name in names], tensors) | {"channels": channels}
-        constants = {"BATCH": self._batch, "FIRST": number == 0, "HEAD": HEAD}
-        grid = self._batch * channels // HEAD
-        self._launch(kernels.recur, grid, arguments, constants, {"num_warps": 4, "num_stages": 1}, *tensors)
+        constants = {"BATCH": self._batch, "FIRST": first, "HEAD": HEAD, "RANKS": tuple(len(r.up) for r in ranks), "INNER": low.shape[2]}
+        options = {"num_warps": 8 if alone else 4, "num_stages": 1}
+        self._launch(kernels.recur, self._batch * channels // HEAD, arguments, constants, options, *tensors)
 
 
 def _product(matrix: Matrix, x: Tensor, out: Tensor, activation: int = 0) -> Product:

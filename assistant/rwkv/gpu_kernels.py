@@ -1,8 +1,8 @@
 """The step of one token of many sequences in Triton: four kernels, launched one after the other, and captured in one CUDA graph.
 
 Activations are fp32 and small; weights are read once. `project` serves every matrix: a table tells each program which rows of which
-matrix it computes, so that matrices of one kind share a launch. Decays, gates, the recurrence and its group norm are one kernel.
-`assistant.rwkv.layers` says the same in torch, and is what this is tested against.
+matrix it computes, so that matrices of one kind share a launch; for one sequence `multiply` does. Decays, gates, the recurrence and its
+group norm are one kernel. `assistant.rwkv.layers` says the same in torch, and is what this is tested against.
 """
 
 from __future__ import annotations
@@ -185,14 +185,30 @@ def project(
 
 
 @triton.jit
-def recur(
-    projected_ptr, ranks_ptr, first_ptr, state_ptr, out_ptr,
-    decay_ptr, rate_ptr, residual_ptr, k_k_ptr, k_a_ptr, r_k_ptr, weight_ptr, bias_ptr, channels,
-    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """A head of a sequence: projected [3, B, C] r, k, v; ranks [4, B, C] decay, rate, gate, residual without their biases -> out [B, C].
+def columns(up_ptr, at, channels, RANK: tl.constexpr):
+    """up [RANK, C] -> its columns `at`, with rows of zeros after the last."""
+    k = tl.arange(0, triton.next_power_of_2(RANK))
+    return tl.load(up_ptr + k[:, None] * channels + at[None, :], mask=(k < RANK)[:, None], other=0.0)
 
-    first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by keys, in place.
+
+@triton.jit
+def raised(low_ptr, up, RANK: tl.constexpr):
+    """low [RANK] times `columns`."""
+    k = tl.arange(0, up.shape[0])
+    return tl.sum(up.to(tl.float32) * tl.load(low_ptr + k, mask=k < RANK, other=0.0)[:, None], 0)
+
+
+@triton.jit
+def recur(
+    projected_ptr, low_ptr, first_ptr, state_ptr, out_ptr, decay_up_ptr, rate_up_ptr, gate_up_ptr, residual_up_ptr,
+    decay_ptr, rate_ptr, residual_ptr, k_k_ptr, k_a_ptr, r_k_ptr, weight_ptr, bias_ptr, channels,
+    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """A head of a sequence: projected [3, B, C] r, k, v; low-rank maps of decay, rate, gate, residual without their biases -> out [B, C].
+
+    Of a batch low [4, B, C] are the maps themselves. Of one sequence they are still [4, INNER], and multiplied here by up [RANKS, C], whose
+    columns are read before the kernel before has ended. first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by keys, in
+    place.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -205,19 +221,26 @@ def recur(
     size = BATCH * channels
     memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + lane[:, None] * HEAD + lane[None, :]
     state = tl.load(memory)
+    if BATCH == 1:
+        decay_up, rate_up = columns(decay_up_ptr, at, channels, RANKS[0]), columns(rate_up_ptr, at, channels, RANKS[1])
+        gate_up, residual_up = columns(gate_up_ptr, at, channels, RANKS[2]), columns(residual_up_ptr, at, channels, RANKS[3])
     if EARLY:
         gdc_wait()
+    if BATCH == 1:
+        decay, rate = raised(low_ptr, decay_up, RANKS[0]), raised(low_ptr + INNER, rate_up, RANKS[1])
+        gate, share = raised(low_ptr + 2 * INNER, gate_up, RANKS[2]), raised(low_ptr + 3 * INNER, residual_up, RANKS[3])
+    else:
+        decay, rate = tl.load(low_ptr + here), tl.load(low_ptr + size + here)
+        gate, share = tl.load(low_ptr + 2 * size + here), tl.load(low_ptr + 3 * size + here)
     r = tl.load(projected_ptr + here)
     k = tl.load(projected_ptr + size + here)
     v = tl.load(projected_ptr + 2 * size + here)
-    w = tl.exp(sigmoid(tl.load(ranks_ptr + here) + tl.load(decay_ptr + at).to(tl.float32)) * _FALL)
-    rate = sigmoid(tl.load(ranks_ptr + size + here) + tl.load(rate_ptr + at).to(tl.float32))
-    gate = tl.load(ranks_ptr + 2 * size + here)
+    w = tl.exp(sigmoid(decay + tl.load(decay_ptr + at).to(tl.float32)) * _FALL)
+    rate = sigmoid(rate + tl.load(rate_ptr + at).to(tl.float32))
     if FIRST:
         tl.store(first_ptr + here, v)
     else:
-        share = sigmoid(tl.load(ranks_ptr + 3 * size + here) + tl.load(residual_ptr + at).to(tl.float32))
-        v += (tl.load(first_ptr + here) - v) * share
+        v += (tl.load(first_ptr + here) - v) * sigmoid(share + tl.load(residual_ptr + at).to(tl.float32))
     kk = k * tl.load(k_k_ptr + at).to(tl.float32)
     kk = kk / tl.maximum(tl.sqrt(tl.sum(kk * kk, 0)), 1e-12)
     k = k * (1.0 + (rate - 1.0) * tl.load(k_a_ptr + at).to(tl.float32))

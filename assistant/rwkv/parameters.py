@@ -69,7 +69,7 @@ class Parameters(NamedTuple):
     head: Matrix
     """[V, C]"""
     vectors: Tensor
-    """The arena of all that is no matrix."""
+    """The arena of all that is no matrix: that of the matrices, too, where they are of one dtype."""
     values: Tensor
     """The arena of the matrices."""
     scales: Tensor
@@ -87,7 +87,8 @@ class Parameters(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Memory of all weights."""
-        return sum(t.nbytes for t in (self.embeddings, self.vectors, self.values, self.scales))
+        arenas = {t.data_ptr(): t for t in (self.vectors, self.values)}.values()
+        return sum(t.nbytes for t in (self.embeddings, *arenas, self.scales))
 
 
 MIXES = ("x_r", "x_k", "x_v", "x_w", "x_a", "x_g")
@@ -108,9 +109,10 @@ class _Arranger:
         self._dtype = (torch.float32 if device.type == "cpu" else torch.bfloat16) if self._int8 else dtype
         matrices = {name: t for name, t in w.items() if name.endswith(_MATRICES)}
         rows = (t.shape[1] if name.endswith("ffn.value.weight") else t.shape[0] for name, t in matrices.items())
-        self._values = Arena((t.numel() for t in matrices.values()), device, dtype)
+        sizes, others = ([t.numel() for name, t in w.items() if (name in matrices) == of and name != "emb.weight"] for of in (True, False))
+        self._values = Arena(sizes if self._int8 else sizes + others, device, dtype)
+        self._vectors = Arena(others, device, self._dtype) if self._int8 else self._values
         self._scales = Arena(rows if self._int8 else (), device, torch.float32)
-        self._vectors = Arena((t.numel() for name, t in w.items() if name not in matrices and name != "emb.weight"), device, self._dtype)
 
     def parameters(self) -> Parameters:
         w = self._w
