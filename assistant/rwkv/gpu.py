@@ -50,13 +50,16 @@ class Tile(NamedTuple):
     """Of so many rows each, one after the other: `multiply` only."""
 
 
-AT_ONCE = 3
-"""Programs of `multiply` for each processor."""
+AT_ONCE = 4
+"""Programs of `multiply` for each processor: with their registers no more are at work."""
+_WIDE = 16
+"""Elements: what lies at multiples of it is loaded 16 bytes at a time."""
 
 
 def row_tile(depth: int) -> Tile:
-    """Of `multiply`."""
-    return Tile(4, 1024 if depth % 1024 == 0 else 512, 4)
+    """Of `multiply`: whole rows, 64 elements a thread."""
+    wide = 1 << (depth - 1).bit_length()
+    return Tile(max(1, min(16, 8192 // wide)), wide, 4)
 
 
 def tile_of(batch: int) -> Tile:
@@ -90,16 +93,18 @@ def table(products: Sequence[Product], tile: Tile) -> Tensor:
     lines = []
     for weights, scales, x, out, activation, turned, splits in products:
         depth, rows = weights.shape if turned else weights.shape[::-1]
-        part = -(-depth // splits)
+        part = -(-depth // (splits * _WIDE)) * _WIDE
         for split in range(splits):
             for row in range(0, rows, tile.rows * tile.groups):
                 begin = split * part
-                at = begin * rows + row if turned else row * depth + begin
+                at = int(weights.storage_offset()) + (begin * rows + row if turned else row * depth + begin)
                 scale = 0 if scales is None else int(scales.storage_offset()) + (begin if turned else row)
+                read = int(x.storage_offset()) + begin
                 to = int(out.storage_offset()) + (split * out.stride(0) if splits > 1 else 0) + row
                 sizes = (min(tile.rows * tile.groups, rows - row), max(0, min(part, depth - begin)))
                 strides = (x.stride(0), out.stride(-2), rows if turned else depth)
-                lines.append((int(weights.storage_offset()) + at, scale, int(x.storage_offset()) + begin, to, *sizes, *strides, activation))
+                assert not any(n % _WIDE for n in (at, read, strides[0], strides[2])), "the kernels rely on it"
+                lines.append((at, scale, read, to, *sizes, *strides, activation))
     return torch.tensor(lines, dtype=torch.int64)
 
 
@@ -116,7 +121,7 @@ class Step:
         rank = max(len(r.down) for layer in parameters.layers for r in (layer.decay, layer.rate, layer.gate, layer.residual))
         sizes = {"x": 1, "first": 1, "y": 1, "out": 1, "mixed": 6, "projected": 3, "ranks": 4, "parts": _SPLITS}
         shapes = {name: (count, batch, channels) for name, count in sizes.items()}
-        shapes |= {"hidden": (1, batch, hidden), "inner": (4, batch, rank)}
+        shapes |= {"hidden": (1, batch, hidden), "inner": (4, batch, -(-rank // _WIDE) * _WIDE)}
         room = torch.zeros(sum(a * b * c for a, b, c in shapes.values()), device=device)
         self._room, at = {}, 0
         for name, shape in shapes.items():
@@ -222,13 +227,13 @@ class Step:
         constants: dict[str, object] = {"ROWS": tile.rows, "DEPTH": tile.depth, "SCALED": first.scales is not None}
         options = {"num_warps": tile.warps, "num_stages": 3}
         if one_by_one:
-            constants["PARTS"] = -(-first.weights.shape[1] // tile.depth)
             self._launch(kernels.multiply, len(plan), arguments, constants, options, *tensors)
             return
         constants |= {
             "BATCH": self._batch,
             "BLOCK_B": max(16, 1 << (self._batch - 1).bit_length()) if self._batch > 1 else 1,
             "TURNED": first.turned,
+            "LANES": 32 * tile.warps * (16 // arena.element_size()) // tile.rows,
             "COMPUTE": _COMPUTE[self._parameters.dtype],
         }
         self._launch(kernels.project, len(plan), arguments, constants, options, *tensors)

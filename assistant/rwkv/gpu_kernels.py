@@ -12,7 +12,10 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 COLUMNS = 10
-"""Of the table of `project`: places of weights, scales, x and out; rows and depth; strides of x, out and weights; activation."""
+"""Of the table of `project`: places of weights, scales, x and out; rows and depth; strides of x, out and weights; activation.
+
+Multiples of 16: the places of weights and x, the strides of x and of weights, and of rows and depth what lies side by side in memory.
+"""
 TANH, SIGMOID, SQUARED_RELU = 1, 2, 3
 _TANH, _SIGMOID, _SQUARED_RELU = tl.constexpr(TANH), tl.constexpr(SIGMOID), tl.constexpr(SQUARED_RELU)
 _COLUMNS = tl.constexpr(COLUMNS)
@@ -73,68 +76,68 @@ def activated(x, activation):
 
 
 @triton.jit
+def entry(x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, TURNED: tl.constexpr):
+    """This program's line of the table: pointers, then numbers. What the table promises to be multiples of 16 makes for wide loads."""
+    line = table_ptr + tl.program_id(0) * _COLUMNS
+    x = x_ptr + tl.multiple_of(tl.load(line + 2), 16)
+    weights = weights_ptr + tl.multiple_of(tl.load(line), 16)
+    rows, depth = tl.load(line + 4).to(tl.int32), tl.load(line + 5).to(tl.int32)
+    if TURNED:
+        rows = tl.multiple_of(rows, 16)
+    else:
+        depth = tl.multiple_of(depth, 16)
+    x_stride, out_stride = tl.multiple_of(tl.load(line + 6).to(tl.int32), 16), tl.load(line + 7).to(tl.int32)
+    stride = tl.multiple_of(tl.load(line + 8).to(tl.int32), 16)
+    activation = tl.load(line + 9).to(tl.int32)
+    return x, weights, scales_ptr + tl.load(line + 1), out_ptr + tl.load(line + 3), rows, depth, x_stride, out_stride, stride, activation
+
+
+@triton.jit
 def multiply(
-    x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
-    ROWS: tl.constexpr, DEPTH: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+    x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, ROWS: tl.constexpr, DEPTH: tl.constexpr, SCALED: tl.constexpr, EARLY: tl.constexpr
+):
     """out [rows] = f(a block of rows of a matrix times x [depth]), for the block that the table names: `project` for one sequence.
 
-    ROWS rows at a time, each in PARTS of DEPTH; the next weights are always on their way, the first before the kernel before has ended.
+    ROWS rows at a time, each whole in DEPTH; the next are always on their way, the first before the kernel before has ended.
     """
     if EARLY:
         gdc_launch_dependents()
-    entry = table_ptr + tl.program_id(0) * _COLUMNS
-    weights = weights_ptr + tl.load(entry)
-    scales = scales_ptr + tl.load(entry + 1)
-    x_at = x_ptr + tl.load(entry + 2)
-    out = out_ptr + tl.load(entry + 3)
-    rows, depth, stride = tl.load(entry + 4), tl.load(entry + 5), tl.load(entry + 8)
-    activation = tl.load(entry + 9)
+    x_at, weights, scales, out, rows, depth, _, _, stride, activation = entry(x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, False)
     row = tl.arange(0, ROWS)
-    step = tl.arange(0, DEPTH)
-    weight = tl.load(weights + row[:, None] * stride + step[None, :], mask=(row < rows)[:, None] & (step < depth)[None, :], other=0)
+    k = tl.arange(0, DEPTH)
+    deep = k < depth
+    at = weights + row[:, None] * stride + k[None, :]
+    weight = tl.load(at, mask=(row < rows)[:, None] & deep[None, :], other=0)
     if EARLY:
         gdc_wait()
+    x = tl.load(x_at + k, mask=deep, other=0.0)
     for first in range(0, rows, ROWS):
-        partial = tl.zeros((ROWS, DEPTH), tl.float32)
-        for part in tl.static_range(PARTS):
-            k = part * DEPTH + step
-            if part + 1 < PARTS:
-                next_row, next_k = first + row, k + DEPTH
-            else:
-                next_row, next_k = first + ROWS + row, step
-            wanted = (next_row < rows)[:, None] & (next_k < depth)[None, :]
-            coming = tl.load(weights + next_row[:, None] * stride + next_k[None, :], mask=wanted, other=0)
-            partial += weight.to(tl.float32) * tl.load(x_at + k, mask=k < depth, other=0.0)[None, :]
-            weight = coming
-        acc = tl.sum(partial, 1)
+        at += ROWS * stride
+        coming = tl.load(at, mask=(first + ROWS + row < rows)[:, None] & deep[None, :], other=0)
+        acc = tl.sum(weight.to(tl.float32) * x[None, :], 1)
         there = first + row < rows
         if SCALED:
             acc *= tl.load(scales + first + row, mask=there, other=0.0)
         tl.store(out + first + row, activated(acc, activation), mask=there)
+        weight = coming
 
 
 @triton.jit
 def project(
     x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
-    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, TURNED: tl.constexpr, SCALED: tl.constexpr,
-    COMPUTE: tl.constexpr, EARLY: tl.constexpr,
+    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, TURNED: tl.constexpr,
+    SCALED: tl.constexpr, COMPUTE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out [B, rows] = f(x [B, depth] times a block of rows of a matrix), for the block that the table names for this program.
 
     TURNED: the matrix is stored [depth, rows]; where x is 0 its rows are not read. SCALED: in int8, with a scale a row as stored.
-    A batch is multiplied in COMPUTE, one sequence (TURNED) as it is.
+    A batch is multiplied in COMPUTE, one sequence (TURNED) as it is, with LANES threads along the depth.
     """
     if EARLY:
         gdc_launch_dependents()
-    entry = table_ptr + tl.program_id(0) * _COLUMNS
-    weights = weights_ptr + tl.load(entry)
-    scales = scales_ptr + tl.load(entry + 1)
-    x_at = x_ptr + tl.load(entry + 2)
-    out = out_ptr + tl.load(entry + 3)
-    rows, depth = tl.load(entry + 4), tl.load(entry + 5)
-    x_stride, out_stride, stride = tl.load(entry + 6), tl.load(entry + 7), tl.load(entry + 8)
-    activation = tl.load(entry + 9)
+    x_at, weights, scales, out, rows, depth, x_stride, out_stride, stride, activation = entry(
+        x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, TURNED
+    )
     row = tl.arange(0, ROWS)
     step = tl.arange(0, DEPTH)
     sequence = tl.arange(0, BLOCK_B)
@@ -149,7 +152,7 @@ def project(
         gdc_wait()
     if BATCH == 1:
         # TURNED. One block of weights is on its way while the one before is used; which of its rows are wanted, x says.
-        partial = tl.zeros((ROWS, DEPTH), tl.float32)
+        partial = tl.zeros((ROWS, LANES), tl.float32)
         x = tl.load(x_at + step, mask=step < depth, other=0.0)
         after = tl.load(x_at + step + DEPTH, mask=step + DEPTH < depth, other=0.0)
         weight = tl.load(at, mask=there[:, None] & (x != 0.0)[None, :], other=0)
@@ -160,7 +163,8 @@ def project(
             coming = tl.load(at, mask=there[:, None] & (after != 0.0)[None, :], other=0)
             if SCALED:
                 x *= tl.load(scales + k, mask=k < depth, other=0.0)
-            partial += weight.to(tl.float32) * x[None, :]
+            product = weight.to(tl.float32) * x[None, :]
+            partial += tl.sum(tl.reshape(product, (ROWS, DEPTH // LANES, LANES)), 1)  # each thread's own: fewer registers
             x, after, weight = after, later, coming
         acc = tl.sum(partial, 1)[:, None]
     else:
@@ -206,9 +210,9 @@ def recur(
 ):  # fmt: skip
     """A head of a sequence: projected [3, B, C] r, k, v; low-rank maps of decay, rate, gate, residual without their biases -> out [B, C].
 
-    Of a batch low [4, B, C] are the maps themselves. Of one sequence they are still [4, INNER], and multiplied here by up [RANKS, C], whose
-    columns are read before the kernel before has ended. first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by keys, in
-    place.
+    Of a batch low [4, B, C] are the maps themselves. Of one sequence they are still [4, INNER], and multiplied here by up [RANKS, C],
+    whose columns are read before the kernel before has ended. first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by
+    keys, in place.
     """
     if EARLY:
         gdc_launch_dependents()

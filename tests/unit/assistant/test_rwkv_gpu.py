@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import triton.language as tl
@@ -69,5 +71,7 @@ def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(monkeypatch
     kernels = {(call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90)) for call in calls.values()}
     assert all(found.spilled <= 8 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values())
     assert all("griddepcontrol.wait" in found.ptx for (_, *constants), found in kernels.items() if constants[-1])
+    narrow = [key for key, found in kernels.items() if key[0] in ("multiply", "project") and re.search(r"ld\.global\.b(8|16)\b", found.ptx)]
+    assert not narrow, "weights are loaded 16 bytes at a time"
     uses = ["mma.sync" in found.ptx or "wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
     assert all(uses) if batch > 1 else not any(uses)
