@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pynvml as nv
 
 from tests.benchmarks.eviction import PATIENCE_S, SLACK, Memory
-from tests.benchmarks.rows import context, spread, write
+from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually
 
 WEIGHTS = 3 * 2**30
@@ -69,7 +70,8 @@ WAYS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.eviction_ends")
     parser.add_argument("--trials", type=int, default=10)
-    trials = parser.parse_args().trials
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
     try:
         nv.nvmlInit()
         memory = Memory()
@@ -81,12 +83,12 @@ def main() -> int:
     took: dict[str, dict[str, list[float]]] = {
         way: {"the 3 GiB are free": [], "all is free": [], "the process has ended": []} for way in WAYS
     }
-    for _ in range(trials):
+    for _ in range(args.trials):
         for way in WAYS:
             for what, moment in _trial(memory, way).items():
                 took[way][what].append(moment)
         rows = [{"way": way, "until": what, "unit": "ms", **spread(samples)} for way in WAYS for what, samples in took[way].items()]
-        written = write("eviction_ends", [{**row, **where} for row in rows])
+        written = write("eviction_ends", [{**row, **where} for row in rows], args.out)
     for row in rows:
         print(row)
     print(written)

@@ -19,7 +19,7 @@ def _tests(name: str, shows: str, seconds: float, room: Room, files: tuple[str, 
 
 def _sanitized(tool: str, family: str, seconds: float) -> Step:
     argv = ("-m", "tests.gpu.sanitize", "--tools", tool, "--families", family, "--limit", f"{1.3 * seconds:.0f}")
-    return Step(f"{tool}-{family.replace(' ', '-')}", f"issue 3: {family} under {tool}", argv, seconds)
+    return Step(f"{tool}-{family.replace(' ', '-')}", f"attention: {family} under {tool}", argv, seconds)
 
 
 def _training(what: str, *arguments: str) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def _bench(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 _SANITIZED = tuple(product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton")))
-_RIGHT = "issue 3: right on the GPU"
+_RIGHT = "attention: right on the GPU"
 _SAMPLES = _training("data", "--workers", "12")
 
 STEPS: tuple[Step, ...] = (
@@ -39,28 +39,36 @@ STEPS: tuple[Step, ...] = (
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
-    Step("samples", "issue 6: what the model learns from", _SAMPLES, 150, needs=("tokenizers",), makes="model/data.npz"),
-    Step("grid", "issue 3: 48 cells against every peer", _bench("attention_grid", "--seconds", "0.4"), 360, "gpu"),
-    Step("small", "issue 3: FlashCore's nine shapes, and memory", _bench("attention_small"), 100, "machine"),
-    Step("host", "issue 3: host time of a call, by layer", _bench("host_time"), 40, "machine"),
+    Step("samples", "assistant: what the model learns from", _SAMPLES, 150, needs=("tokenizers",), makes="model/data.npz"),
+    Step("grid", "attention: 48 cells against every peer", _bench("attention_grid", "--seconds", "0.4"), 360, "gpu"),
+    Step("small", "attention: FlashCore's nine shapes, and memory", _bench("attention_small"), 100, "machine"),
+    Step("host", "attention: host time of a call, by layer", _bench("host_time"), 40, "machine"),
     Step(
-        "train", "issue 6: the second model", _training("train", *_CUDA, "--minutes", "7", "--rows", "512"), 450, "half", after=("samples",)
+        "train",
+        "assistant: the second model",
+        _training("train", *_CUDA, "--minutes", "7", "--rows", "512"),
+        450,
+        "half",
+        after=("samples",),
     ),
     *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
-    Step("eviction", "issue 4: from enqueue to memory free", _bench("eviction", "--trials", "100", "--pairs", "0"), 210, "machine"),
-    Step("rwkv", "issue 6: beside the rwkv package", _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"), 300, "gpu", needs=("rwkv",)),
-    Step("slowdown", "issue 4: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
-    _tests("assistant", "issue 6: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
+    Step("eviction", "queue: from enqueue to memory free", _bench("eviction", "--trials", "100", "--pairs", "0"), 210, "machine"),
+    Step("rwkv", "assistant: beside the rwkv package", _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"), 300, "gpu", needs=("rwkv",)),
+    Step("slowdown", "queue: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
+    Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 100, "machine"),
+    _tests("assistant", "assistant: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
     Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 90, "machine", needs=("PySide6",)),
-    Step("probe-cost", "issue 5: CPU time beside nvitop", _bench("probe_cost"), 75, "machine", needs=("nvitop",)),
-    Step("evaluate", "issue 6: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
-    Step("card", "issue 6: the model's card", _training("card"), 10, after=("evaluate",)),
-    Step("truth", "issue 6: invented numbers, the model writes", _bench("truth", "--model", _MODEL, *_CUDA), 420, "half", after=("train",)),
-    Step("tflops-truth", "issue 5: live TFLOP/s against counted work, by which clock", _bench("tflops_truth"), 110, "machine"),
-    _tests("timing", "issue 3: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
-    _tests("memory", "issue 3: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
-    Step("nvml-truth", "issue 5: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
-    Step("tiles", "issue 3: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),
-    Step("cudnn", "issue 3: is cuDNN's backward wrong again", ("-m", "tests.gpu.cudnn_again", "--seconds", "90"), 110),
+    Step("probe-cost", "monitor: CPU time beside nvitop", _bench("probe_cost"), 75, "machine", needs=("nvitop",)),
+    Step("evaluate", "assistant: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
+    Step("card", "assistant: the model's card", _training("card"), 10, after=("evaluate",)),
+    Step(
+        "truth", "assistant: invented numbers, the model writes", _bench("truth", "--model", _MODEL, *_CUDA), 420, "half", after=("train",)
+    ),
+    Step("tflops-truth", "monitor: live TFLOP/s against counted work, by which clock", _bench("tflops_truth"), 110, "machine"),
+    _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
+    _tests("memory", "attention: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
+    Step("nvml-truth", "monitor: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
+    Step("tiles", "attention: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),
+    Step("cudnn", "attention: is cuDNN's backward wrong again", ("-m", "tests.gpu.cudnn_again", "--seconds", "90"), 110),
 )
 """Not here: the GPU tests with another Triton. Install it, and run `--only` the tests into a folder of their own."""
