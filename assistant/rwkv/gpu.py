@@ -251,8 +251,8 @@ class Step:
         biases = (_bias(ranks[0]), _bias(ranks[1]), _bias(ranks[3]), layer.k_k, layer.k_a, layer.r_k, *layer.norm_wkv)
         low = room["inner"] if alone else room["ranks"]
         tensors = (room["projected"], low, room["first"], self._state.wkv[number], room["y"], *(rank.up for rank in ranks), *biases)
-        names = ("projected", "low", "first", "state", "out", "decay_up", "rate_up", "gate_up", "residual_up")
-        names += ("decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias")
+        names = ["projected", "low", "first", "state", "out", "decay_up", "rate_up", "gate_up", "residual_up"]
+        names += ["decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias"]
         arguments = _pointers([f"{name}_ptr" for name in names], tensors) | {"channels": channels}
         constants = {"BATCH": self._batch, "FIRST": first, "HEAD": HEAD, "RANKS": tuple(len(r.up) for r in ranks), "INNER": low.shape[2]}
         options = {"num_warps": 8 if alone else 4, "num_stages": 1}
