@@ -242,8 +242,8 @@ def _job_verbs(verb: Verb) -> None:
     made = verb("groups", orders.groups, "list the groups of jobs, or limit one")
     made.add_argument("name", nargs="?", metavar="NAME")
     made.add_argument("--limit", type=_count, metavar="N", help="so many of its jobs run at once; 0: no limit")
-    made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs")
-    made.add_argument("job", type=_count, metavar="JOB")
+    made = verb("cancel", queue.cancel, "cancel jobs that wait, and end those that run")
+    made.add_argument("jobs", type=_count, nargs="+", metavar="JOB")
 
 
 def _jobs_verb(made: argparse.ArgumentParser) -> None:

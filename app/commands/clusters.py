@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +30,8 @@ def cluster(args: Namespace) -> int:
             if args.name.startswith("ray:") and not args.address:
                 raise UsageError(f"where is it? Example: gpudeck cluster add {args.name} http://head:8265 --token-file ~/.ray/auth_token")
             file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
+            if file and not os.access(file, os.R_OK):
+                raise UserError(f"the token file {file} cannot be read; name the one that holds the cluster's token with --token-file")
             deck.configure(clusters={**known, args.name: _checked(args.name, ClusterSettings(args.address or "", file))})
             words = f"jobs can go there with: gpudeck submit --on {args.name} -- COMMAND"
         else:

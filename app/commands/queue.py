@@ -263,6 +263,9 @@ def logs(args: Namespace) -> int:
             out.feed(part.data)
         if not (args.follow and active):
             out.end()
+            if not offset and sys.stdout.isatty():
+                job = ask(lambda deck: deck.job(args.job))
+                say(f"job {job.id} has printed nothing: {describe(job)}")
             return 0
         time.sleep(POLL_S)
 
@@ -291,10 +294,13 @@ def results(args: Namespace) -> int:
 
 
 def cancel(args: Namespace) -> int:
+    """Of several, those before one that cannot be cancelled are."""
+    done = []
     with Client() as deck:
-        job = deck.cancel(args.job)
-        if args.json:
-            say_json(job)
-        else:
-            say(f"job {job.id}: {'is being ended' if job.active else 'cancelled'}")
+        for number in args.jobs:
+            done.append(job := deck.cancel(number))
+            if not args.json:
+                say(f"job {job.id}: {'is being ended' if job.active else 'cancelled'}")
+    if args.json:
+        say_json(done if len(done) > 1 else done[0])
     return 0

@@ -11,6 +11,8 @@ def foretold(forecast: Forecast, labels: dict[str, str], now: float) -> str:
     where = " on " + " and ".join(labels.get(d, d) for d in forecast.devices) if forecast.devices else ""
     if not forecast.reason:
         return f"it would start at once{where}"
+    if forecast.at is None and forecast.reason.startswith("waits for "):
+        return f"it would wait for {forecast.reason.removeprefix('waits for ')}; nobody knows how long"
     if forecast.at is None:
         return f"it would wait, nobody knows how long: {forecast.reason}"
     return f"it would start about {clock(forecast.at, now)}{where}: {forecast.reason}"

@@ -13,6 +13,8 @@ from scheduler.jobs import STARTS, Cancelled, Done, Failed, Job, Lost, Progress,
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.units import amount, span
 
+_SENTENCES = (STARTS, "waits for ", "is held; ")
+"""How reasons begin that say themselves what the job does."""
 _NAMED = 2
 """Devices whose names a column has room for."""
 
@@ -181,7 +183,7 @@ def _doing(job: Job, now: float) -> str:
 
 def _waits(state: Queued) -> str:
     """Why; of one that nothing keeps, that it starts."""
-    return state.reason if state.reason == STARTS else f"waits: {state.reason}"
+    return state.reason if state.reason.startswith(_SENTENCES) else f"waits: {state.reason}"
 
 
 def _pace(progress: Progress, started: float, now: float) -> str:

@@ -47,8 +47,8 @@ class Orders(Book):
     def _check(self, spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
         refuse(spec, devices, sight)
         if spec.where and spec.where not in self._clusters:
-            known = ", ".join(sorted(self._clusters)) or "none"
-            raise UserError(f"no cluster is called {spec.where} (there is: {known}). To name one: gpudeck cluster add {spec.where} ADDRESS")
+            known = f" (there is: {', '.join(sorted(self._clusters))})" if self._clusters else ""
+            raise UserError(f"no cluster is called {spec.where}{known}. To name one: gpudeck cluster add {spec.where} ADDRESS")
         for number in (*spec.after, *spec.after_any):
             self.get(number)
         if why := broken(spec, self._active, self._status):

@@ -318,11 +318,13 @@ def test_doctor_finds_all_well_and_says_what_is_not(alone: Shell, cpu_home: Path
 
 
 def test_who_waits_for_a_job_outlives_the_daemon(cpu_home: Path) -> None:
+    over = cpu_home / "over"
     with Client() as deck:
-        job = ready(deck).submit(["sleep", "3"])
+        job = ready(deck).submit(["sh", "-c", f"until [ -e {over} ]; do sleep 0.2; done"])
         running(deck, job)
         waiting = waits_for(job)
         kill_daemon()
+    over.touch()  # not before: what has been read already is not told by `communicate`
     out, err = waiting.communicate(timeout=WAIT_S)
     assert waiting.returncode == 0, err
     assert "done" in out
@@ -465,3 +467,13 @@ def test_an_interrupted_recording_says_what_there_is_of_it(cpu_home: Path, tmp_p
     assert (run.returncode, out) == (130, "")
     assert "interrupted: " in err and "replay:" in err and err.count("\n") == 1
     assert f"{len(trace.read(file)[1])} moments" in err
+
+
+def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(sh: Shell, shared: Client, tmp_path: Path) -> None:
+    held, other = shared.submit(["true"], hold=True), shared.submit(["true"], hold=True)
+    assert f"job {held.id}: queued, is held; to let it go" in sh("pause", str(held.id))
+    foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
+    assert foretold == f"it would wait for job {held.id} (true); nobody knows how long\n"
+    assert sh("cancel", str(held.id), str(other.id)) == f"job {held.id}: cancelled\njob {other.id}: cancelled\n"
+    assert "the token file" in sh.fails("cluster", "add", "ray:lab", "http://head:8265", "--token-file", str(tmp_path / "none"))
+    assert "no cluster is called ray:lab. To name one" in sh.fails("submit", "--on", "ray:lab", "true")

@@ -153,7 +153,7 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     assert len(sh.json("jobs", "--active")) == 1, "nothing was submitted"
     second = sh.json("submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true")["id"]
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
-    assert f"job {third}: queued, waits: is held" in sh("pause", str(third))
+    assert f"job {third}: queued, is held; to let it go" in sh("pause", str(third))
     assert "waits: " in sh("resume", str(third))
     assert sh("pause", "--group", "g2") == "group g2 is paused: it starts nothing new\n"
     assert reason(deck, third) == "group g2 is paused"
