@@ -113,6 +113,10 @@ class Assistant:
         """How fast the model in that folder or file is there. Raises as `ask` does."""
         return self._converse(m.Benchmark(model, on, self._new()), on_event, Speed)
 
+    def wake(self) -> None:
+        """Have its process there, which loads the model: somebody is about to ask. Raises DaemonGone, UserError."""
+        self._connect().close()
+
     def cancel(self) -> bool:
         """Stop the request that `ask` or `report` waits for, between two tokens; False where there is none."""
         return self._tell(m.Cancel(self._request))

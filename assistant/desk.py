@@ -75,6 +75,13 @@ class Desk:
                 answer = self._asked(daemon, request, voice, turn)
         return msgspec.structs.replace(answer, seconds=time.monotonic() - began, tokens=voice.tokens, device=voice.device)
 
+    def warm(self) -> None:
+        """Load the model where no GPU is needed for that. What is wrong is said once it is asked."""
+        with suppress(UserError), Client(start=False) as daemon:
+            settings = daemon.snapshot().settings
+            if settings.model and settings.model_device == "cpu":
+                self.resident.engine(settings, Turn())
+
     def approve(self, request: Approve) -> Answer:
         """A person's word on a proposal. Raises UserError where it is gone, or cannot be carried out any more."""
         with Client(start=False) as daemon:

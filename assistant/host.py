@@ -36,6 +36,8 @@ from scheduler.errors import DaemonGone, NotFound, UserError
 
 UNUSED_S = 600.0
 """After so long without a request the process ends."""
+STOP_S = 0.3
+"""What was stopped has so long to end: after it whoever asked is free, also of a model that is still being loaded."""
 LEAVE_S = 0.02
 """How long it may take to tell those who wait that the process ends; the daemon kills it 0.1 s after it said that the GPU is needed."""
 BEAT_S = 1.0
@@ -56,6 +58,8 @@ class Host:
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
         self._why = ""
+        self._warming: asyncio.Task[None] | None = None
+        """The model is loaded that nobody has asked for yet."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, listening: socket.socket) -> str:
@@ -65,6 +69,7 @@ class Host:
         server = await wire.serve(listening, self._handle)
         watch = Client(start=False)
         threading.Thread(target=self._watch, args=(watch, loop), name="watch", daemon=True).start()
+        self._warming = asyncio.create_task(self._warm())
         say_ready()
         while not self._end.is_set():
             try:
@@ -75,11 +80,14 @@ class Host:
         server.close()
         for asked in self._asked.values():
             asked.stop()
-            asked.changed.set()
         if not self.evicted:
             watch.close()
         await self._answer_all(LEAVE_S if self.evicted else float("inf"))
         return self._why
+
+    async def _warm(self) -> None:
+        async with self._one:
+            await asyncio.to_thread(self._desk.warm)
 
     async def _end_unused(self) -> None:
         """End where nobody has asked anything for long: earlier, as the user set it, with a model on the GPU."""
@@ -152,19 +160,23 @@ class Host:
         await self._end_older(key)
         diary = Diary(request.id) if request.id else None
         asked = self._asked[key] = _Asked(self._loop, request.device, diary)
-        asked.say(m.Waiting("waits until another request is answered" if self._one.locked() else "gathers the facts"))
+        before = "loads the model" if self._warming and not self._warming.done() else "waits until another request is answered"
+        asked.say(m.Waiting(before if self._one.locked() else "gathers the facts"))
         work = asked.work = asyncio.create_task(self._in_turn(request, asked))
         try:
             while not work.done():
                 for event in asked.news():
                     await peer.send(_ENCODE(event))
-                if self.evicted:
+                if asked.turn.stop.is_set():
+                    await asyncio.wait((work,), timeout=STOP_S)
+                if self.evicted or asked.turn.stop.is_set():
                     break
                 changed = asyncio.create_task(asked.changed.wait())
                 await asyncio.wait((work, changed), timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
             gone = self.evicted and (not work.done() or isinstance(work.exception(), Cancelled))
-            for reply in (*asked.rest(), *([m.Left(self._desk.resident.why_evicted)] if gone else _replies(work))):
+            last = [m.Left(self._desk.resident.why_evicted)] if gone else _replies(work)
+            for reply in (*asked.rest(), *last):
                 await peer.send(_ENCODE(reply))
         except ConnectionError:
             _LOG.info("a client left before its answer")
@@ -205,6 +217,8 @@ class Host:
 
 def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
     """The answer, in pieces first where it was not told so; or what went wrong, our own bugs with a trace in the log."""
+    if not work.done():
+        return [m.Error(str(Cancelled()), "cancelled")]  # it ends by itself, where it looks next
     match work.exception():
         case None:
             done = work.result()
@@ -236,6 +250,7 @@ class _Asked:
     def stop(self) -> None:
         """End it: between two tokens, or at once while others are before it."""
         self.turn.stop.set()
+        self.changed.set()
         if self.work is not None and not self.begun:
             self.work.cancel()
 

@@ -64,6 +64,7 @@ from app.models.requests import (
     Told,
     UseCpu,
     Waits,
+    Wake,
     WriteReport,
     Wrote,
 )
@@ -198,6 +199,8 @@ class Verbs(QObject):
                 return Fetched(self._with_client(lambda c: c.job(job)))
             case Inspect():
                 return Inspected(self._with_client(lambda c: c.details()))
+            case Wake():
+                self._assistant.wake()
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
             case Remember():

@@ -12,6 +12,7 @@ from assistant.library.hub import Progress
 from assistant.messages import Speed
 from scheduler.telemetry.snapshot import Snapshot
 
+_AT_ONCE_S = 0.05
 CAN = (
     "It answers what it has tools for: the GPUs and jobs now and in the past, why a job waits, energy, reports, housekeeping, and what is "
     "to be done with jobs, as proposals."
@@ -79,7 +80,8 @@ def speed_of(speed: Speed) -> str:
         f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"
         for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
     ]
-    return f"on {speed.device}: {', '.join(rates)}; loaded in {duration(speed.loaded)}"
+    loaded = f"loaded in {duration(speed.loaded)}" if speed.loaded >= _AT_ONCE_S else "it was loaded already"
+    return f"on {speed.device}: {', '.join(rates)}; {loaded}"
 
 
 class Fetching:

@@ -191,6 +191,11 @@ class UseCpu:
 
 
 @dataclass(frozen=True)
+class Wake:
+    """Have the assistant load its model: somebody is about to ask."""
+
+
+@dataclass(frozen=True)
 class StopAnswer:
     """End the answer that is being written."""
 
@@ -233,6 +238,7 @@ Request = (
     | Chat
     | UseCpu
     | StopAnswer
+    | Wake
     | SessionRequest
     | ModelRequest
     | CleaningRequest

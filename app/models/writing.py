@@ -56,7 +56,7 @@ def opening(snapshot: Snapshot | None) -> str:
     """What an empty conversation says."""
     model = snapshot.settings.model if snapshot is not None else ""
     writes = (
-        f"{name_of(model)} puts the answers into words; where it cannot, a template does, and the answer says which."
+        f"{name_of(model)} writes what it can, a template the rest; each answer says which."
         if model
         else "No model is in use (Models, Ctrl+M): the answers are written from templates, and say so."
     )

@@ -11,7 +11,7 @@ from app.models.conversation import Conversation
 from app.models.conversation_export import exported
 from app.models.model_list import chat_offer
 from app.models.model_requests import ListModels, ModelReply
-from app.models.requests import Accepted, Answered, Refused, Reply
+from app.models.requests import Accepted, Answered, Refused, Reply, Wake
 from app.models.session_requests import (
     PRESETS,
     BringBack,
@@ -111,6 +111,7 @@ class Assistant(QWidget):
             self._listed = True
             self.requested.emit(FindSessions())
             self.requested.emit(ReadPresets())
+            self.requested.emit(Wake())
 
     def show_answer(self, question: str, answer: Answered) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""

@@ -75,6 +75,7 @@ class ModelsPage(QWidget):
         self.bar = Bar()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
+        self.none = label("No model is in use: templates write all texts, from the same facts.", size="small", meaning="muted", wrap=True)
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._lay_out()
@@ -89,6 +90,7 @@ class ModelsPage(QWidget):
             listed = not in_use and bool(setting_of(card.model))
             card.show_state(in_use, listed, needed, timing, self._speeds.get(path, ""), busy)
         self.empty.setVisible(not self.found)
+        self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
         fetching = self._fetching
         self.fetch.setEnabled(fetching is None)
         self.stop.setVisible(fetching is not None)
@@ -216,7 +218,7 @@ class ModelsPage(QWidget):
         layout.setSpacing(theme.S)
         layout.addLayout(top)
         layout.addLayout(source)
-        for part in (self.bar, self.progress, self.said):
+        for part in (self.bar, self.progress, self.said, self.none):
             layout.addWidget(part)
         layout.addWidget(self.empty)
         layout.addWidget(scroll, 1)

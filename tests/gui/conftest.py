@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from app import theme
 from app.models.model_requests import ListModels
 from app.models.past import Remember
-from app.models.requests import Find, Link, Request
+from app.models.requests import Find, Link, Request, Wake
 from app.models.session_requests import SessionRequest
 from app.views.window import MainWindow
 from tests.gui import snapshots
@@ -49,11 +49,14 @@ class Fed:
         self.models: list[ListModels] = []
         self.finds: list[Find] = []
         self.remember: list[Remember] = []
+        self.woken = 0
         self.window.requested.connect(self._keep)
         self.window.show()
 
     def _keep(self, request: Request) -> None:
-        if isinstance(request, Find):
+        if isinstance(request, Wake):
+            self.woken += 1
+        elif isinstance(request, Find):
             self.finds.append(request)
         elif isinstance(request, Remember):
             self.remember.append(request)

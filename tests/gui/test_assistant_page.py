@@ -224,6 +224,13 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     assert page.sessions.list.item(0).toolTip() == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;", "what was said is no markup"
 
 
+def test_the_assistant_is_woken_once_when_its_page_is_first_seen(fed):
+    assert fed.woken == 0
+    for page in ("assistant", "jobs", "assistant"):
+        fed.window.show_page(page)
+    assert fed.woken == 1
+
+
 def test_presets_that_could_not_be_read_are_read_again_before_any_are_edited(fed):
     opened(fed)
     page = fed.window.assistant

@@ -26,6 +26,7 @@ from scheduler.devices.processes import Known
 from scheduler.errors import DaemonGone, NotFound, UserError
 from scheduler.settings import TEMPLATE, Settings
 from scheduler.wire import Connection
+from tests.support import eventually
 
 pytestmark = pytest.mark.xdist_group("rwkv")
 
@@ -223,6 +224,19 @@ def test_out_of_the_box_the_model_that_comes_with_it_answers_on_the_cpu(home, no
     told = assistant.report(when="now")
     assert (told.writer, told.device) == ("model rwkv7-deck-13m", "cpu")
     assert assistant.ask("write me a poem").writer == "template", "what it cannot do is told by the template, and labelled"
+
+
+def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    settings.save(Settings(source="cpu"))
+    assistant = Assistant()
+    assistant.wake()
+    with pytest.raises(Cancelled):
+        assistant.ask("how busy is the CPU?", on_event=lambda event: assistant.cancel())
+    assert eventually(lambda: assistant.status().model, 60) == "rwkv7-deck-13m", "although nobody waits for it"
+    with Client(start=False) as daemon:
+        daemon.stop_daemon()
+    gone()
 
 
 def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder, no_model) -> None:
