@@ -17,6 +17,7 @@ from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
 from assistant.model import RWKV7
+from scheduler import paths
 from scheduler.background import alone
 from scheduler.errors import NotFound, UserError
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
@@ -27,7 +28,7 @@ from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_fil
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder of its own, and no model that comes with the program."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(known, "ours", lambda: tmp_path / "none")
+    monkeypatch.setattr(paths, "shipped_model", lambda: tmp_path / "none")
     return tmp_path / "home"
 
 

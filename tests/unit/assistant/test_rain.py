@@ -23,7 +23,7 @@ from assistant.verify import Refused
 from assistant.workloads.rain import work
 from assistant.writer import judged, write
 from scheduler import settings
-from scheduler.settings import Settings
+from scheduler.settings import TEMPLATE, Settings
 
 pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
 
@@ -147,8 +147,9 @@ def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
 def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsys) -> None:
     folder = write_hf(tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    settings.save(Settings(model_folder=TEMPLATE))
     assert serve("rain", work, ["--texts=1"]) == 1
-    assert "no model is set" in capsys.readouterr().err
+    assert "the template is to write" in capsys.readouterr().err
     settings.save(Settings(model_folder=str(folder)))
     assert serve("rain", work, ["--texts=2", "--method=greedy"]) == 0
     result = msgspec.json.decode(capsys.readouterr().out.splitlines()[-1], type=Result)
