@@ -64,6 +64,16 @@ class Compact(NamedTuple):
         """The facts that the text must mention."""
         return [fact for fact in self.slots if fact.name in self.required]
 
+    def overdue(self, text: str) -> list[Fact]:
+        """Of these those about what a text, slots unfilled, has left: it follows the lines one by one, and does not come back."""
+        subjects = list(dict.fromkeys(_subject(fact) for fact in self.slots))
+        reached = max((i for i, subject in enumerate(subjects) if f"{{{subject}." in text), default=0)
+        return [fact for fact in self.needed if _subject(fact) in subjects[:reached]]
+
+
+def _subject(fact: Fact) -> str:
+    return fact.name.partition(".")[0]
+
 
 def compact(facts: Sequence[Fact], question: str | None) -> Compact:
     """What the model is told to write a brief of `facts` (None), or the answer to `question`."""

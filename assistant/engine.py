@@ -106,7 +106,7 @@ class EngineAuthor:
         run = Generation(
             self._engine.model,
             self._engine.tokenizer,
-            Sampler() if seed == 0 else Sampler(temperature=1.0, top_p=0.5, seed=seed),
+            Sampler() if seed == 0 else Sampler(temperature=1.0, top_p=0.9, seed=seed),
             *memory.to(self._engine.model.device),
             limit=LIMIT,
             cancelled=self._cancelled,

@@ -99,7 +99,7 @@ def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) ->
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
         text = _filled(place, told)
         if text or place.ended:
-            verify(text, facts, told.needed if place.ended else ())
+            verify(text, facts, told.needed if place.ended else told.overdue(place.text) if author.compact else ())
     except Refused as e:
         return Verdict(-1.0, str(e))
     return Verdict(_own_opinion(place, author))

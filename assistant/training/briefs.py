@@ -14,8 +14,6 @@ from random import Random
 from assistant.compact import Compact
 from assistant.training.phrasings import chosen
 
-HELD_OUT = 5
-"""Every so manyth way of a section is held out: no training example has it."""
 _FILE = Path(__file__).parent / "grammar" / "sayings.txt"
 _SLOT = re.compile(r"\{(!?)([\w.~]+)\}")
 _SPACE = re.compile(r" +(?=[.,;])")
@@ -30,10 +28,10 @@ _TITLES = {
 _DECK = ("deck.devices", "deck.paused", "deck.notice0", "jobs.ran")
 
 
-def told(random: Random, facts: Compact, held_out: bool) -> str:
+def told(random: Random, facts: Compact) -> str:
     """A text that mentions all that it must."""
     (kind, *about), *lines = (line.split() for line in facts.text.split("\n"))
-    teller = _Teller(random, held_out, facts.required)
+    teller = _Teller(random, facts.required)
     said = [teller.line(kind, about, *line) for line in lines]
     jobs = any(line[0] == "j1" for line in lines)
     if "unknown" in about:
@@ -44,8 +42,8 @@ def told(random: Random, facts: Compact, held_out: bool) -> str:
 
 
 class _Teller:
-    def __init__(self, random: Random, held_out: bool, required: Sequence[str]) -> None:
-        self._random, self._held_out, self._required = random, held_out, set(required)
+    def __init__(self, random: Random, required: Sequence[str]) -> None:
+        self._random, self._required = random, set(required)
 
     def line(self, kind: str, about: list[str], subject: str, *words: str) -> str:
         """What is said of one line of the facts."""
@@ -71,17 +69,16 @@ class _Teller:
 
     def say(self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = "") -> str:
         """One of the ways whose facts there are, and which mention what must be."""
-        ways = [(i, way.replace("FIELD", field).replace("TITLE", title)) for i, way in enumerate(_sayings()[section])]
+        ways = [way.replace("FIELD", field).replace("TITLE", title) for way in _sayings()[section]]
         needed = {name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")}
         if field:
             needed = {name for name in needed if name.partition(".")[0].partition("~")[0] == field}
         elif section.startswith(("ask", "no data")):
             needed &= {section.partition(" ")[2]}
-        able = [(i, way) for i, way in ways if _can(way, facts, needed) and (title == "memory" or "{mem_total}" not in way or not field)]
+        able = [way for way in ways if _can(way, facts, needed) and (title == "memory" or "{mem_total}" not in way or not field)]
         if not able and section != "no data":
             return self.say("no data", subject, facts)
-        part = [way for i, way in able if (i % HELD_OUT == HELD_OUT - 1) == self._held_out]
-        way = _SPACE.sub("", chosen(self._random, self._random.choice(part or [way for _, way in able])))
+        way = _SPACE.sub("", chosen(self._random, self._random.choice(able)))
         return "" if way == "-" else _SLOT.sub(lambda slot: f"{{{subject}.{slot[2]}}}", way)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from assistant.routes import TOOLS
 from assistant.training.evaluate import CONFUSION, EVALUATION
-from assistant.training.phrasings import SENTENCES, WORDINGS
+from assistant.training.phrasings import COMBINATIONS, TEMPLATES
 from assistant.training.requests import LANGUAGES
 
 _CARD = """---
@@ -33,10 +33,10 @@ slots that code fills and checks.
 ## Data
 
 {samples:,} samples made by a program, {tokens:,} tokens seen in training. Requests are in {count} languages ({shares}), by phrasings in
-`assistant/training/grammar/`, with typos, words left out, slang and politeness. In no training sample are: one in {sentences} of the
-sentences that phrasings with a choice of words can make (of words that others have, too), every {wordings}th phrasing with all that it can
-say, every fifth way to say a thing, and some names. Machines are random, or an H100 as recorded in `assets/h100.trace.gz`. No text is
-from the internet, from a person's logs, or by another model.
+`assistant/training/grammar/`, with typos, words left out, slang and politeness. In no training sample are: one in {combinations} of the
+combinations that a phrasing with several choices of words can make; one phrasing in {templates}, with all that it can say (templates;
+counted apart are their sentences with a word that no training sample has: unheard); and some names. Machines are random, or an H100 as
+recorded in `assets/h100.trace.gz`. No text is from the internet, from a person's logs, or by another model.
 
     python -m assistant.training.data FOLDER --samples {asked}
     python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}
@@ -46,12 +46,13 @@ from the internet, from a person's logs, or by another model.
 ## Training
 
 {steps:,} steps in {seconds:.0f} s on one {device}, set-up and checkpoints included; AdamW, from {rate:g} to {last_rate:g} by a cosine. The
-loss of the last hundred steps is {loss:.4f}; on held-out samples it is {held_loss:.4f}, and {held_exact:.1%} of these are right to the last
-token.
+loss of the last hundred steps is {loss:.4f}. The weights are their moving average. On held-out requests (combinations and templates, half
+and half) the loss is {held_loss:.4f}, and {held_exact:.1%} are right to the last token.
 
 ## Evaluation
 
-Greedy, at the first try, judged by program. In the app a text that is refused is written anew, and at last the template writes.
+Greedy, judged by program. A text is faithful where it says nothing but the facts, complete where it mentions all that it must, both at the
+first try; shown is what the app shows as the model's, after it went back to before what was refused. The others are the template's.
 
 {table}
 
@@ -84,8 +85,8 @@ def card(folder: Path) -> str:
         tokens=training["tokens seen"],
         count=len(LANGUAGES),
         shares=", ".join(f"{_NAMES[name]} {share:.0%}" for name, share in LANGUAGES.items()),
-        sentences=SENTENCES,
-        wordings=WORDINGS,
+        combinations=COMBINATIONS,
+        templates=TEMPLATES,
         asked=round(training["samples"], -3),
         minutes=plan["minutes"],
         steps=training["steps"],

@@ -12,9 +12,12 @@ from assistant.prompts import prompt
 from assistant.routes import SYSTEM
 from assistant.training import decks, requests
 from assistant.training.briefs import told
+from assistant.training.phrasings import Part
 
 _QUESTIONS = 0.4
 """Share of the texts that answer a question; the others are briefs."""
+_GAPS = 0.4
+"""Share of the machines some of whose facts are missing: far more than there are, as what models invent is what is missing."""
 _TEXTS_OF_ONE = 4
 """Texts that are written of one machine, as gathering its facts takes the longest."""
 
@@ -26,32 +29,35 @@ class Sample(NamedTuple):
     answer: str
 
 
-def routing(random: Random, held_out: bool = False) -> Sample:
+def routing(random: Random, part: Part = "learnt") -> Sample:
     """A request, and role, tool and arguments."""
-    found = requests.example(random, "sentences" if held_out else "learnt")
+    found = requests.example(random, part)
     return Sample(prompt(SYSTEM, found.request), " " + found.route)
 
 
-def machine(random: Random, held_out: bool = False) -> tuple[Fact, ...]:
-    """Facts of a random machine; held out are names and numbers."""
-    return decks.deck(random, decks.HELD_OUT_NAMES if held_out else decks.NAMES)
-
-
-def writing(random: Random, facts: tuple[Fact, ...], held_out: bool = False) -> tuple[Sample, str | None]:
-    """A brief of facts, or the answer to a question (which is returned, too); held out are ways to say it."""
+def writing(random: Random, facts: tuple[Fact, ...]) -> tuple[Sample, str | None]:
+    """A brief of facts, or the answer to a question (which is returned, too)."""
     question = decks.question(random, facts) if random.random() < _QUESTIONS else None
     known = compact.compact(facts, question)
-    return Sample(prompt(compact.SYSTEM, known.text), " " + told(random, known, held_out)), question
+    return Sample(prompt(compact.SYSTEM, known.text), " " + told(random, known)), question
 
 
-def stream(seed: int, texts: float, held_out: bool = False) -> Iterator[Sample]:
+def held_out(seed: int) -> Iterator[Sample]:
+    """Requests without end that training has not. Texts are judged by what they say: none is the only right one."""
+    random = Random(seed)
+    while True:
+        yield routing(random, "combinations")
+        yield routing(random, "templates")
+
+
+def stream(seed: int, texts: float) -> Iterator[Sample]:
     """Samples without end: texts in this share, the others requests."""
     random = Random(seed)
     while True:
         if random.random() < texts:
-            facts = machine(random, held_out)
+            facts = decks.deck(random, gaps=_GAPS)
             for _ in range(_TEXTS_OF_ONE):
-                yield writing(random, facts, held_out)[0]
+                yield writing(random, facts)[0]
         else:
             for _ in range(_TEXTS_OF_ONE):
-                yield routing(random, held_out)
+                yield routing(random)

@@ -1,6 +1,8 @@
 """The samples that a model learns from, made once and stored as tokens: training waits for no generator.
 
-python -m assistant.training.data FOLDER --samples 400000 --workers 2
+python -m assistant.training.data FOLDER --samples 400000 --workers 16
+
+A vocabulary that the folder has is kept: where it was made before, the package that makes one is not needed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy.typing as npt
 
 from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.training import vocabulary
-from assistant.training.corpus import Sample, stream
+from assistant.training.corpus import Sample, held_out, stream
 
 DATA = "data.npz"
 HELD_OUT = "held_out.npz"
@@ -106,18 +108,20 @@ def encoded(tokenizer: Tokenizer, sample: Sample) -> tuple[list[int], int]:
     return [*prompt, *tokenizer.encode(sample.answer), END], len(prompt)
 
 
-def prepare(folder: Path, samples: int, held_out: int, tokens: int, briefs: float, longest: int, workers: int, seed: int = 1) -> Pool:
-    """Write the vocabulary (`tokens` at most), data.npz and held_out.npz into the folder; returns the data. `briefs`: their share."""
+def prepare(folder: Path, samples: int, judged: int, tokens: int, briefs: float, longest: int, workers: int, seed: int = 1) -> Pool:
+    """Write the vocabulary (`tokens` at most), data.npz and held_out.npz, of `judged` requests, into the folder; returns the data.
+
+    `briefs`: the share of texts.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    texts = (sample.prompt + sample.answer for sample in islice(stream(seed, briefs), min(_TEXTS, samples)))
-    vocabulary.write(vocabulary.train(texts, tokens), folder / VOCABULARY)
-    made: dict[str, Pool] = {}
-    for name, count in ((HELD_OUT, held_out), (DATA, samples)):
-        piece = partial(_piece, folder, briefs, longest, name == HELD_OUT)
-        work = [(seed + 1 + i, min(_PIECE, count - start)) for i, start in enumerate(range(0, count, _PIECE))]
-        made[name] = Pool.join(_worked(piece, work, workers))
-        made[name].save(folder / name)
-    return made[DATA]
+    if not (folder / VOCABULARY).is_file():
+        texts = (sample.prompt + sample.answer for sample in islice(stream(seed, briefs), min(_TEXTS, samples)))
+        vocabulary.write(vocabulary.train(texts, tokens), folder / VOCABULARY)
+    Pool.of(Tokenizer.load(folder), islice(held_out(seed), judged), longest).save(folder / HELD_OUT)
+    work = [(seed + 1 + i, min(_PIECE, samples - start)) for i, start in enumerate(range(0, samples, _PIECE))]
+    data = Pool.join(_worked(partial(_piece, folder, briefs, longest), work, workers))
+    data.save(folder / DATA)
+    return data
 
 
 def _worked(piece: Callable[[tuple[int, int]], Pool], work: list[tuple[int, int]], workers: int) -> Iterator[Pool]:
@@ -128,15 +132,15 @@ def _worked(piece: Callable[[tuple[int, int]], Pool], work: list[tuple[int, int]
             yield from pool.imap_unordered(piece, work)
 
 
-def _piece(folder: Path, briefs: float, longest: int, held_out: bool, work: tuple[int, int]) -> Pool:
+def _piece(folder: Path, briefs: float, longest: int, work: tuple[int, int]) -> Pool:
     seed, size = work
-    return Pool.of(Tokenizer.load(folder), islice(stream(seed, briefs, held_out), size), longest)
+    return Pool.of(Tokenizer.load(folder), islice(stream(seed, briefs), size), longest)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the samples that a model learns from.")
     parser.add_argument("folder", type=Path)
-    for name, default in {"samples": 400_000, "held-out": 4000, "tokens": 4096, "briefs": 0.4, "longest": 768, "workers": 2}.items():
+    for name, default in {"samples": 400_000, "judged": 3000, "tokens": 4096, "briefs": 0.4, "longest": 768, "workers": 2}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default {default}")
     given = vars(parser.parse_args())
     began = time.monotonic()

@@ -37,10 +37,10 @@ TRACE = Path(__file__).parents[2] / "assets" / "h100.trace.gz"
 _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_used": 8e10}
 
 
-def deck(random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None) -> tuple[Fact, ...]:
-    """The facts of one machine, some of them missing or contradicted by another source."""
+def deck(random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None, gaps: float = 0.15) -> tuple[Fact, ...]:
+    """The facts of one machine; in this share of machines some are missing, and in a quarter another source contradicts some."""
     snapshot, jobs, histories = machine(random, names, recorded)
-    return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW))
+    return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW), gaps)
 
 
 def machine(
@@ -93,9 +93,9 @@ def _trace() -> tuple[trace.Moment, ...]:
     return tuple(trace.read(TRACE)[1])
 
 
-def _worn(random: Random, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+def _worn(random: Random, facts: tuple[Fact, ...], gaps: float) -> tuple[Fact, ...]:
     """Now and then facts are missing, or another source says something else."""
-    if random.random() < 0.15:
+    if random.random() < gaps:
         facts = tuple(fact for fact in facts if random.random() < 0.85 or fact.name.endswith(_KEPT))
     if random.random() < 0.25:
         told = [fact for fact in facts if fact.value is not None and fact.name.endswith(_DISPUTED)]

@@ -2,7 +2,8 @@
 
 python -m assistant.training.evaluate FOLDER
 
-Greedy, at the first try: in the app a text that is refused is written anew. FOLDER then has evaluation.json and confusion.csv.
+Greedy. Of texts what the first try is worth, and what the app shows: it goes back to before a sentence that is refused. FOLDER then has
+evaluation.json and confusion.csv.
 """
 
 from __future__ import annotations
@@ -13,55 +14,22 @@ import json
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
-
-import msgspec
-import torch
+from typing import NamedTuple, get_args
 
 from assistant import compact, routes
+from assistant.engine import Engine, EngineAuthor
 from assistant.facts import Fact
-from assistant.generate import Generation, read
 from assistant.masks import masked
-from assistant.model import RWKV7
-from assistant.prompts import prompt
-from assistant.sampling import Sampler
-from assistant.tokenizer import Tokenizer
 from assistant.tools.call import called
 from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
+from assistant.training.handwritten import Asked, handwritten
 from assistant.training.phrasings import Part
 from assistant.verify import Refused, fill, verify
+from assistant.writer import write
 
-HANDWRITTEN = Path(__file__).parent / "handwritten.jsonl"
 EVALUATION, CONFUSION = "evaluation.json", "confusion.csv"
-_LONGEST = 500
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A request as a person typed it, and the route it needs."""
-
-    request: str
-    route: str
-    language: str = "en"
-    late: bool = False
-    """Written after the grammar was last changed, and before any model of it was tried."""
-
-
-class Reader(NamedTuple):
-    """A model as the assistant uses it."""
-
-    model: RWKV7
-    tokenizer: Tokenizer
-
-    @classmethod
-    def load(cls, folder: Path, device: str) -> Reader:
-        torch.set_num_threads(1)
-        return cls(RWKV7.load(folder, device, torch.bfloat16 if device == "cuda" else torch.float32), Tokenizer.load(folder))
-
-    def written(self, system: str, user: str) -> str:
-        """What it writes, greedily."""
-        after = read(self.model, self.tokenizer.encode(prompt(system, user)), None, lambda: False)
-        return "".join(Generation(self.model, self.tokenizer, Sampler(), *after, limit=_LONGEST)).strip()
+_PARTS: tuple[Part, ...] = get_args(Part)[1:]
 
 
 class Routing(NamedTuple):
@@ -73,18 +41,28 @@ class Routing(NamedTuple):
     language: str
 
 
-def handwritten() -> list[Asked]:
-    """The requests that people typed. None of them was among 60,000 that the generator made."""
-    return [msgspec.json.decode(line, type=Asked) for line in HANDWRITTEN.read_bytes().splitlines()]
+class Judged(NamedTuple):
+    """Of a text: whether the first try says nothing but the facts, whether it says all that it must as well, and whether it is the model's
+    text that the app shows in the end."""
+
+    faithful: bool
+    complete: bool
+    shown: bool
+
+
+def written(engine: Engine, system: str, user: str) -> str:
+    """What the model writes, greedily."""
+    author = EngineAuthor(engine, lambda: False)
+    *_, last = author.write(author.begin(system, user), 0)
+    return last.text.strip()
 
 
 def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed: int = 99) -> dict[str, object]:
     """Shares, each of so many; with the counts, and the hand-written requests that were routed wrongly."""
-    reader, random = Reader.load(folder, device), Random(seed)
-    parts: tuple[Part, ...] = ("sentences", "wordings")
-    held_out = {part: [_routed(reader, *requests.example(random, part), "") for _ in range(routings)] for part in parts}
-    by_hand = [_routed(reader, masked(asked.request)[0], asked.route, asked.language) for asked in handwritten()]
-    _confusion(folder / CONFUSION, [*held_out["sentences"], *held_out["wordings"], *by_hand])
+    engine, random = Engine(str(folder), device), Random(seed)
+    held_out = {part: [_routed(engine, *requests.example(random, part), "") for _ in range(routings)] for part in _PARTS}
+    by_hand = [_routed(engine, masked(asked.request)[0], asked.route, asked.language) for asked in handwritten()]
+    _confusion(folder / CONFUSION, [*(one for found in held_out.values() for one in found), *by_hand])
     languages = sorted({one.language for one in by_hand})
     return {
         **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
@@ -93,14 +71,14 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
         "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
         "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},
-        **{f"texts, {name}": shares for name, shares in _texts(reader, random, texts).items()},
-        "counts": {"held-out sentences and wordings each": routings, "hand-written": len(by_hand), "texts of each kind": texts},
+        **{f"texts, {name}": shares for name, shares in _texts(engine, random, texts).items()},
+        "counts": {"held-out of each part": routings, "hand-written": len(by_hand), "texts of each kind": texts},
         "hand-written, wrong": [one._asdict() for one in by_hand if one.said != one.wanted],
     }
 
 
-def _routed(reader: Reader, request: str, wanted: str, language: str) -> Routing:
-    return Routing(request, wanted, reader.written(routes.SYSTEM, request), language)
+def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
+    return Routing(request, wanted, written(engine, routes.SYSTEM, request), language)
 
 
 def _by_rules(asked: Asked) -> bool:
@@ -130,41 +108,41 @@ def _confusion(file: Path, found: list[Routing]) -> None:
             )
 
 
-def _texts(reader: Reader, random: Random, count: int) -> dict[str, dict[str, float]]:
+def _texts(engine: Engine, random: Random, count: int) -> dict[str, dict[str, float]]:
     """Briefs and answers, of random machines and of the recorded one, with names that no training example has."""
-    kinds: dict[str, list[tuple[bool, bool]]] = {}
+    kinds: dict[str, list[Judged]] = {}
     while min((len(kinds.get(name, ())) for name in _KINDS), default=0) < count:
         recorded, asks = random.random() < 0.5, random.random() < 0.5
         kind = kinds.setdefault(_KINDS[2 * recorded + asks], [])
         if len(kind) < count:
             facts = decks.deck(random, decks.HELD_OUT_NAMES, recorded)
-            kind.append(judged(reader, facts, decks.question(random, facts) if asks else None))
+            kind.append(judged(engine, facts, decks.question(random, facts) if asks else None))
+    shares = {"faithful": "faithful", "complete": "faithful and complete", "shown": "shown as the model's"}
     return {
-        name: {"faithful": sum(good for good, _ in found) / count, "faithful and complete": sum(both for _, both in found) / count}
-        for name, found in kinds.items()
+        name: {share: sum(getattr(one, field) for one in found) / count for field, share in shares.items()} for name, found in kinds.items()
     }
 
 
 _KINDS = ("briefs, random machines", "answers, random machines", "briefs, real telemetry", "answers, real telemetry")
 
 
-def judged(reader: Reader, facts: tuple[Fact, ...], question: str | None) -> tuple[bool, bool]:
-    """Whether what the model writes says nothing but the facts, and whether it says all that it must as well."""
+def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Judged:
+    """What the model's text about a machine is worth."""
     told = compact.compact(facts, question)
-    text = reader.written(compact.SYSTEM, told.text)
     try:
-        filled = fill(text, told.slots)
+        filled = fill(written(engine, compact.SYSTEM, told.text), told.slots)
         verify(filled, facts)
+        faithful, complete = True, all(fact.said in filled for fact in told.needed)
     except Refused:
-        return False, False
-    return True, all(fact.said in filled for fact in told.needed)
+        faithful = complete = False
+    return Judged(faithful, complete, complete or write(facts, question, EngineAuthor(engine, lambda: False)).writer != "template")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Evaluate a trained model on what it never saw.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--routings", type=int, default=1000)
-    parser.add_argument("--texts", type=int, default=300)
+    parser.add_argument("--routings", type=int, default=600)
+    parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     found = evaluate(given.folder, given.routings, given.texts, given.device)

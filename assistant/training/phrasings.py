@@ -2,12 +2,12 @@
 
 A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In both `(a|b|)` is a choice, `<name>`
 an entry of a list, and `%n` a value: n a number, g a GPU's, h how many, t a time, w a word, c a command. What an entry of a list or
-the end of a line (`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener.
+the end of a line (`:: place=first`) sets are arguments of the tool. Lines with `~` may follow a polite opener. Lines of `@same` are
+words that stand for each other in any phrasing.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from functools import cache
 from itertools import product
@@ -18,15 +18,16 @@ from zlib import crc32
 
 from assistant.routes import BY_NAME
 
-Part = Literal["learnt", "sentences", "wordings"]
-"""Held out are sentences, which say in known words what no training example says just so, and wordings: lines, with all they can say."""
-SENTENCES, WORDINGS = 8, 12
-"""One in so many is held out."""
+Part = Literal["learnt", "combinations", "templates", "unheard"]
+"""What is learnt, and what is held out, farther and farther from it: combinations of the words of a phrasing, each of which is learnt in
+another combination; templates, which are whole phrasings, in words that others teach; and what has a word that no training example has."""
+COMBINATIONS, TEMPLATES = 8, 12
+"""One in so many is held out: of the combinations that a phrasing has, and of the phrasings."""
 _GRAMMARS = Path(__file__).parent / "grammar"
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _WORD = re.compile(r"<\w+>|%\w|[\w'-]+")
-_FEW = 64
-"""Sentences of a line that are looked through one by one; of one with more each word is in some that is learnt."""
+_SAME = 0.2
+"""How often a word stands for another."""
 
 
 class Line(NamedTuple):
@@ -40,11 +41,13 @@ class Line(NamedTuple):
 class Grammar(NamedTuple):
     lists: dict[str, list[Line]]
     sections: dict[tuple[str, str], list[Line]]
+    same: dict[str, list[str]]
+    """A word or several: what stands for it as well."""
 
 
 @cache
 def grammar(language: str) -> Grammar:
-    found, at = Grammar({}, {}), list[Line]()
+    found, at = Grammar({}, {}, {}), list[Line]()
     for raw in (_GRAMMARS / f"{language}.txt").read_text(encoding="utf-8").splitlines():
         text = raw.strip()
         if text.startswith("@"):
@@ -53,6 +56,10 @@ def grammar(language: str) -> Grammar:
             role, tool = text[1:-1].split()
             assert (role, tool) in BY_NAME, text
             at = found.sections.setdefault((role, tool), [])
+        elif text.startswith("= "):
+            forms = text[2:].split(" | ")
+            for form in forms:
+                found.same.setdefault(form, []).extend(other for other in forms if other != form)
         elif text and not text.startswith("#"):
             at += _read(text, any(at is known for known in found.lists.values()))
     return found
@@ -72,10 +79,10 @@ def _pairs(text: str) -> dict[str, str]:
 
 @cache
 def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
-    """The phrasings of every tool that have sentences of this part."""
-    wordings = part == "wordings"
+    """The phrasings of every tool that may have sentences of this part."""
+    whole = part in ("templates", "unheard")
     found = {
-        name: [line for i, line in enumerate(section) if (i % WORDINGS == WORDINGS - 1) == wordings]
+        name: [line for line in section if (crc32(f"{language} {line.text}".encode()) % TEMPLATES == 0) == whole]
         for name, section in grammar(language).sections.items()
     }
     return {name: some for name, some in found.items() if some}
@@ -88,24 +95,65 @@ def chosen(random: Random, text: str) -> str:
     return text
 
 
-def held_out(language: str, line: Line, sentence: str) -> bool:
-    """Whether a sentence that a line says, its choices made, is held out. One that is all that its line says is learnt."""
-    return "|" in line.text and _drawn(sentence) and set(_WORD.findall(sentence)) <= _learnt(language)
+def part_of(language: str, sentence: str) -> Part:
+    """Where a sentence belongs, its choices made. What is held out of one line is learnt from no other."""
+    if _plain(sentence) in _withheld(language):
+        return "templates" if set(_WORD.findall(sentence)) <= _heard(language) else "unheard"
+    return "combinations" if _plain(sentence) in _combinations(language) else "learnt"
 
 
-def _drawn(sentence: str) -> bool:
-    return crc32(" ".join(sentence.split()).encode()) % SENTENCES == 0
+def varied(random: Random, language: str, sentence: str) -> str:
+    """A sentence that is learnt, now and then with other words for the same; it never becomes one that is held out."""
+    same = grammar(language).same
+    other = _same(language).sub(lambda word: random.choice(same[word[0]]) if random.random() < _SAME else word[0], sentence)
+    return other if part_of(language, other) == "learnt" else sentence
+
+
+def _plain(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def _choices(text: str) -> list[list[str]]:
+    """A line as what follows each other: one text, or several to choose from."""
+    return [part.split("|") if i % 2 else [part] for i, part in enumerate(_CHOICE.split(text))]
+
+
+def combinations(text: str) -> set[str]:
+    """The sentences of a line that are held out: of two choices at least, each of which is learnt in another of its sentences."""
+    parts = _choices(text)
+    if len(parts) < 5:
+        return set()
+    said = {_plain("".join(some)): some for some in product(*parts)}
+    learnt = [set(choices) for choices in zip(*(some for plain, some in said.items() if not _drawn(plain)), strict=True)]
+    drawn = ((plain, some) for plain, some in said.items() if _drawn(plain))
+    return {plain for plain, some in drawn if learnt and all(choice in seen for choice, seen in zip(some, learnt, strict=True))}
 
 
 @cache
-def _learnt(language: str) -> frozenset[str]:
-    """Words of sentences that are surely learnt, whatever is held out of the others."""
-    words: set[str] = set()
-    for line in (line for section in lines(language, "learnt").values() for line in section):
-        parts = [part.split("|") if i % 2 else [part] for i, part in enumerate(_CHOICE.split(line.text))]
-        if len(parts) > 1 and math.prod(map(len, parts)) <= _FEW:
-            said = [sentence for some in product(*parts) if not _drawn(sentence := "".join(some))]
-        else:
-            said = [" ".join(word for part in parts for word in part)]
-        words.update(word for sentence in said for word in _WORD.findall(sentence))
-    return frozenset(words)
+def _combinations(language: str) -> frozenset[str]:
+    """All that is held out of lines that are learnt."""
+    return frozenset(plain for section in lines(language, "learnt").values() for line in section for plain in combinations(line.text))
+
+
+def _drawn(plain: str) -> bool:
+    return crc32(plain.encode()) % COMBINATIONS == 0
+
+
+@cache
+def _withheld(language: str) -> frozenset[str]:
+    """All that the held-out lines say."""
+    withheld = (line for section in lines(language, "templates").values() for line in section)
+    return frozenset(_plain("".join(some)) for line in withheld for some in product(*_choices(line.text)))
+
+
+@cache
+def _heard(language: str) -> frozenset[str]:
+    """The words of what is learnt."""
+    learnt = [line.text for section in lines(language, "learnt").values() for line in section]
+    return frozenset(word for text in (*learnt, *grammar(language).same) for word in _WORD.findall(text))
+
+
+@cache
+def _same(language: str) -> re.Pattern[str]:
+    forms = sorted(map(re.escape, grammar(language).same), key=len, reverse=True)
+    return re.compile(rf"(?<![\w<%'-])(?:{'|'.join(forms)})(?![\w>'-])")

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from assistant.masks import NUMBER_WORDS, masked
 from assistant.routes import BY_NAME, Route
+from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
-from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, held_out, lines
+from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, lines, part_of, varied
 from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
@@ -27,13 +28,14 @@ class Example(NamedTuple):
 
 
 def example(random: Random, part: Part, language: str = "") -> Example:
-    """A request of what is learnt or held out; in any language, or in one."""
+    """A request of what is learnt or held out; in any language, or in one. It is none of those written by hand."""
     while True:
         spoken = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
         sections = lines(spoken, part)
         names = sorted(sections)
         role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
-        if found := told(random, spoken, role, tool, random.choice(sections[role, tool]), part):
+        found = told(random, spoken, role, tool, random.choice(sections[role, tool]), part)
+        if found is not None and not is_handwritten(found.request):
             return found
 
 
@@ -41,8 +43,10 @@ def told(random: Random, language: str, role: str, tool: str, line: Line, part: 
     """A request by one phrasing. None where its choices made a sentence of another part, and where the masks take its values for
     something else, as `seven` alone or a number twice."""
     sentence = chosen(random, line.text)
-    if part != "wordings" and held_out(language, line, sentence) != (part == "sentences"):
+    if part_of(language, sentence) != part:
         return None
+    if part == "learnt":
+        sentence = varied(random, language, sentence)
     return _Telling(random, grammar(language)).told(role, tool, line._replace(text=sentence))
 
 

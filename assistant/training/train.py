@@ -7,6 +7,7 @@ python -m assistant.training.train FOLDER --device cuda --minutes 8        # --r
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from assistant.compact import MARK
@@ -27,6 +28,9 @@ from assistant.training.network import Network
 from scheduler.errors import NotFound
 
 CHECKPOINT = "checkpoint.pt"
+AVERAGE = 0.99
+"""What is saved is the moving average of the weights over about a hundred steps: while the rate is high it is better than any of them, so
+that a run that is cut off leaves a good model, too."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Trainer:
         self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size).to(plan.device)
         fused = self.network.canonical()["emb.weight"].is_cuda
         self.optimiser = torch.optim.AdamW(self.network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18, fused=fused)
+        self.averaged = copy.deepcopy(self.network)
         self.losses: list[Tensor] = []
         """Of each step, left on the device: reading one waits for the GPU."""
         self.seen = 0
@@ -98,19 +103,27 @@ class Trainer:
         rate = plan.last_rate + (plan.rate - plan.last_rate) * 0.5 * (1 + math.cos(math.pi * gone))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * min(1.0, (len(self.losses) + 1) / plan.warm_up) * group["times"]
-        loss = functional.cross_entropy(*self._told(batch))
+        loss = functional.cross_entropy(*self._told(self.network, batch))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
+        self._average()
         self.losses.append(loss.detach())
         self.seen += int((batch.tokens != 0).sum())
 
-    def _told(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def _average(self) -> None:
+        """At first over fewer steps: the weights that training began with are worth nothing."""
+        steps = len(self.losses)
+        for mean, now in zip(self.averaged.parameters(), self.network.parameters(), strict=True):
+            mean.lerp_(now, 1 - min(AVERAGE, (1 + steps) / (10 + steps)))
+
+    def _told(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits [N, V] where an answer's tokens follow, and these tokens [N]."""
         tokens, at, wanted = (torch.from_numpy(array).to(self.plan.device, non_blocking=True) for array in batch)
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
-            logits = self.network(tokens, at)
+            logits = network(tokens, at)
         return logits.float(), wanted
 
     def _show(self, since: int) -> None:
@@ -119,11 +132,11 @@ class Trainer:
 
     @torch.no_grad()
     def look(self) -> dict[str, float]:
-        """Over what is held out: the loss, and the share of samples whose answers greedy decoding gets right to the last token."""
+        """Over the held-out requests: the loss, and the share of them whose routes greedy decoding gets right to the last token."""
         loss, right, answers = 0.0, 0, 0
         for rows in _in_order(self.held_out, self.plan.tokens):
             batch = self.held_out.batch(rows)
-            logits, wanted = self._told(batch)
+            logits, wanted = self._told(self.averaged, batch)
             sample = batch.at // batch.tokens.shape[1]
             wrong = np.unique(sample[(logits.argmax(dim=-1) != wanted).cpu().numpy()])
             loss += functional.cross_entropy(logits, wanted, reduction="sum").item()
@@ -132,8 +145,9 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Keep what `--resume` goes on from, and the model as it is."""
-        state = {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict(), "seconds": self.seconds, "seen": self.seen}
-        torch.save({**state, "losses": torch.stack(self.losses)}, self.folder / f"{CHECKPOINT}.new")
+        state = {"network": self.network.state_dict(), "averaged": self.averaged.state_dict(), "optimiser": self.optimiser.state_dict()}
+        far = {"seconds": self.seconds, "seen": self.seen, "losses": torch.stack(self.losses)}
+        torch.save(state | far, self.folder / f"{CHECKPOINT}.new")
         (self.folder / f"{CHECKPOINT}.new").replace(self.folder / CHECKPOINT)  # a cut-off run never leaves half of one
         print(self.save(), flush=True)
 
@@ -142,13 +156,15 @@ class Trainer:
             raise NotFound(f"no checkpoint in {self.folder} to go on from: train without --resume")
         state = torch.load(self.folder / CHECKPOINT, map_location=self.plan.device, weights_only=True)
         self.network.load_state_dict(state["network"])
+        self.averaged.load_state_dict(state["averaged"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.losses, self.seen, self.earlier = list(state["losses"].unbind()), state["seen"], state["seconds"]
 
     def save(self) -> dict[str, float]:
         """As `assistant.weights` reads it, in half precision, with how it was made in training.json. Returns `look()`."""
-        tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.network.canonical().items()}
-        save_file(tensors, self.folder / "model.safetensors")
+        tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.averaged.canonical().items()}
+        save_file(tensors, new := self.folder / "model.safetensors.new")
+        new.replace(self.folder / "model.safetensors")
         (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7", "prompts": MARK}))
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
         sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
-_PIECES = Regex(r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]|\s")
+_PIECES = r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]|\s"
 
 
 def train(texts: Iterable[str], size: int) -> list[bytes]:
     """`size` tokens at most, among them every byte; token i + 1 is the i-th."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(_PIECES, "isolated")
+    split = pre_tokenizers.Split(Regex(_PIECES), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
 
+from assistant.compact import compact
 from assistant.facts import gather
 from assistant.idle import Cancelled
 from assistant.verify import Refused, fill, verify
@@ -197,3 +198,10 @@ def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> Non
     text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), None, author)
     assert writer == "model small, the list by the template"
     assert text.endswith("**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job 1 (run-1), 1.0 s.")
+
+
+def test_what_a_text_has_left_without_saying_it_is_overdue() -> None:
+    told = compact(CPU_FACTS, "which jobs failed?")
+    assert {fact.name for fact in told.needed} == {"j1.state", "j1.reason", "j2.state", "j2.reason"}
+    assert not told.overdue("{j1.called} {j1.state}."), "the reason may still come"
+    assert {fact.name for fact in told.overdue("{j1.called} {j1.state}. {j2.called} was lost.")} == {"j1.state", "j1.reason"}
