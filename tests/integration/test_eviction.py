@@ -335,11 +335,12 @@ def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
 ) -> None:
     configure(deck, exclusive_programs="game, blender", telemetry_hz=0.1)
     with tenant(deck, gpu) as held, program(tmp_path / "blender") as other:
-        came = time.monotonic()
+        came = time.time()
         use(gpu, other)
         assert held.stdout is not None
         assert why in held.stdout.readline()
-        assert time.monotonic() - came < 5.0, "before the next reading, ten seconds on"
+        reading = state(deck).reading
+        assert reading is not None and reading.time < came, "before the next reading"
         assert held.wait() == 0
 
 
