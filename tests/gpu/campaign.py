@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.gpu.plan import DONE, Running, State, Step, blocked, next_start, remaining
+from tests.gpu.plan import DONE, Running, State, Step, held_up, next_start, remaining
 
 GRACE_S = 8.0
 """Between SIGINT and SIGKILL."""
@@ -144,7 +144,7 @@ class Campaign:
     def _start(self, end: float) -> bool:
         """Begin what can begin; whether anything did."""
         now, begun = time.monotonic(), False
-        todo = [step for step in self._todo() if not missing(step) and all(self.states.get(name) == "passed" for name in step.after)]
+        todo = [step for step in self._todo() if not missing(step) and not held_up(step, self.states)]
         while found := next_start(todo, self._plan(now), len(self.gpus), now, end):
             step, gpu = found
             self.running.append((Process(step, self.gpus[gpu], self.work, end - now), gpu))
@@ -186,14 +186,13 @@ class Campaign:
     def verdicts(self) -> str:
         """A line a step, and the end of the log of each that did not pass."""
         rows, tails = [], []
-        stuck = {step.name: f"{before} failed" for step, before in blocked(self.steps, self.states)}
         for step in self.steps:
             if note := self.notes.get(step.name):
                 rows.append(_row(step.name, str(note["gpu"]), str(note["state"]), float(str(note["seconds"])), str(note["said"])))
                 if note["state"] != "passed":
                     tails.append(f"---- {step.name}: {step.name}/log.txt in {PACK}\n{_tail(self.work / step.name / 'log.txt')}")
             else:
-                why = f"needs {', '.join(absent)}" if (absent := missing(step)) else stuck.get(step.name, "")
+                why = f"needs {', '.join(absent)}" if (absent := missing(step)) else held_up(step, self.states)
                 rows.append(_row(step.name, "", "not run", 0.0, why or f"takes about {step.seconds:.0f} s"))
         return "\n".join([*rows, *tails])
 

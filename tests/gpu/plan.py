@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Room = Literal["machine", "gpu", "half", "light"]
@@ -57,11 +57,9 @@ def remaining(steps: Sequence[Step], states: Mapping[str, State], gone: Collecti
     return [step for step in steps if step in again or (step in todo and step not in tried)] + tried
 
 
-def blocked(steps: Sequence[Step], states: Mapping[str, State]) -> Iterator[tuple[Step, str]]:
-    """Steps that can never begin, each with the one that failed before it."""
-    for step in steps:
-        if failed := [name for name in step.after if states.get(name) == "failed"]:
-            yield step, failed[0]
+def held_up(step: Step, states: Mapping[str, State]) -> str:
+    """By which step before it, and what became of that; empty where nothing holds it up."""
+    return next((f"{name} {states.get(name, 'has not run')}" for name in step.after if states.get(name) != "passed"), "")
 
 
 def next_start(todo: Sequence[Step], running: Sequence[Running], gpus: int, now: float, end: float) -> tuple[Step, int] | None:

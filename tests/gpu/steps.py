@@ -57,7 +57,7 @@ STEPS: tuple[Step, ...] = (
     Step("slowdown", "queue: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
     Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 100, "machine"),
     _tests("assistant", "assistant: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
-    Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 90, "machine", needs=("PySide6",)),
+    Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 150, "machine", needs=("PySide6",)),
     Step("probe-cost", "monitor: CPU time beside nvitop", _bench("probe_cost"), 75, "machine", needs=("nvitop",)),
     Step("evaluate", "assistant: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
     Step("card", "assistant: the model's card", _training("card"), 10, after=("evaluate",)),

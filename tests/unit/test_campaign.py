@@ -12,7 +12,7 @@ import pytest
 
 from tests.gpu import campaign
 from tests.gpu.campaign import Campaign
-from tests.gpu.plan import Running, Step, blocked, next_start, remaining
+from tests.gpu.plan import Running, Step, held_up, next_start, remaining
 from tests.gpu.steps import STEPS
 from tests.support import eventually, lives
 
@@ -59,7 +59,9 @@ def test_what_is_left_to_do():
     assert remaining(steps, {"samples": "passed"}) == [A, B, train]
     assert remaining(steps, {"samples": "passed"}, ["data"]) == steps
     assert remaining(steps, {"samples": "passed", "train": "passed"}, ["data"]) == [A, B]
-    assert list(blocked(steps, {"samples": "failed"})) == [(train, "samples")]
+    assert held_up(train, {"samples": "failed"}) == "samples failed"
+    assert held_up(train, {}) == "samples has not run"
+    assert not held_up(train, {"samples": "passed"})
 
 
 def test_the_steps_hold_together():
