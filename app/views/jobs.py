@@ -199,11 +199,13 @@ class Jobs(QWidget):
 
     def chosen(self) -> list[int]:
         """The jobs that are selected, from the top of the table down."""
-        return [self.model.rows.ids[at] for at in sorted(index.row() for index in self.table.selectionModel().selectedRows())]
+        ranges = self.table.selectionModel().selection()
+        return [self.model.rows.ids[at] for at in sorted({at for one in ranges.toList() for at in range(one.top(), one.bottom() + 1)})]
 
     def _show_details(self) -> None:
         """Of the current job; of two that are selected, both side by side."""
-        snapshot, pair = self._state.snapshot, [job for number in self.chosen() if (job := self._job(number)) is not None]
+        snapshot, chosen = self._state.snapshot, self.chosen()
+        pair = [job for number in chosen if (job := self._job(number)) is not None] if len(chosen) == 2 else []
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)

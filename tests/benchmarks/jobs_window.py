@@ -162,6 +162,8 @@ def scroll(reader: Reader) -> None:
     reader.memory("memory with all that ended")
     reader.held(lambda: None, 10.0)
     reader.stalls("at the end, as snapshots come")
+    reader.key(Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    reader.stalls("all of them selected")
     reader.held(lambda: reader.key(Qt.Key.Key_Up), 5.0)
     reader.stalls("there, job by job upwards")
 
