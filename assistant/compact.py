@@ -87,7 +87,7 @@ def compact(facts: Sequence[Fact], question: str | None) -> Compact:
         return told.asked_devices(asked_devices(question, facts), of_devices)
     if of_jobs:
         return told.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
-    return told.brief()
+    return told.brief()._replace(covers=frozenset())  # a question of no kind that it was taught
 
 
 class _Telling:

@@ -100,8 +100,9 @@ def transcript() -> list[str]:
     stale_cache(Path.home() / ".triton/cache/0f3a")
     with Client() as deck:
         eventually(lambda: deck.snapshot().devices)
-        numbers = jobs(deck)
         assistant = Assistant()
+        assistant.wake()  # as the window does when its page is seen
+        numbers = jobs(deck)
         told = [asked(assistant, turn, numbers) for turn in JOBS]
         deck.configure(source=f"replay:{paths.assets() / 'h100.trace.gz'}*2")
         eventually(lambda: all(s.reading and s.device.kind == "replay" for s in deck.snapshot().devices) and deck.snapshot().devices)
@@ -126,7 +127,7 @@ def jobs(deck: Client) -> dict[str, int]:
     for job in (first, broken, killed, slow, hostile, measured, second):
         deck.wait(job.id, WAIT_S)
     assert isinstance(deck.job(measured.id).state, Done), deck.log(measured.id)
-    running = deck.submit(["sh", "-c", _TRAIN % "8"], name="finetune", gpus=1, timeout="1h")
+    running = deck.submit(["sh", "-c", _TRAIN % "30"], name="finetune", gpus=1, timeout="1h")
     waiting = deck.submit(["sh", "-c", "echo 1"], name="eval", gpus=1)
     late = deck.submit(["sh", "-c", "echo 2"], name="report", gpus=1)
     held = deck.submit(["sh", "-c", "echo 3"], name="sweep", hold=True)

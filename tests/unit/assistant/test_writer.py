@@ -191,6 +191,12 @@ def test_how_far_a_job_is_the_small_model_is_not_asked() -> None:
     assert writer == "template" and "30 % through" in text and "refused" not in text
 
 
+def test_a_question_of_no_kind_that_it_knows_is_not_the_small_models() -> None:
+    author = Scripted("No device has told anything yet.")
+    author.compact = True
+    assert write(CPU_FACTS, "what ran last night?", author, required=("job7.state",)).writer == "template"
+
+
 def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> None:
     jobs = tuple(job(n, Done(NOW - 9, NOW - 8), f"run-{n}") for n in range(1, 13))
     author = Scripted("All {jobs.ran} jobs are done.")
