@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from app.models.format import GIB, device_label, show
@@ -35,8 +37,8 @@ class Chart(msgspec.Struct, frozen=True):
     """Why there is no value of any device; empty where there is one."""
 
 
-def charts(snapshot: Snapshot) -> tuple[Chart, ...]:
-    return tuple(_chart(field, snapshot.devices) for field in HEADLINE)
+def charts(snapshot: Snapshot, fields: Sequence[str] = HEADLINE) -> tuple[Chart, ...]:
+    return tuple(_chart(field, snapshot.devices) for field in fields)
 
 
 def title(field: str) -> str:

@@ -65,11 +65,11 @@ class History:
         return self._span
 
     def _filled(self) -> tuple[float, float] | None:
-        filled = [ring.times for ring in self._rings.values() if len(ring)]
-        if not filled:
+        spans = [ring.span for ring in self._rings.values() if len(ring)]
+        if not spans:
             return None
-        newest = max(float(times[-1]) for times in filled)
-        return max(min(float(times[0]) for times in filled), newest - SECONDS), newest
+        newest = max(last for _, last in spans)
+        return max(min(first for first, _ in spans), newest - SECONDS), newest
 
     def rows(self) -> int:
         """How many rows are kept, of all devices."""

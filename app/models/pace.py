@@ -7,8 +7,26 @@ import math
 from collections.abc import Hashable
 
 Limits = tuple[float, float]
+FIGURES_A_SECOND = 5
+"""Digits that change more often cannot be read."""
 A_SECOND = 4
 """So many charts are drawn a second where only time has passed, and at least one with each reading: of fast readings each costs little."""
+
+
+class Turns:
+    """Which of several figures is renewed with which reading: each in its turn, so that no reading costs more than another."""
+
+    def __init__(self) -> None:
+        self._every, self._turn = 1, 0
+
+    def begin(self, hz: float) -> None:
+        """A reading has come, of `hz` a second."""
+        self._every = max(math.ceil(hz / FIGURES_A_SECOND), 1)
+        self._turn = (self._turn + 1) % self._every
+
+    def due(self, at: int) -> bool:
+        """Whether the figure at this place is renewed now."""
+        return at % self._every == self._turn
 
 
 def stepped(limits: Limits, step: float) -> Limits:

@@ -30,6 +30,12 @@ class Ring:
         return min(self._end, self._capacity)
 
     @property
+    def span(self) -> tuple[float, float]:
+        """Oldest and newest time. There must be a row."""
+        times = self._rows[0]
+        return float(times[self._end - len(self)]), float(times[self._end - 1])
+
+    @property
     def times(self) -> Floats:
         """Seconds since the epoch, [n]. A view: valid until the next append."""
         return self._rows[0, self._end - len(self) : self._end]

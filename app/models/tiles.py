@@ -114,8 +114,9 @@ def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
 
 def _metric(caption: str, reading: Reading, field: str, meaning: Meaning = "", share: float | None = None) -> Metric:
     shown = show(field, reading.get(field))
-    short = "" if field == "tflops" else str(shown)
-    return Metric(caption, str(shown), shown.reason or reading.methods.get(field, caption), meaning, share, short)
+    text = str(shown)
+    short = "" if field == "tflops" else text
+    return Metric(caption, text, shown.reason or reading.methods.get(field, caption), meaning, share, short)
 
 
 def _power(reading: Reading) -> Metric:

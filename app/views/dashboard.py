@@ -14,7 +14,7 @@ from app.models.charts import Chart, charts, scale, title
 from app.models.fleet import MANY
 from app.models.format import NOT_AVAILABLE, clock, device_label, show
 from app.models.marks import job_spans, marks
-from app.models.pace import Pace, stepped
+from app.models.pace import Pace, Turns, stepped
 from app.models.past import PIXELS_A_BIN, Remember
 from app.models.requests import Accepted, Export, Refused, Remembered, Reply
 from app.models.spans import Span, spans
@@ -54,7 +54,7 @@ class Dashboard(QWidget):
         super().__init__()
         self._state = state
         self.span = TimeSpan()
-        self._pace = Pace()
+        self._pace, self._turns = Pace(), Turns()
         self._only: tuple[str, ...] = ()
         self.charted = Charted(state.history)
         self.at: float | None = None
@@ -245,7 +245,9 @@ class Dashboard(QWidget):
         )
         due = self._pace.due(tuple(self.charts), limits, look, snapshot.settings.telemetry_hz)
         drawn = self.charted.draw(due, tuple(colors), limits, self.beside, widths)
-        for chart in charts(snapshot):
+        self._turns.begin(snapshot.settings.telemetry_hz)
+        renewed = [field for at, field in enumerate(self.charts) if not paced or field in due or self._turns.due(at)]
+        for chart in charts(snapshot, renewed):
             made = self.charts[chart.field]
             made.show_chart(chart, colors)
             if chart.field in due:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget, QWidget
 
 from app import theme
 from app.models.fleet import MANY
+from app.models.pace import Turns
 from app.models.tiles import Tile
 from app.views.fleet import Fleet
 from app.views.tile import NARROWEST, Form, TileView
@@ -42,12 +43,13 @@ class Strip(QStackedWidget):
     def many(self) -> bool:
         return self.currentIndex() == 1
 
-    def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
+    def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
+        """`hz`: readings a second."""
         self.setCurrentIndex(int(len(tiles) > MANY))
         if self.many:
             self.fleet.show_tiles(tiles)
         else:
-            self.lines.show_tiles(tiles)
+            self.lines.show_tiles(tiles, hz)
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -82,14 +84,19 @@ class Tiles(QScrollArea):
         self._grid.setSpacing(theme.S)
         self._grid.addWidget(self.empty, 0, 0)
         self._columns = 0
+        self._turns = Turns()
         self._slim = False
         self.setWidget(body)
 
-    def show_tiles(self, tiles: tuple[Tile, ...]) -> None:
+    def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
+        """Each in its turn where readings come faster than digits can be read."""
         if tuple(self.tiles) != tuple(t.device for t in tiles):
             self._rebuild(tuple(t.device for t in tiles))
-        for tile in tiles:
-            self.tiles[tile.device].show_tile(tile)
+        self._turns.begin(hz)
+        for at, tile in enumerate(tiles):
+            view = self.tiles[tile.device]
+            if view.tile is None or self._turns.due(at):
+                view.show_tile(tile)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

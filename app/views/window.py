@@ -232,7 +232,7 @@ class MainWindow(QWidget):
     def refresh(self) -> None:
         """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
         if self.state.snapshot is not None:
-            self.strip.show_tiles(tiles(self.state.snapshot))
+            self.strip.show_tiles(tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz)
         self.rail.buttons["alerts"].show_badge(unseen(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)

@@ -12,13 +12,16 @@ from scheduler.client import Client
 from tests.benchmarks import cpu_share, latency, repaint, window_start
 from tests.benchmarks.rows import context, write
 
+REPAINT = "dashboard repaint at 10 Hz, 8 replayed GPUs"
 TARGETS = {
     "window start to first live chart, daemon running": (1.5, "s"),
     "window start to first live chart, no daemon": (1.5, "s"),
     "CPU share of daemon and probe at 2 Hz": (2.0, "% of a core"),
-    "dashboard repaint, 8 replayed GPUs, 10 min": (5.0, "ms"),
+    REPAINT: (5.0, "ms"),
+    f"{REPAINT}: P99": (12.0, "ms"),
     "submit to start": (150.0, "ms"),
 }
+"""Of the median, but where another one is named."""
 
 
 def main() -> int:
@@ -33,15 +36,16 @@ def main() -> int:
             "window start to first live chart, no daemon": starts["cold"],
             "CPU share of daemon and probe at 2 Hz": cpu_share.measure(),
             "submit to start": latency.measure(),
-            "dashboard repaint, 8 replayed GPUs, 10 min": repaint.measure(),
+            REPAINT: repaint.measure(),
         }
+        measured[f"{REPAINT}: P99"] = measured[REPAINT]
         with Client() as deck:
             deck.stop_daemon()
     where = context(device, ["PySide6-Essentials", "pyqtgraph", "msgspec"])
-    rows = [
-        {"figure": name, "target": target, "unit": unit, **measured[name], "met": measured[name]["median"] <= target, **where}
-        for name, (target, unit) in TARGETS.items()
-    ]
+    rows = []
+    for name, (target, unit) in TARGETS.items():
+        judged = measured[name]["p99" if name.endswith("P99") else "median"]
+        rows.append({"figure": name, "target": target, "unit": unit, **measured[name], "met": judged <= target, **where})
     for row in rows:
         verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
         print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})")

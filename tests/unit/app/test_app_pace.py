@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.pace import A_SECOND, Pace, stepped
+from app.models.pace import A_SECOND, FIGURES_A_SECOND, Pace, Turns, stepped
 
 FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 
@@ -39,3 +39,16 @@ def test_no_chart_falls_behind_however_fast_time_goes(hz: float, turns: int) -> 
         for field in pace.due(FIELDS, (float(turn), float(turn)), "look", hz):
             last[field] = turn
         assert all(turn - at <= turns for at in last.values())
+
+
+@pytest.mark.parametrize("hz", [0.5, 2.0, FIGURES_A_SECOND, 10.0, 16.0])
+def test_every_figure_is_renewed_as_often_as_can_be_read_and_none_at_the_same_time_as_all_others(hz: float) -> None:
+    turns, seconds, count = Turns(), 12, 8
+    renewed = []
+    for _ in range(int(hz * seconds)):
+        turns.begin(hz)
+        renewed.append([at for at in range(count) if turns.due(at)])
+    times = [sum(at in found for found in renewed) / seconds for at in range(count)]
+    assert all(min(hz, FIGURES_A_SECOND * 0.6) <= often <= FIGURES_A_SECOND for often in times), times
+    if hz > FIGURES_A_SECOND:
+        assert max(map(len, renewed)) <= count / 2 + 1
