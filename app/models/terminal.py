@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.models.format import clock, plural
 from app.models.jobs import row
-from app.models.tiles import Meaning, Tile, tiles
+from app.models.tiles import QUIET, Meaning, Tile, tiles
 from scheduler.jobs import Queued
 from scheduler.queue.progress import printable
 from scheduler.telemetry.snapshot import Snapshot
@@ -62,7 +62,7 @@ def _device(tile: Tile, bars: bool = False) -> Line:
         bar = _bar(metric.share) if bars and metric.caption in ("Utilisation", "Memory") else ""
         cells.append(Piece(bar + metric.text, metric.meaning or ("muted" if metric.text == "N/A" else "")))
     name = f"REPLAY {tile.name}" if tile.replay else tile.name
-    return (Piece(tile.title), Piece(name, "muted"), *cells, Piece(use, "muted" if tile.holder == "idle" else ""))
+    return (Piece(tile.title), Piece(name, "muted"), *cells, Piece(use, "muted" if tile.holder in QUIET else ""))
 
 
 def _bar(share: float | None) -> str:

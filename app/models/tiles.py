@@ -17,6 +17,8 @@ Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 
 WARM_BELOW_LIMIT, HOT_BELOW_LIMIT = 15.0, 5.0
 """°C below the slow-down temperature from which a device is warm, or hot."""
+QUIET = ("idle", "recorded")
+"""Holders that nobody need look at."""
 _NO_THROTTLE = ("", "none", "idle", "application clocks", "sync boost", "display clocks")
 USUAL_LIMIT = 90.0
 """°C; taken for the slow-down temperature where the device does not tell its own."""
@@ -91,6 +93,8 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[str, str]:
         job = jobs.get(state.holders[0])
         alone = "held by this job alone" if job and not job.spec.memory else "held by this job, which lets others share it"
         return f"job {state.holders[0]}" + (f" · {job.spec.name}" if job else ""), alone
+    if state.device.kind == "replay":
+        return "recorded", "who used it then is not in the recording"
     if isinstance(state.use, Busy):
         return "in use", state.use.reason
     return "idle", "nobody uses it"

@@ -91,6 +91,7 @@ class JobDetails(QWidget):
         set_text(self.state, shown.state)
         theme.mark(self.state, "meaning", shown.meaning)
         set_text(self.doing, shown.doing if job.active else "")
+        self.output.text.setPlaceholderText("No output yet" if job.active else "No output")
         for one in (self.earlier, self.later, self.hold):
             one.setVisible(isinstance(job.state, Queued))
         self.hold.setText("Release" if job.spec.hold else "Hold")

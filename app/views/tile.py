@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QHelpEvent, QKeyEvent, Q
 from PySide6.QtWidgets import QFrame, QToolTip, QWidget
 
 from app import theme
-from app.models.tiles import Metric, Tile
+from app.models.tiles import QUIET, Metric, Tile
 
 Form = Literal["wide", "compact", "slim"]
 """Five captioned columns; two rows whose units speak for themselves; one row of what matters most."""
@@ -157,7 +157,7 @@ class TileView(QFrame):
             found.append(Cell(box, "REPLAY", self._badge, "badge", side=_MIDDLE))
         left = found[-1].box.right() + theme.S
         held = min(_advance(self._small, tile.holder), 0.7 * (right - left))
-        holder, quiet = _elided(self._small, tile.holder, held), "muted" if tile.holder == "idle" else ""
+        holder, quiet = _elided(self._small, tile.holder, held), "muted" if tile.holder in QUIET else ""
         found.append(Cell(self._box(right - held, held), holder, self._small, quiet, f"{tile.holder}: {tile.holder_tooltip}", _RIGHT))
         room, name = max(right - held - theme.S - left, 0.0), " · ".join(t for t in (tile.name, tile.note) if t)
         found.append(Cell(self._box(left, room), _elided(self._small, name, room), self._small, "muted", name))

@@ -65,7 +65,7 @@ class Values(QWidget):
         painter, t, x = QPainter(self), theme.tokens(), 0.0
         shown, metrics = self.shown, painter.fontMetrics()
         advances = self._advances if shown is self.values else [self._advance(text) for text, _ in shown]
-        line = (self.height() - metrics.height()) // 2 + metrics.ascent()
+        line = (self.height() - metrics.height() + 1) // 2 + metrics.ascent()
         for (text, color), advance in zip(shown, advances, strict=False):
             painter.setPen(QColor(color or t.text))
             painter.drawText(QPointF(x, line), text)  # in a rectangle it takes a third longer

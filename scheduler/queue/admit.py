@@ -70,7 +70,7 @@ def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None
     if not real:
         raise UserError("a REPLAY shows the past and runs no jobs. Set the source to auto to run on this machine's devices.")
     if spec.gpus > len(real):
-        raise UserError(f"the job needs {spec.gpus} GPUs; this machine has {count(real)}")
+        raise UserError(f"the job needs {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'}; this machine has {count(real)}")
     typed = [d for d in real if of_type(d, spec)]
     if spec.gpus > len(typed):
         names = ", ".join(sorted({d.name for d in real}))

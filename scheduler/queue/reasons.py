@@ -30,7 +30,7 @@ def _never(spec: Spec, places: Sequence[Spot]) -> str:
     """Where waiting for other jobs will not help; empty where it may."""
     devices = [spot.device for spot in places]
     if spec.gpus > len(places):  # more than there are since it was submitted
-        return f"needs {spec.gpus} GPUs; this machine has {count(devices)} now"
+        return f"needs {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'}; this machine has {count(devices)} now"
     typed = [spot for spot in places if of_type(spot.device, spec)]
     if spec.gpus > len(typed):
         return f"needs {spec.gpus} of the type {spec.gpu_type!r}; this machine has {len(typed)} now"

@@ -48,7 +48,7 @@ from scheduler.store import Store
 from scheduler.store.keeper import Keeper
 from scheduler.telemetry.snapshot import Alert
 from tests.gui import snapshots
-from tests.gui.likeness import REFERENCES, sheet, thumbnail
+from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
 from tests.support import eventually, state_folder
 
@@ -306,6 +306,14 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
 }
 
 
+def _refer(name: str, picture: QImage) -> None:
+    """Keep it as the reference, where the one that there is shows something else."""
+    file = REFERENCES / f"{name}.png"
+    known = QImage(str(file))
+    if known.isNull() or unlike(picture, known):
+        picture.save(str(file))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
@@ -314,15 +322,16 @@ def main() -> int:
     app = QApplication.instance() or QApplication(["gpudeck"])
     assert isinstance(app, QApplication)
     REFERENCES.mkdir(exist_ok=True)
-    for old in REFERENCES.glob("*.png"):
-        old.unlink()
     made: dict[str, QImage] = {}
     for count in FLEETS:
         with stage(app, count) as on:
             for name, widget in pictures(on, count):
                 made[name] = widget.grab().toImage()
                 made[name].save(str(out / f"{name}.png"))
-                thumbnail(made[name]).save(str(REFERENCES / f"{name}.png"))
+                _refer(name, thumbnail(made[name]))
+    for old in REFERENCES.glob("*.png"):
+        if old.stem not in made:
+            old.unlink()
     sheet(made).save(str(out / "sheet.png"))
     print(f"{len(made)} references in {REFERENCES}; the pictures and sheet.png in {out}")
     return 0
