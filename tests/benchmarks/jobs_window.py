@@ -39,25 +39,32 @@ PATIENCE_S = 600.0
 
 
 class Lateness(QObject):
-    """How late a timer of the event loop comes. A stall counts for every tick that was due in it, not once."""
+    """How late a timer of the event loop comes, and the CPU time of the thread between two of its ticks: what it worked itself.
+
+    A stall counts for every tick that was due in it, not once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._found: list[float] = []
-        self._last = time.perf_counter()
+        self._worked: list[float] = []
+        self._last, self._used = time.perf_counter(), time.thread_time()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(round(TICK_S * 1000))
         self._timer.timeout.connect(self._tick)
         self._timer.start()
 
-    def taken(self) -> list[float]:
-        """Milliseconds since this was asked last."""
+    def taken(self) -> tuple[list[float], list[float]]:
+        """Both in milliseconds, since this was asked last."""
         found, self._found = self._found, []
-        return found
+        worked, self._worked = self._worked, []
+        return found, worked
 
     def _tick(self) -> None:
-        now = time.perf_counter()
+        now, used = time.perf_counter(), time.thread_time()
+        self._worked.append((used - self._used) * 1e3)
+        self._used = used
         late = now - self._last - TICK_S
         self._last = now
         self._found.append(max(late, 0.0) * 1e3)
@@ -88,9 +95,10 @@ class Reader:
     def stalls(self, name: str) -> None:
         """What the event loop suffered since the last such row, and right after."""
         self._session.spin(0.3)
-        found = self._late.taken()
+        found, worked = self._late.taken()
         for which, target in (("longest stall", STALL_MS), ("lateness, p99", LATE_MS), ("lateness, p50", LATE_MS)):
             self._add(f"{name}: {which}", found, target)
+        self._add(f"{name}: longest work, CPU time", worked, None)
 
     def memory(self, name: str) -> None:
         self._add(name, [psutil.Process().memory_info().rss / 1e6], None, "MB")
