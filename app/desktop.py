@@ -8,7 +8,7 @@ import socket
 import sys
 from types import FrameType
 
-from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt
+from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app import __version__, theme
@@ -23,6 +23,9 @@ from app.views.window import MainWindow
 from scheduler import paths, settings
 from scheduler.errors import UserError
 
+_AHEAD_MS = 2500
+"""After the start, once the first charts are there."""
+
 
 class Desktop(QObject):
     """A window with its feeds. `start` shows it; `stop` ends the feeds and waits for them."""
@@ -34,9 +37,13 @@ class Desktop(QObject):
         self._seen: set[str] = set()
         """What of ours can be seen now."""
         self._herald = Herald(self._notify)
+        self._ahead = QTimer(self)
+        self._ahead.setSingleShot(True)
+        self._ahead.setInterval(_AHEAD_MS)
         self.tray, self.compact = Tray(), Compact()
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
         self.feed.arrived.connect(self._take)
+        self._ahead.timeout.connect(lambda: self.window.jobs)  # it takes longest to make: before somebody goes there and waits
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
         self.verbs.replied.connect(self.window.deliver)
@@ -63,6 +70,7 @@ class Desktop(QObject):
         if isinstance(geometry, QByteArray):
             self.window.restoreGeometry(geometry)
         self.window.show()
+        self._ahead.start()
         self.tray.start()
         self.feed.start()
 
@@ -73,6 +81,7 @@ class Desktop(QObject):
             self.window.show_welcome()
 
     def stop(self) -> None:
+        self._ahead.stop()
         self.window.hide()
         self.compact.close()
         self.tray.stop()

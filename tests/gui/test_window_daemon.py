@@ -44,6 +44,7 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     assert window.status.link.text() == "connected to the daemon"
     assert window.strip.tiles
+    qtbot.waitUntil(lambda: "jobs" in vars(window), timeout=PATIENCE_MS)  # made before anybody goes there
     replies = []
     desktop.verbs.replied.connect(replies.append)
     desktop.verbs.request(Submit(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"}))
