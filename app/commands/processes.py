@@ -23,7 +23,8 @@ def processes(args: Namespace) -> int:
         return 0
     shown = rows(details, [state.device for state in snapshot.devices], snapshot.time)
     if not shown:
-        say("no process uses a GPU")
+        recorded = {state.device.kind for state in snapshot.devices} == {"replay"}
+        say("a REPLAY: who used the GPU is not in the recording" if recorded else "no process uses a GPU")
         return 0
     right = [i for i, column in enumerate(COLUMNS) if column.right]
     table([tuple(column.title.upper() for column in COLUMNS), *(row.cells for row in shown)], right)
