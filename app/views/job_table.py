@@ -120,7 +120,8 @@ class JobTable(QAbstractTableModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled
-        return _MOVABLE if self.rows[index.row()].kind == WAITING else _FIXED
+        line = self.rows.active.get(self.rows.ids[index.row()])  # of one that ended none is made: Qt asks for each that is selected
+        return _MOVABLE if line is not None and line.kind == WAITING else _FIXED
 
     def supportedDropActions(self) -> Qt.DropAction:
         return Qt.DropAction.MoveAction
