@@ -242,7 +242,7 @@ def _job_verbs(verb: Verb) -> None:
     made = verb("groups", orders.groups, "list the groups of jobs, or limit one")
     made.add_argument("name", nargs="?", metavar="NAME")
     made.add_argument("--limit", type=_count, metavar="N", help="so many of its jobs run at once; 0: no limit")
-    made = verb("cancel", queue.cancel, "cancel jobs that wait, and end those that run")
+    made = verb("cancel", queue.cancel, "cancel a job that waits, or end one that runs; several may be named")
     made.add_argument("jobs", type=_count, nargs="+", metavar="JOB")
 
 
