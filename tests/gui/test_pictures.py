@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QFont, QImage
+from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication
 
 from app import theme
 from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
-from tests.gui.pictures import FLEETS, SCHEMES, VIEWS, Stage, pictures, stage
+from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, stage
+
+
+@pytest.fixture(autouse=True)
+def drawn_alike(qapp: QApplication) -> None:
+    if FONT not in QFontDatabase.families():
+        pytest.skip(f"the references are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core")
 
 
 def reference(name: str) -> QImage:
