@@ -205,7 +205,7 @@ def choose(reader: Reader) -> None:
     reader.stalls("all that wait, as snapshots come")
     for kind in ("Succeeded", "Failed", "Running", "Every state"):
         wanted = {"Failed": lambda: "Searching" not in page.empty.text(), "Running": lambda: len(page.model.rows) == 1}
-        done = wanted.get(kind, lambda: len(page.model.rows) > 100)
+        done = wanted.get(kind, lambda: len(page.model.rows) >= 100)
         reader.timed(f"filter: {kind}", lambda kind=kind: page.kinds.setCurrentText(kind), done, 1000.0)
 
 
