@@ -14,9 +14,14 @@ from app.views.widgets import card
 _ROW = 30
 
 
+class _Table(QTableView):
+    def selectAll(self) -> None:
+        """Nothing: no page does anything with all rows, and Qt looks at each of a hundred thousand."""
+
+
 def list_table(model: QAbstractItemModel, widths: Sequence[int], name: str, description: str = "") -> QTableView:
     """One row at a time is chosen. `widths`: pixels of each column, 0: what is left. The rest is what a screen reader says of it."""
-    table = QTableView()
+    table = _Table()
     table.setModel(model)
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
