@@ -1,4 +1,7 @@
-"""Carries out what the clean-up page asks for, in the thread of a request."""
+"""Carries out what the clean-up page asks for, in the thread of a request.
+
+Housekeeping is imported with the first of them: the window is there sooner.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from app.models.cleaning_requests import (
     Scanned,
     TrashEmptied,
 )
-from assistant.housekeeping import Watch, empty, move_to_trash, receipts, scan, undo
 from scheduler.client import Client
 
 
@@ -35,6 +37,8 @@ class Cleaning:
 
     def carry_out(self, client: Client, request: Scan | Clean | PutBack | EmptyTrash) -> CleaningReply:
         """Raises UserError."""
+        from assistant.housekeeping import empty, move_to_trash, undo
+
         match request:
             case Scan():
                 return self._scan(client)
@@ -48,6 +52,8 @@ class Cleaning:
                 return TrashEmptied(empty(), in_trash())
 
     def _scan(self, client: Client) -> Scanned:
+        from assistant.housekeeping import Watch, scan
+
         self._stop.clear()
         watch = Watch(lambda path: self._tell(Progress(f"looking at {path}")), self._stop.is_set)
         finds = scan(client, watch)
@@ -56,5 +62,7 @@ class Cleaning:
 
 def in_trash() -> InTrash:
     """What clean-ups left there."""
+    from assistant.housekeeping import receipts
+
     there = receipts()
     return InTrash(sum(len(r.items) for r in there), sum(r.bytes for r in there), there[0].id if there else "")

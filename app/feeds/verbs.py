@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -253,7 +252,7 @@ class Verbs(QObject):
         done = self._assistant.complete(wanted, on_event)
         note = f"{UNCHECKED}; the first {left_out} messages were too much to read" if left_out else UNCHECKED
         told = Answered("".join(text).strip(), f"model {done.model}", id=request.id, tokens=done.tokens, seconds=done.seconds)
-        return replace(told, device=done.device, note=note)
+        return msgspec.structs.replace(told, device=done.device, note=note)
 
     def _curves(self, answer: Answer) -> tuple[Curve, ...]:
         """None where the daemon has gone meanwhile: the answer is there all the same."""

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from assistant.housekeeping import Emptied, Find, Receipt, Undone
+import msgspec
+
+if TYPE_CHECKING:
+    from assistant.housekeeping import Emptied, Find, Receipt, Undone
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """Look for what may go."""
 
 
-@dataclass(frozen=True)
-class StopScan:
+class StopScan(msgspec.Struct, frozen=True):
     """End the search; what was found so far is shown."""
 
 
-@dataclass(frozen=True)
-class Clean:
+class Clean(msgspec.Struct, frozen=True):
     """Move these to the trash; a person chose them."""
 
     finds: tuple[Find, ...]
 
 
-@dataclass(frozen=True)
-class PutBack:
+class PutBack(msgspec.Struct, frozen=True):
     """Undo a clean-up."""
 
     receipt: str
 
 
-@dataclass(frozen=True)
-class EmptyTrash:
+class EmptyTrash(msgspec.Struct, frozen=True):
     """Delete for good what clean-ups moved to the trash; a person was asked."""
 
 
 CleaningRequest = Scan | StopScan | Clean | PutBack | EmptyTrash
 
 
-@dataclass(frozen=True)
-class InTrash:
+class InTrash(msgspec.Struct, frozen=True):
     """What clean-ups left in the trash."""
 
     count: int = 0
@@ -49,15 +46,13 @@ class InTrash:
     """The newest clean-up of which something is there; empty where there is none."""
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far it is."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     finds: tuple[Find, ...]
     trash: InTrash
     unseen: tuple[str, ...] = ()
@@ -66,20 +61,17 @@ class Scanned:
     """Why it ended early; empty where it did not."""
 
 
-@dataclass(frozen=True)
-class Cleaned:
+class Cleaned(msgspec.Struct, frozen=True):
     receipt: Receipt
     trash: InTrash
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     undone: Undone
     trash: InTrash
 
 
-@dataclass(frozen=True)
-class TrashEmptied:
+class TrashEmptied(msgspec.Struct, frozen=True):
     emptied: Emptied
     trash: InTrash
 

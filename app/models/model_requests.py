@@ -2,97 +2,85 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
 from assistant.messages import Speed
 
 
-@dataclass(frozen=True)
-class ListModels:
+class ListModels(msgspec.Struct, frozen=True):
     """The models on the list, and the one that is used."""
 
     used: str = ""
 
 
-@dataclass(frozen=True)
-class AddModel:
+class AddModel(msgspec.Struct, frozen=True):
     """Put a folder or file on the list."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class ForgetModel:
+class ForgetModel(msgspec.Struct, frozen=True):
     """Take a model off the list; its files stay."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class PullModel:
+class PullModel(msgspec.Struct, frozen=True):
     """Fetch a model from Hugging Face."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class StopPull:
+class StopPull(msgspec.Struct, frozen=True):
     """End that; what was fetched is kept."""
 
 
-@dataclass(frozen=True)
-class TimeModel:
+class TimeModel(msgspec.Struct, frozen=True):
     """Load a model in the assistant's process, and time it there."""
 
     path: str
     device: Literal["cpu", "cuda"]
 
 
-@dataclass(frozen=True)
-class StopTiming:
+class StopTiming(msgspec.Struct, frozen=True):
     pass
 
 
 ModelRequest = ListModels | AddModel | ForgetModel | PullModel | StopPull | TimeModel | StopTiming
 
 
-@dataclass(frozen=True)
-class Models:
+class Models(msgspec.Struct, frozen=True):
     found: tuple[Model, ...]
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """The list is another one now; `said` is what to tell."""
 
     said: str = ""
 
 
-@dataclass(frozen=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """A model was fetched, or that was stopped; `said` tells which."""
 
     said: str
 
 
-@dataclass(frozen=True)
-class Pulling:
+class Pulling(msgspec.Struct, frozen=True):
     progress: Progress
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """How far a benchmark is."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(msgspec.Struct, frozen=True):
     path: str
     speed: Speed | None
     """None: it was stopped."""

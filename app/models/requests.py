@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from app.models.cleaning_requests import CleaningReply, CleaningRequest
 from app.models.message import Curve
@@ -18,8 +18,7 @@ from scheduler.telemetry.snapshot import Alert
 from scheduler.wishes import Wishes
 
 
-@dataclass(frozen=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True):
     """Queue a command, or one job of it for each index of `array`."""
 
     argv: tuple[str, ...]
@@ -28,30 +27,26 @@ class Submit:
     array: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Foresee:
+class Foresee(msgspec.Struct, frozen=True):
     """Tell where and when it would start, were it queued now."""
 
     submit: Submit
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(msgspec.Struct, frozen=True):
     """Queue the same command once more, with all that it needed, in the window's environment; not after other jobs, and not held."""
 
     job: int
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """Keep a job that waits from being started, or let it go."""
 
     job: int
     held: bool
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """Let a job that waits stand right before another, or right after it."""
 
     job: int
@@ -59,69 +54,59 @@ class Move:
     after: bool
 
 
-@dataclass(frozen=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     job: int
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     paused: bool
 
 
-@dataclass(frozen=True)
-class Configure:
+class Configure(msgspec.Struct, frozen=True):
     changes: dict[str, str | float | bool]
 
 
-@dataclass(frozen=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """Read a job's log from `offset` on; None: the last part of it."""
 
     job: int
     offset: int | None = None
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """Read what a job went through."""
 
     job: int
 
 
-@dataclass(frozen=True)
-class Find:
+class Find(msgspec.Struct, frozen=True):
     """Search all jobs: a page of those with numbers below `before`."""
 
     search: Search
     before: int
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """Get a job whole: the snapshots leave out what is large of its result."""
 
     job: int
 
 
-@dataclass(frozen=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Write a job's result to a file, as its name's ending says (see `app.models.export`)."""
 
     job: int
     file: str
 
 
-@dataclass(frozen=True)
-class WriteReport:
+class WriteReport(msgspec.Struct, frozen=True):
     """Have the report on a job written now, to a file, as its name's ending says (see `app.report_file`)."""
 
     job: int
     file: str
 
 
-@dataclass(frozen=True)
-class SaveReport:
+class SaveReport(msgspec.Struct, frozen=True):
     """Write a report that is there already to a file."""
 
     report: bytes
@@ -129,47 +114,40 @@ class SaveReport:
     file: str
 
 
-@dataclass(frozen=True)
-class AlertLog:
+class AlertLog(msgspec.Struct, frozen=True):
     """Get the newest alerts, also those that are over."""
 
 
-@dataclass(frozen=True)
-class Acknowledge:
+class Acknowledge(msgspec.Struct, frozen=True):
     """Somebody has seen an alert."""
 
     alert: int
 
 
-@dataclass(frozen=True)
-class Inspect:
+class Inspect(msgspec.Struct, frozen=True):
     """Read all about links, parts and processes of the devices."""
 
 
-@dataclass(frozen=True)
-class Kill:
+class Kill(msgspec.Struct, frozen=True):
     """End a process that uses a GPU; a person was asked."""
 
     process: Process
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """A question to the assistant. `id` names its answer."""
 
     text: str
     id: int = 0
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """A brief of the last ten minutes, written once the devices are idle."""
 
     id: int = 0
 
 
-@dataclass(frozen=True)
-class Approve:
+class Approve(msgspec.Struct, frozen=True):
     """A person's word on what the assistant proposed. `id` names the answer that says what was done."""
 
     proposal: Proposal
@@ -177,31 +155,26 @@ class Approve:
     id: int = 0
 
 
-@dataclass(frozen=True)
-class Chat:
+class Chat(msgspec.Struct, frozen=True):
     """Something said to a large model; what it answers is not checked. `turns`: yours and its in turn, yours the first and the last."""
 
     turns: tuple[str, ...]
     id: int = 0
 
 
-@dataclass(frozen=True)
-class UseCpu:
+class UseCpu(msgspec.Struct, frozen=True):
     """The answer that is awaited is to wait for no GPU, and to be written on the CPU."""
 
 
-@dataclass(frozen=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Have the assistant load its model: somebody is about to ask."""
 
 
-@dataclass(frozen=True)
-class StopAnswer:
+class StopAnswer(msgspec.Struct, frozen=True):
     """End the answer that is being written."""
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """Write the history of devices between two times to a file, as its name's ending says (see `app.models.past_export`)."""
 
     devices: tuple[Device, ...]
@@ -245,24 +218,20 @@ Request = (
 )
 
 
-@dataclass(frozen=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     job: Job
 
 
-@dataclass(frozen=True)
-class Foretold:
+class Foretold(msgspec.Struct, frozen=True):
     request: Foresee
     forecast: Forecast
 
 
-@dataclass(frozen=True)
-class Configured:
+class Configured(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-@dataclass(frozen=True)
-class Tailed:
+class Tailed(msgspec.Struct, frozen=True):
     job: int
     start: int
     """Where in the log `data` begins, in bytes."""
@@ -271,16 +240,14 @@ class Tailed:
     """Where to read on: farther than behind `data` where output was dropped."""
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """A job's timeline, oldest first."""
 
     job: int
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A page, newest first; short only where there are no more."""
 
     request: Find
@@ -289,42 +256,36 @@ class Found:
     """Where the next page begins; None: there is none."""
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     job: Job
 
 
-@dataclass(frozen=True)
-class Logged:
+class Logged(msgspec.Struct, frozen=True):
     """The newest alerts, the newest first."""
 
     alerts: tuple[Alert, ...]
 
 
-@dataclass(frozen=True)
-class Inspected:
+class Inspected(msgspec.Struct, frozen=True):
     """What was read of each device just now."""
 
     details: tuple[Detail, ...]
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """A request that has nothing to give back was carried out."""
 
     request: Request
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A request could not be carried out; `message` is one line that says what to do."""
 
     request: Request
     message: str
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True):
     """The assistant waits, and why."""
 
     reason: str
@@ -333,16 +294,14 @@ class Waits:
     """It would go on at once with the CPU, if told so."""
 
 
-@dataclass(frozen=True)
-class Wrote:
+class Wrote(msgspec.Struct, frozen=True):
     """A piece of the answer."""
 
     text: str
     id: int = 0
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The finished answer: its text, who wrote it ("template", "model NAME") and the facts it rests on (what, value, source)."""
 
     text: str
@@ -366,8 +325,7 @@ class Answered:
     """What is to be known of it, such as that it was not checked."""
 
 
-@dataclass(frozen=True)
-class Remembered:
+class Remembered(msgspec.Struct, frozen=True):
     page: Page
 
 
@@ -393,8 +351,7 @@ Reply = (
 )
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """The connection to the daemon, as the status line tells it."""
 
     connected: bool

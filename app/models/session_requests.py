@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from app.models.tree import Saved
@@ -36,57 +34,48 @@ PRESETS: tuple[Preset, ...] = (
 """Those that come with the program."""
 
 
-@dataclass(frozen=True)
-class FindSessions:
+class FindSessions(msgspec.Struct, frozen=True):
     """List the conversations that are kept, the newest first: those that hold all of these words."""
 
     words: str = ""
 
 
-@dataclass(frozen=True)
-class OpenSession:
+class OpenSession(msgspec.Struct, frozen=True):
     key: str
 
 
-@dataclass(frozen=True)
-class KeepSession:
+class KeepSession(msgspec.Struct, frozen=True):
     """Write a conversation to its file."""
 
     saved: Saved
 
 
-@dataclass(frozen=True)
-class RenameSession:
+class RenameSession(msgspec.Struct, frozen=True):
     key: str
     title: str
 
 
-@dataclass(frozen=True)
-class DropSession:
+class DropSession(msgspec.Struct, frozen=True):
     """Put a conversation aside; the newest of those can be brought back."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class BringBack:
+class BringBack(msgspec.Struct, frozen=True):
     """Undo that a conversation was put aside."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class KeepPresets:
+class KeepPresets(msgspec.Struct, frozen=True):
     presets: tuple[Preset, ...]
 
 
-@dataclass(frozen=True)
-class ReadPresets:
+class ReadPresets(msgspec.Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True)
-class WriteText:
+class WriteText(msgspec.Struct, frozen=True):
     """Write an exported text to a file that the user named."""
 
     file: str
@@ -96,8 +85,7 @@ class WriteText:
 SessionRequest = FindSessions | OpenSession | KeepSession | RenameSession | DropSession | BringBack | KeepPresets | ReadPresets | WriteText
 
 
-@dataclass(frozen=True)
-class Sessions:
+class Sessions(msgspec.Struct, frozen=True):
     """The conversations that are kept, the newest first."""
 
     request: FindSessions
@@ -106,13 +94,11 @@ class Sessions:
     """What the user should know: a file that could not be read was set aside."""
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     saved: Saved
 
 
-@dataclass(frozen=True)
-class Presets:
+class Presets(msgspec.Struct, frozen=True):
     presets: tuple[Preset, ...]
 
 

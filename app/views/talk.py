@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
+import msgspec
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -165,7 +165,7 @@ class Talk(QWidget):
     def show_answer(self, question: str, answer: Answered) -> None:
         """Put a question and its answer, which came some other way, into the conversation."""
         self.asked = self.conversation
-        self.asked.answered(replace(answer, id=self.asked.ask(question)))
+        self.asked.answered(msgspec.structs.replace(answer, id=self.asked.ask(question)))
         self.messages.keeps = "question"
         self.refresh()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
@@ -39,24 +39,27 @@ from app.models.requests import (
 )
 from app.models.state import State
 from app.models.tiles import tiles
-from app.views.alerts import Alerts
-from app.views.assistant import Assistant
-from app.views.clean import Clean
 from app.views.dashboard import Dashboard
-from app.views.device import Device
-from app.views.jobs import Jobs
-from app.views.processes import Processes
 from app.views.rail import Rail
-from app.views.settings import Settings
 from app.views.status_line import StatusLine
 from app.views.strip import Strip
-from app.views.welcome import Welcome
-from app.views.workloads import Workloads
 from scheduler.telemetry.snapshot import Columns, Snapshot
 
+if TYPE_CHECKING:  # each is imported when it is first gone to, too
+    from app.views.alerts import Alerts
+    from app.views.assistant import Assistant
+    from app.views.clean import Clean
+    from app.views.device import Device
+    from app.views.jobs import Jobs
+    from app.views.processes import Processes
+    from app.views.settings import Settings
+    from app.views.welcome import Welcome
+    from app.views.workloads import Workloads
+
+    Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Clean
+    P = TypeVar("P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device, Clean)
+
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
-Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Clean
-P = TypeVar("P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device, Clean)
 _REPAINT_MS = 100
 """At most ten repaints a second, however fast snapshots come."""
 SMALLEST = QSize(1024, 680)
@@ -111,18 +114,26 @@ class MainWindow(QWidget):
 
     @cached_property
     def jobs(self) -> Jobs:
+        from app.views.jobs import Jobs
+
         return self._added("jobs", Jobs(self.state))
 
     @cached_property
     def workloads(self) -> Workloads:
+        from app.views.workloads import Workloads
+
         return self._added("workloads", Workloads(self.state))
 
     @cached_property
     def assistant(self) -> Assistant:
+        from app.views.assistant import Assistant
+
         return self._added("assistant", Assistant(self.state))
 
     @cached_property
     def alerts(self) -> Alerts:
+        from app.views.alerts import Alerts
+
         page = self._added("alerts", Alerts(self.state))
         page.job_chosen.connect(self._show_job)
         page.device_chosen.connect(self.show_device)
@@ -130,22 +141,30 @@ class MainWindow(QWidget):
 
     @cached_property
     def processes(self) -> Processes:
+        from app.views.processes import Processes
+
         return self._added("processes", Processes(self.state))
 
     @cached_property
     def settings(self) -> Settings:
+        from app.views.settings import Settings
+
         page = self._added("settings", Settings(self.state))
         page.cleaning.connect(self.show_clean)
         return page
 
     @cached_property
     def device(self) -> Device:
+        from app.views.device import Device
+
         page = self._added("device", Device(self.state))
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
     @cached_property
     def clean(self) -> Clean:
+        from app.views.clean import Clean
+
         page = self._added("clean up", Clean())
         page.left.connect(lambda: self.show_page("settings"))
         return page
@@ -153,6 +172,8 @@ class MainWindow(QWidget):
     @cached_property
     def welcome(self) -> Welcome:
         """What is seen when the window is opened for the first time."""
+        from app.views.welcome import Welcome
+
         page = Welcome(self.state)
         page.setAccessibleName("Welcome")
         page.chosen.connect(self.show_page)
@@ -265,9 +286,7 @@ class MainWindow(QWidget):
 
     @property
     def _page(self) -> Page | Welcome:
-        page = self.pages.currentWidget()
-        assert isinstance(page, Page | Welcome)
-        return page
+        return self.pages.currentWidget()  # type: ignore[return-value]  # nothing else is ever added
 
     def _soon(self) -> None:
         if self._pace.isActive() or not self._watched:
