@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
@@ -286,7 +286,7 @@ class MainWindow(QWidget):
 
     @property
     def _page(self) -> Page | Welcome:
-        return self.pages.currentWidget()  # type: ignore[return-value]  # nothing else is ever added
+        return cast("Page | Welcome", self.pages.currentWidget())  # nothing else is ever added
 
     def _soon(self) -> None:
         if self._pace.isActive() or not self._watched:

@@ -28,6 +28,7 @@ from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.settings import Settings
+from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 
@@ -81,6 +82,7 @@ class Memory:
     """The free memory of the last GPU, which is the one that is leased."""
 
     def __init__(self) -> None:
+        nv.nvmlInit()
         self.gpus = int(nv.nvmlDeviceGetCount())
         self._handle = nv.nvmlDeviceGetHandleByIndex(self.gpus - 1)
         self.name = str(nv.nvmlDeviceGetName(self._handle))
@@ -111,12 +113,8 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    try:
-        nv.nvmlInit()
-        memory = Memory()
-    except nv.NVMLError as e:
-        sys.stderr.write(f"eviction is measured on an NVIDIA GPU, and none can be reached here: {e}\n")
-        return 1
+    need_gpu()
+    memory = Memory()
     with tempfile.TemporaryDirectory() as base, state_folder(Path(base) / "home"):
         settings.save(Settings(source="nvml", idle_dwell_s=0.0, idle_util_percent=100.0))
         with Client() as deck:

@@ -19,9 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pynvml as nv
-
 from tests.benchmarks.eviction import PATIENCE_S, SLACK, Memory
+from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually
 
@@ -72,12 +71,8 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    try:
-        nv.nvmlInit()
-        memory = Memory()
-    except nv.NVMLError as e:
-        sys.stderr.write(f"this is measured on an NVIDIA GPU, and none can be reached here: {e}\n")
-        return 1
+    need_gpu()
+    memory = Memory()
     os.environ["CUDA_VISIBLE_DEVICES"] = str(memory.gpus - 1)
     where = context(memory.name, ["torch", "nvidia-ml-py"])
     took: dict[str, dict[str, list[float]]] = {

@@ -18,16 +18,17 @@ from scheduler.devices.probe import DECODE, Readings
 Call = Callable[[], object]
 
 
-def need_gpu() -> None:
-    """Ends the program in one line where there is no NVIDIA GPU."""
+def need_gpu() -> int:
+    """How many NVIDIA GPUs there are; ends the program in one line where there is none."""
     try:
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
+        count = int(pynvml.nvmlDeviceGetCount())
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as e:
         raise SystemExit(f"this measures an NVIDIA GPU, and none can be reached here: {e}") from e
     if not count:
         raise SystemExit("this measures an NVIDIA GPU, and the driver finds none")
+    return count
 
 
 def torch_on_gpu() -> Any:

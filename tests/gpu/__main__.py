@@ -15,8 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-import pynvml
-
+from tests.benchmarks.gpu_probe import need_gpu
 from tests.gpu.campaign import Campaign, missing
 from tests.gpu.steps import STEPS
 
@@ -25,13 +24,7 @@ def gpus() -> list[str]:
     """As CUDA_VISIBLE_DEVICES names them. Ends the program in one line where there is none."""
     if chosen := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return chosen.split(",")
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        pynvml.nvmlShutdown()
-    except pynvml.NVMLError as e:
-        raise SystemExit(f"this runs on NVIDIA GPUs, and none can be reached here: {e}") from e
-    return [str(n) for n in range(count)]
+    return [str(n) for n in range(need_gpu())]
 
 
 def main() -> int:
