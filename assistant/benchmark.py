@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROUNDS = 5
 DECODED, PROMPT = 32, 256
 """Tokens of a round."""
+_LOOK_S = 0.2
 _LONGEST_S = 20.0
 """For each of the two; a slow model has fewer rounds then, at least one."""
 
@@ -38,6 +39,10 @@ def benchmark(resident: Resident, request: Benchmark, turn: Turn) -> Speed:
         if turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set()):
             raise Cancelled
 
+    while not engine.settle():  # or it would be torch's speed
+        look()
+        turn.waiting("waits until the engine is compiled for this machine")
+        time.sleep(_LOOK_S)
     decode = _rate(lambda: _decode(engine, look), DECODED, lambda n: turn.waiting(f"decodes, round {n} of {ROUNDS}"))
     prefill = _rate(lambda: _prefill(engine, look), PROMPT, lambda n: turn.waiting(f"reads a prompt, round {n} of {ROUNDS}"))
     return Speed(engine.name, engine.device, engine.model.parameters, loaded, decode, prefill)

@@ -6,7 +6,7 @@ import time
 from typing import Literal
 
 from assistant.idle import Cancelled
-from assistant.messages import Complete, Completed
+from assistant.messages import Complete, Completed, slow
 from assistant.resident import Resident
 from assistant.turn import Turn
 from scheduler.client import Client
@@ -30,7 +30,7 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
     tokens = engine.tokenizer.encode(request.prompt)
     turn.waiting(f"the model {engine.name} reads the prompt")
     after = begun(engine.model, tokens, turn.journal, stopped)
-    turn.waiting(f"the model {engine.name} writes")
+    turn.waiting(f"the model {engine.name} writes{slow(engine.by)}")
     run = Generation(
         engine.model,
         engine.tokenizer,
@@ -46,4 +46,4 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
     if run.reason == "cancelled":
         raise Cancelled
     reason: Literal["stop", "length"] = "length" if run.reason == "length" else "stop"
-    return Completed(engine.name, engine.device, reason, len(tokens), len(run.tokens), time.monotonic() - began)
+    return Completed(engine.name, engine.device, engine.by, reason, len(tokens), len(run.tokens), time.monotonic() - began)

@@ -73,7 +73,7 @@ class Desk:
                 answer = _Answering(daemon, voice).report(_material(daemon, request))
             else:
                 answer = self._asked(daemon, request, voice, turn)
-        return msgspec.structs.replace(answer, seconds=time.monotonic() - began, tokens=voice.tokens, device=voice.device)
+        return msgspec.structs.replace(answer, seconds=time.monotonic() - began, tokens=voice.tokens, device=voice.device, by=voice.by)
 
     def warm(self) -> None:
         """Load the model where no GPU is needed for that. What is wrong is said once it is asked."""
@@ -150,6 +150,11 @@ class Voice:
     def device(self) -> str:
         """Where the model ran; empty where it did not."""
         return self._author.device if self._author is not None else ""
+
+    @property
+    def by(self) -> str:
+        """What computed it there."""
+        return self._author.by if self._author is not None else ""
 
     def at_hand(self) -> EngineAuthor | None:
         """The model where it can be had without a wait for the GPU: what is asked for may need no model at all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,12 +12,16 @@ from assistant.compact import trained_for
 from assistant.generate import Generation, Memory, begun, read
 from assistant.idle import Cancelled
 from assistant.journal import Forgetful, Journal
+from assistant.messages import slow
 from assistant.model import RWKV7
 from assistant.pace import Pace
 from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 from scheduler.errors import UserError
+
+if TYPE_CHECKING:
+    from assistant.rwkv import ahead
 
 LIMIT = 400
 """Tokens of one text at most."""
@@ -28,8 +33,12 @@ _ENDS = (".", "!", "?", "\n")
 class Engine:
     """A loaded model."""
 
-    def __init__(self, path: str, device: str) -> None:
-        """Load what is at `path` onto `cpu` (fp32, one thread) or `cuda` (bf16). Raises UserError, one line."""
+    def __init__(self, path: str, device: str, *, wait: bool = True) -> None:
+        """Load what is at `path` onto `cpu` (fp32, one thread) or `cuda` (bf16). Raises UserError, one line.
+
+        `wait`: until its code is compiled, where this CPU has none yet; else a process beside this one does that, and torch computes until
+        `settle`.
+        """
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError("the model cannot run on cuda: torch finds no NVIDIA GPU here. Set model_device to cpu")
         torch.set_num_threads(1)  # measured: on a busy machine two threads can be many times slower than one
@@ -37,7 +46,7 @@ class Engine:
         self.device = device
         self.compact = trained_for(path)
         try:
-            self.model = RWKV7.load(path, device, torch.bfloat16 if device == "cuda" else torch.float32)
+            self._load(path, wait)
             self.model.forward([0])  # what is compiled at the first use on a machine is compiled now
         except (RuntimeError, MemoryError) as e:
             raise UserError(f"the model {path} does not fit on {device}: {(str(e).splitlines() or ['out of memory'])[0]}") from e
@@ -46,6 +55,34 @@ class Engine:
             raise UserError(
                 f"{path}: the vocabulary has {self.tokenizer.size} tokens, the model {self.model.vocabulary}; they do not belong together"
             )
+
+    def _load(self, path: str, wait: bool) -> None:
+        self._preparation: ahead.Preparation | None = None
+        self.by = "triton"
+        """What computes: triton; or, on a CPU, compiled code, or torch until there is."""
+        if self.device == "cuda":
+            self.model = RWKV7.load(path, "cuda", torch.bfloat16)
+            return
+        from assistant.rwkv import ahead  # brings Numba in
+
+        self.by = "compiled" if wait or ahead.ready() else "torch"
+        self.model = RWKV7.load(path, "cpu", torch.float32, compiled=self.by == "compiled")
+        if self.by == "torch":
+            self._preparation = ahead.Preparation()
+
+    def settle(self) -> bool:
+        """Go over to compiled code once there is; False while it is being compiled. Between two texts, never in one."""
+        if self._preparation is None:
+            return True
+        if not self._preparation.ended():
+            return False
+        from assistant.rwkv import ahead
+
+        self._preparation = None
+        if ahead.ready():  # else why not is in the log, and torch goes on
+            self.model.use_compiled()
+            self.by = "compiled"
+        return True
 
 
 class Mark:
@@ -77,11 +114,11 @@ class EngineAuthor:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """`journal`: what was written before the process ended; it is written again, and then goes on. `say` hears how fast it is."""
-        self.name, self.device, self.compact = engine.name, engine.device, engine.compact
+        self.name, self.device, self.by, self.compact = engine.name, engine.device, engine.by, engine.compact
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled, self._journal = engine, cancelled, journal or Forgetful()
-        self._pace = Pace(engine.name, say)
+        self._pace = Pace(engine.name + slow(engine.by), say)
 
     def begin(self, system: str, user: str) -> Mark:
         """The place after the prompt. Raises Cancelled."""

@@ -22,6 +22,11 @@ Device = Literal["auto", "cpu"]
 """auto: where the settings have the model run, waiting for that GPU where somebody else needs it. cpu: on the CPU, without a wait."""
 
 
+def slow(by: str) -> str:
+    """What is to be said of what computes, where it is not the fastest there is."""
+    return " (by torch, while the faster engine is compiled for this machine)" if by == "torch" else ""
+
+
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     text: str
     when: When = "now"
@@ -135,12 +140,21 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """What would be done once a person approves it. Nothing was done yet."""
     device: str = ""
     """Where the model ran: cpu or cuda; empty for the template."""
+    by: str = ""
+    """What computed it there: compiled, torch (while a new machine's code is compiled), triton; empty for the template."""
+
+    @property
+    def where(self) -> str:
+        """In words: cpu, by torch while the faster engine is compiled."""
+        return self.device + slow(self.by)
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
     model: str
     device: str
     """Where the model ran: cpu or cuda."""
+    by: str
+    """What computed it there, as in Answer."""
     reason: Literal["stop", "length"]
     """It came to an end or to a stop text, or to the limit."""
     prompt_tokens: int

@@ -35,8 +35,10 @@ _TOGETHER = {torch.float32: 8, torch.int8: 32}
 class RWKV7:
     """An RWKV-7 model. Uses as many CPU threads as torch is set to: one is best for models below 200 million parameters."""
 
-    def __init__(self, tensors: dict[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
-        """`tensors`: canonical weights (see `assistant.weights`). dtype: see `load`."""
+    def __init__(
+        self, tensors: dict[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32, *, compiled: bool = True
+    ) -> None:
+        """`tensors`: canonical weights (see `assistant.weights`). dtype, compiled: see `load`."""
         self.parameters = sum(tensor.numel() for tensor in tensors.values())
         self.identity = _identity(tensors)
         """Tells models apart: of names, shapes and samples of all weights."""
@@ -55,21 +57,27 @@ class RWKV7:
             from assistant.rwkv import gpu
 
             self._recurrence = gpu.recurrence
-        elif self._weights.dtype == torch.float32:
-            from assistant.rwkv import cpu  # compiles at its first use
-
-            self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self._weights)
+        elif self._weights.dtype == torch.float32 and compiled:
+            self.use_compiled()
         if self._weights.device.type == "cpu":
             of_a_layer = sum(t.numel() for name, t in tensors.items() if name.startswith("blocks.0."))
             self.chunk = max(1, min(self.chunk, _CHUNK_WORK // of_a_layer))
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> RWKV7:
+    def load(cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32, *, compiled: bool = True) -> RWKV7:
         """The model in `path`: a folder of .safetensors, or a .pth. Raises UserError (see `assistant.weights.load`).
 
         dtype int8: the matrices in int8 with a scale a row, computed in fp32 on a CPU and in bf16 on a GPU.
+        On a CPU in fp32 and int8, code is compiled at its first use (see `assistant.rwkv.ahead`); `compiled` False: torch computes, some
+        five times slower token by token, until `use_compiled`.
         """
-        return cls(weights.load(path), device, dtype)
+        return cls(weights.load(path), device, dtype, compiled=compiled)
+
+    def use_compiled(self) -> None:
+        """From now on by code compiled for this CPU: the same within rounding, not bit for bit. For weights in fp32 or int8 there."""
+        from assistant.rwkv import cpu
+
+        self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self._weights)
 
     def fresh(self, batch: int = 1) -> State:
         """The state of `batch` sequences before their first tokens."""

@@ -85,12 +85,13 @@ class Resident:
 
             turn.waiting("loads the model")
             try:
-                self._engines[device] = Engine(settings.model, device)
+                self._engines[device] = Engine(settings.model, device, wait=False)
             except UserError as e:
                 self.error = str(e)
                 self.left_gpu |= device == "cuda"
                 raise
         self.error, turn.device = "", device
+        self._engines[device].settle()
         return self._engines[device]
 
     def _leased(self, memory: int, turn: Turn) -> bool:

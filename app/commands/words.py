@@ -143,4 +143,5 @@ def _show(answer: Answer, args: Namespace) -> None:
     sources = sorted({fact.source for fact in answer.facts})
     if sources:
         say(f"(sources: {'; '.join(sources)})")
-    say(f"(written by: {answer.writer}{used})")
+    where = f" on {answer.where}" if answer.writer != "template" and answer.device else ""
+    say(f"(written by: {answer.writer}{where}{used})")

@@ -72,7 +72,7 @@ from app.report_file import save_report
 from assistant import chat
 from assistant.client import Assistant
 from assistant.idle import Cancelled
-from assistant.messages import Answer, Event, Waiting
+from assistant.messages import Answer, Event, Waiting, slow
 from assistant.reports.report import packed, unpacked
 from scheduler.client import Client
 from scheduler.errors import UserError
@@ -252,7 +252,7 @@ class Verbs(QObject):
         done = self._assistant.complete(wanted, on_event)
         note = f"{UNCHECKED}; the first {left_out} messages were too much to read" if left_out else UNCHECKED
         told = Answered("".join(text).strip(), f"model {done.model}", id=request.id, tokens=done.tokens, seconds=done.seconds)
-        return msgspec.structs.replace(told, device=done.device, note=note)
+        return msgspec.structs.replace(told, device=done.device + slow(done.by), note=note)
 
     def _curves(self, answer: Answer) -> tuple[Curve, ...]:
         """None where the daemon has gone meanwhile: the answer is there all the same."""
@@ -299,4 +299,4 @@ def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Ans
     report = packed(answer.report) if answer.report is not None else b""
     tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
     told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, report)
-    return Answered(*told, tool, answer.proposal, answer.device)
+    return Answered(*told, tool, answer.proposal, answer.where)

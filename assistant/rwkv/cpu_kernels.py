@@ -1,20 +1,37 @@
 """The recurrence, and the whole step of one token, compiled for this CPU by Numba: one call a token, no allocation, no Python inside.
 
 At 10 to 20 million parameters, Python and torch spend as long on their operations as on the arithmetic. A weight is read once a token,
-so the step is as fast as memory delivers them; in int8 that is a quarter of the bytes. Compiled code is kept beside this file, or in
-the user's cache folder where that cannot be written. `assistant.rwkv.layers` says the same in torch, and is what this is tested against.
+so the step is as fast as memory delivers them; in int8 that is a quarter of the bytes. Compiled code is kept beside this file, where that
+cannot be written in the user's cache folder, at last in the state folder. `assistant.rwkv.layers` says the same in torch, and is what this
+is tested against.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import config, njit
 
 from assistant.rwkv.layers import DECAY, GROUP_EPS
 from assistant.weights import HEAD
+from scheduler import paths
 
 # Sums in any order and fused multiply-adds; infinities and NaNs stay what they are, so that a damaged model is noticed.
-_jit = njit(fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True, cache=True)
+_OPTIONS = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "nogil": True}
+_part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+"""What only other compiled code calls: wrappers for Python would be compiled, too."""
+
+
+def _entry(function):
+    """What Python calls, kept on disk."""
+    try:
+        return njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # there is no folder that Numba would take and can write
+        chosen, config.CACHE_DIR = config.CACHE_DIR, str(paths.home() / "compiled")
+        try:
+            return njit(cache=True, **_OPTIONS)(function)
+        finally:
+            config.CACHE_DIR = chosen
+
 
 _LAYER_EPS = np.float32(1e-5)
 _GROUP_EPS = np.float32(GROUP_EPS)
@@ -43,7 +60,7 @@ ROOM = 13
 """Vectors of scratch memory."""
 
 
-@_jit
+@_part
 def _layer_norm(x, weight, bias, out):
     n = x.size
     mean = _ZERO
@@ -58,13 +75,13 @@ def _layer_norm(x, weight, bias, out):
         out[i] = (x[i] - mean) * scale * weight[i] + bias[i]
 
 
-@_jit
+@_part
 def _shift(x, last, mix, out):
     for i in range(x.size):
         out[i] = x[i] + (last[i] - x[i]) * mix[i]
 
 
-@_jit
+@_part
 def _rows(matrix, at, scales, scale_at, x, out):
     """out = matrix x, the matrix [out, x] at `at`, its rows scaled where there are scales."""
     n = x.size
@@ -76,7 +93,7 @@ def _rows(matrix, at, scales, scale_at, x, out):
         out[row] = total * scales[scale_at + row] if scales.size else total
 
 
-@_jit
+@_part
 def _columns(matrix, at, x, used, out):
     """out += matrix^T x, the matrix [x, out] at `at`: rows where x is 0 are not read. `used` is room for as many numbers as x has."""
     n, count = out.size, 0
@@ -98,12 +115,12 @@ def _columns(matrix, at, x, used, out):
             out[i] += x[used[j]] * np.float32(row[i])
 
 
-@_jit
+@_part
 def _sigmoid(x):
     return _ONE / (_ONE + np.exp(-x))
 
 
-@_jit
+@_part
 def _head_step(r, w, k, v, a, b, state, y):
     """One token of one head: vectors [64], the state [64, 64] in place, which lets the loops be vectorised without a doubt."""
     for i in range(HEAD):
@@ -119,7 +136,7 @@ def _head_step(r, w, k, v, a, b, state, y):
         y[i] = read
 
 
-@_jit
+@_entry
 def recurrence(r, w, k, v, a, b, state, y):
     """Vectors and y [B, T, H, 64], states [B, H, 64, 64] in place: `assistant.rwkv.wkv.sequential`."""
     batch, length, heads = r.shape[0], r.shape[1], r.shape[2]
@@ -129,7 +146,7 @@ def recurrence(r, w, k, v, a, b, state, y):
                 _head_step(r[n, t, h], w[n, t, h], k[n, t, h], v[n, t, h], a[n, t, h], b[n, t, h], state[n, h], y[n, t, h])
 
 
-@_jit
+@_part
 def _low_rank(t, which, vectors, x, inner, used, out):
     """out = bias + up^T f(down x), of decay (0; f is tanh), rate (1), gate (2; f is sigmoid) and residual (3)."""
     n, bias = x.size, t[_BIAS + which]
@@ -143,7 +160,7 @@ def _low_rank(t, which, vectors, x, inner, used, out):
     _columns(vectors, t[_UP + which], hidden, used, out)
 
 
-@_jit
+@_part
 def _time_mix(t, first, vectors, matrices, scales, x, last, state, room, used, out):
     """x [C] normed, last [C] -> out [C]; state [H, 64, 64] in place. room[0] keeps the first layer's values."""
     n = x.size
@@ -181,7 +198,7 @@ def _time_mix(t, first, vectors, matrices, scales, x, last, state, room, used, o
     _rows(matrices, t[_OUTPUT], scales, t[_OUTPUT + _SCALE], y, out)
 
 
-@_jit
+@_part
 def _finish_head(t, vectors, at, r, k, v, gate, y):
     """Group norm, the bonus of the current token, and the gate: y from `at` on, in place."""
     mean, variance, bonus = _ZERO, _ZERO, _ZERO
@@ -197,7 +214,7 @@ def _finish_head(t, vectors, at, r, k, v, gate, y):
         y[i] = (normed + bonus * v[i]) * gate[i]
 
 
-@_jit
+@_part
 def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
     """x [C] normed, last [C] -> out [C], which may be room[1]."""
     n, hidden_size = x.size, t[_HIDDEN]
@@ -207,11 +224,12 @@ def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
     for i in range(hidden_size):
         active = max(hidden[i], _ZERO)
         hidden[i] = active * active * scales[t[_FFN_VALUE + _SCALE] + i] if scales.size else active * active
-    out[:] = _ZERO
+    for i in range(n):
+        out[i] = _ZERO
     _columns(matrices, t[_FFN_VALUE], hidden, used, out)
 
 
-@_jit
+@_entry
 def step(table, vectors, matrices, scales, x, shift, new_shift, wkv, room, used, head, head_scale, norm, norm_bias, logits):
     """The whole model for one token: x [C] its embedding (overwritten), shifts [layers, 2, C], wkv in place, logits [V].
 

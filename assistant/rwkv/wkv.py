@@ -33,6 +33,8 @@ def chunked(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, st
     u_t = S_{t-1} a_t. So the u solve a unit lower triangular system whose right side is linear in S_0, and so are y and the state after.
     """
     length = r.shape[1]
+    if length == 1:
+        return sequential(r, w, k, v, a, b, state)
     r, w, k, v, a, b = (_cut(x, chunk, fill) for x, fill in zip((r, w, k, v, a, b), (0.0, 1.0, 0.0, 0.0, 0.0, 0.0), strict=True))
     decay = w.log().cumsum(dim=3)
     after, before = decay.exp(), (decay - w.log()).exp()

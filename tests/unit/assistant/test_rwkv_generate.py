@@ -139,6 +139,7 @@ class Told(NamedTuple):
     model: RWKV7
     tokenizer: Tokenizer
     device: str = "cpu"
+    by: str = "compiled"
     compact: bool = False
 
 

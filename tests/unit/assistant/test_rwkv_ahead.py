@@ -1,0 +1,89 @@
+"""Code for this CPU compiled ahead: nobody waits for it, one compiles it, and it is kept where something can be kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from numba import typeof
+from rwkv_models import random_model
+
+from assistant.client import Assistant
+from assistant.model import RWKV7
+from assistant.rwkv import ahead
+from scheduler import settings
+from scheduler.client import Client
+from scheduler.settings import Settings
+from tests.support import eventually, state_folder
+
+pytestmark = pytest.mark.xdist_group("rwkv")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_what_is_compiled_ahead_is_what_a_model_calls() -> None:
+    RWKV7(random_model()).forward([1, 2, 3])
+    RWKV7(random_model()).forward([1])
+    for kernel, arguments in ahead._calls():
+        assert tuple(map(typeof, arguments)) in kernel.overloads
+
+
+def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_rounding() -> None:
+    compiled, model = RWKV7(random_model()), RWKV7(random_model(), compiled=False)
+    (expected, state), (logits, before) = compiled.forward([1, 2, 3]), model.forward([1, 2, 3])
+    for token in (7, 8, 9):
+        expected, state = compiled.forward([token], state)
+        logits, before = model.forward([token], before)
+        torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+    model.use_compiled()
+    after, _ = model.forward([5], before)
+    torch.testing.assert_close(after, compiled.forward([5], state)[0], rtol=1e-4, atol=1e-4)
+    assert torch.equal(after, compiled.forward([5], before)[0]), "it is the compiled code"
+
+
+def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path) -> None:
+    for room in ("assistant", "scheduler"):
+        shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "training"))
+    (tmp_path / "assistant" / "rwkv" / "__pycache__").write_text("a file: nobody, not even root, makes a folder of it")
+    blocked = {name: str(tmp_path / "scheduler" / "errors.py") for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", "from assistant.rwkv import ahead; print(ahead.folder(), ahead.ready())"],
+        env={**os.environ, **blocked, "PYTHONPATH": str(tmp_path), "GPUDECK_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    folder, ready = run.stdout.split()
+    assert folder.startswith(str(tmp_path / "home" / "compiled"))
+    assert ready == "False"
+
+
+@pytest.mark.slow
+def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_path) -> None:
+    code = (
+        "from assistant.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
+        "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead._calls()))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    compiled = [int(process.communicate(timeout=300)[0]) for process in both]
+    assert sorted(compiled) == [0, 2]
+
+
+@pytest.mark.slow
+def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
+    with state_folder(tmp_path / "home"):
+        settings.save(Settings(source="cpu"))
+        with Client() as deck:
+            eventually(lambda: any(state.reading for state in deck.snapshot().devices))
+            first = Assistant().ask("how busy is the CPU?")
+            assert (first.routed, first.by) == ("model rwkv7-deck-13m", "torch")
+            assert first.where == "cpu (by torch, while the faster engine is compiled for this machine)"
+            last = eventually(lambda: (answer := Assistant().ask("how busy is the CPU?")).by == "compiled" and answer, 300)
+            assert last.where == "cpu"
+            assert Assistant().benchmark(deck.snapshot().settings.model).decode.median > 0
