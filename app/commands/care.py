@@ -223,7 +223,8 @@ def _repaired() -> str:
             return "whole: there is nothing to repair"
         rescue = rebuild(file, _folders())
     lost = f"lost: {numbers(rescue.lost)} (what is left of them is under {paths.home() / 'jobs'})" if rescue.lost else "none is lost"
-    raise _Warning(f"it was damaged ({amiss}); {rescue.jobs} jobs were saved, {lost}. The damaged file is kept: {rescue.kept}")
+    held = f", held for want of their environment: {numbers(rescue.held)}" if rescue.held else ""
+    raise _Warning(f"it was damaged ({amiss}); {rescue.jobs} jobs were saved, {lost}{held}. The damaged file is kept: {rescue.kept}")
 
 
 def _folders() -> list[int]:

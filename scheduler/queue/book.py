@@ -21,7 +21,7 @@ from scheduler.queue.placement import Sight
 from scheduler.queue.policy import NOTHING, Around
 from scheduler.queue.retry import resting, rests
 from scheduler.search import Search
-from scheduler.store import Store
+from scheduler.store import Store, environments
 
 RECENT = 50
 """How many ended jobs a snapshot shows."""
@@ -112,6 +112,8 @@ class Book:
     def _why(self, job: Job) -> str:
         if job.id in self._refused:
             return self._refused[job.id][1]
+        if environments.is_held(job):
+            return environments.LOST
         if self.paused:
             return "the queue is paused"
         now = time.time()

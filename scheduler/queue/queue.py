@@ -23,7 +23,7 @@ from scheduler.queue.placement import Sight
 from scheduler.queue.policy import plan
 from scheduler.queue.retry import again
 from scheduler.queue.tail import Tail, last_line, last_text
-from scheduler.store import Store
+from scheduler.store import Store, environments
 
 NONE: Mapping[str, Cluster] = {}
 RETRY_S = 2.0
@@ -176,7 +176,11 @@ class Queue(Orders):
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
         attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
-        env = self._store.env(job.id)
+        try:
+            env = self._store.env(job.id)
+        except environments.EnvironmentLost:
+            self._put(*environments.held(job, now))
+            return
         self._put(msgspec.structs.replace(job, state=Starting(attempt, held, now)))
         try:
             try:

@@ -48,6 +48,7 @@ class Archive(Database):
             )
         if version == 0:
             self._db.executescript(f"BEGIN IMMEDIATE; {sql('history.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        self._expect("history.sql")
 
     # Readings in
 

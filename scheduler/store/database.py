@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from scheduler import paths
 from scheduler.errors import UserError
-from scheduler.store.migrate import named_queries
-from scheduler.store.words import in_words
+from scheduler.store.migrate import named_queries, sql
+from scheduler.store.words import Damaged, in_words
 
 
 class Database:
@@ -39,6 +39,11 @@ class Database:
         """Whatever has to be done before the first use."""
         raise NotImplementedError
 
+    def _expect(self, schema: str) -> None:
+        """Raises Damaged where a table or a column of that file of SQL is not there."""
+        if lacks := missing(self._db, schema):
+            raise Damaged(f"the store {self._file} is damaged ({lacks}). See: gpudeck doctor")
+
     def close(self) -> None:
         self._db.close()
 
@@ -56,3 +61,16 @@ class Database:
 
     def _words(self) -> AbstractContextManager[None]:
         return in_words(self._file)
+
+
+def missing(db: sqlite3.Connection, schema: str) -> str:
+    """Which of the tables and columns of that file of SQL is not there, empty where all are: their names are bytes like any other."""
+    with closing(sqlite3.connect(":memory:")) as new:
+        new.executescript(sql(schema))
+        lacks = _columns(new) - _columns(db)
+    return " has no ".join(min(lacks)) if lacks else ""
+
+
+def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    """All columns, each with its table."""
+    return set(db.execute("SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table'"))

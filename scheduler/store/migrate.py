@@ -8,8 +8,9 @@ from importlib import resources
 from pathlib import Path
 
 from scheduler import paths
+from scheduler.store.environments import digest
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 def sql(name: str) -> str:
@@ -36,6 +37,7 @@ def create(db: sqlite3.Connection) -> None:
 def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
     """Take the store from schema `version` to ours. Raises OSError or sqlite3.Error; it is as before then."""
     _copy(db, backup_of(file, version))
+    db.create_function("digest", 1, digest, deterministic=True)
     steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
     try:
         db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")

@@ -19,11 +19,18 @@ UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?
 -- name: get_job
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
 
+-- name: put_env
+INSERT INTO environments (digest, env) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET env = excluded.env WHERE env != excluded.env;
+
 -- name: get_env
-SELECT env FROM jobs WHERE id = ?;
+SELECT digest, CAST(environments.env AS BLOB) FROM jobs JOIN environments ON digest = jobs.env WHERE id = ?;
+
+-- name: drop_env
+DELETE FROM environments
+WHERE digest = (SELECT env FROM jobs WHERE id = :job) AND NOT EXISTS (SELECT 1 FROM jobs WHERE env = digest AND env != '' AND id != :job);
 
 -- name: forget_env
-UPDATE jobs SET env = '{}' WHERE id = ?;
+UPDATE jobs SET env = '' WHERE id = :job;
 
 -- name: active_jobs
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import Event, Group, Job, Spec, State, Usage, status_of
-from scheduler.store import carve
+from scheduler.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
+from scheduler.store import carve, environments
+from scheduler.store.database import missing
+from scheduler.store.migrate import SCHEMA_VERSION
 from scheduler.store.store import Store
 from scheduler.store.words import in_words
 
@@ -30,6 +32,8 @@ class Rescue(NamedTuple):
     jobs: int
     lost: list[int]
     """Numbers of jobs of which nothing is left."""
+    held: list[int]
+    """Numbers of jobs whose environment is lost: they wait until they are cancelled."""
     kept: Path
     """The damaged file."""
 
@@ -50,22 +54,29 @@ def examine(file: Path, known: Collection[int]) -> str:
                     return str(found).splitlines()[-1]
                 if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'jobs'").fetchone():
                     return f"{file} holds nothing"
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                if version == SCHEMA_VERSION and (lacks := missing(db, "schema.sql")):
+                    return lacks
                 (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
-                whole = {row.id for row in carve.rows(*_bytes(file)) if _job(row) is not None}
+                whole, bereft = _look(carve.rows(*_bytes(file)))
                 garbled = [job for (job,) in db.execute("SELECT id FROM jobs") if job not in whole]
         except UserError as e:
             return str(e)
     if garbled:
         return f"{numbers(garbled)} cannot be read"
-    missing = [number for number in known if number > newest]
-    return f"{numbers(missing)} ran, and the store does not know: its newest changes are gone" if missing else ""
+    if bereft:
+        return f"the environment of {numbers(bereft)} is lost or damaged"
+    unknown = [number for number in known if number > newest]
+    return f"{numbers(unknown)} ran, and the store does not know: its newest changes are gone" if unknown else ""
 
 
 def rebuild(file: Path, known: Iterable[int]) -> Rescue:
     """Put a new store in the place of the damaged one, which is kept. `known`: numbers that were given to jobs. Raises UserError."""
     rows = list(carve.rows(*_bytes(file)))
-    jobs = {found[0].id: found for row in rows if (found := _job(row)) is not None}
+    stored = {name: env for row in rows for name, env in _environment(row).items()}
+    jobs = {row.id: (found[0], _env(found[1], stored)) for row in rows if (found := _job(row)) is not None}
     events = [found for row in sorted(rows, key=lambda row: row.id) for found in _events(row)]
+    held = {number: environments.held(job, time.time()) for number, (job, env) in jobs.items() if env is None and _waits(job)}
     highest = max((*jobs, *known, *(job for job, _ in events)), default=0)
     new = file.with_name(f"{file.name}.new")
     for left in _parts(new):
@@ -73,8 +84,8 @@ def rebuild(file: Path, known: Iterable[int]) -> Rescue:
     store = Store(new)
     try:
         store.restore(
-            [jobs[number] for number in sorted(jobs)],
-            [(job, event) for job, event in events if job in jobs],
+            [(held[number][0] if number in held else job, env) for number, (job, env) in sorted(jobs.items())],
+            [(job, event) for job, event in events if job in jobs] + [(number, event) for number, (_, event) in held.items()],
             [group for row in rows for group in _groups(row)],
             paused=any(row.values == (1,) for row in rows),
             highest=highest,
@@ -84,7 +95,7 @@ def rebuild(file: Path, known: Iterable[int]) -> Rescue:
     kept = _put_aside(file)
     new.replace(file)
     _sync(file.parent)
-    return Rescue(len(jobs), [number for number in range(1, highest + 1) if number not in jobs], kept)
+    return Rescue(len(jobs), [number for number in range(1, highest + 1) if number not in jobs], sorted(held), kept)
 
 
 def numbers(jobs: Iterable[int]) -> str:
@@ -130,8 +141,39 @@ def _sync(folder: Path) -> None:
         os.close(fd)
 
 
-def _job(row: carve.Row) -> tuple[Job, dict[str, str]] | None:
-    """The job and its environment that a row is, None where it is none."""
+def _look(rows: Iterable[carve.Row]) -> tuple[set[int], list[int]]:
+    """Jobs that are whole, and those among them that wait for a start without their environment. Holds no row: there may be many."""
+    whole, stored, waiting = set[int](), set[str](), dict[int, str]()
+    for row in rows:
+        stored |= _environment(row).keys()
+        if (found := _job(row)) is not None:
+            whole.add(row.id)
+            if _waits(found[0]):
+                waiting[row.id] = found[1]
+    return whole, [job for job, env in waiting.items() if env not in stored and _env(env, {}) is None]
+
+
+def _waits(job: Job) -> bool:
+    """Whether the job is to be started with its environment: one that is held for want of it is not."""
+    return isinstance(job.state, Queued) and not environments.is_held(job)
+
+
+def _env(text: str, stored: Mapping[str, dict[str, str]]) -> dict[str, str] | None:
+    """The environment that a job's row names: by its digest or, before schema 6, as it is. None where it is lost."""
+    return stored[text] if text in stored else environments.decoded(text.encode())
+
+
+def _environment(row: carve.Row) -> dict[str, dict[str, str]]:
+    """The environment that the row is, by its digest; empty where it is none."""
+    match row.values:
+        case (str() as name, str() as text) if (env := environments.whole(name, text.encode())) is not None:
+            return {name: env}
+        case _:
+            return {}
+
+
+def _job(row: carve.Row) -> tuple[Job, str] | None:
+    """The job that a row is, and what tells its environment; None where it is none."""
     if not _OLDEST <= len(row.values) <= _NEWEST:
         return None
     values = [*row.values, *(None, 0, "null")[len(row.values) - _OLDEST :]]
@@ -146,7 +188,7 @@ def _job(row: carve.Row) -> tuple[Job, dict[str, str]] | None:
             msgspec.convert(tries, int),
             msgspec.json.decode(_text(usage), type=Usage | None),
         )
-        return (job, msgspec.json.decode(_text(env), type=dict[str, str])) if status == status_of(job.state) else None
+        return (job, _text(env)) if status == status_of(job.state) else None
     except (*MALFORMED, TypeError):
         return None
 

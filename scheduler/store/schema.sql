@@ -1,16 +1,22 @@
--- Schema 5. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 6. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
     status    TEXT NOT NULL,           -- queued, starting, running, done, failed, cancelled, lost
     spec      TEXT NOT NULL,           -- JSON of jobs.Spec, without its environment
-    env       TEXT NOT NULL,           -- JSON; may hold secrets: read only to start the job, never sent to a client, emptied when it ends
+    env       TEXT NOT NULL,           -- digest of its environment; empty once it has ended
     state     TEXT NOT NULL,           -- JSON of jobs.State
     place     REAL,                    -- among those that wait; NULL: its number
     tries     INTEGER NOT NULL DEFAULT 0,
     usage     TEXT NOT NULL DEFAULT 'null'  -- JSON of jobs.Usage
 );
 CREATE INDEX jobs_by_status ON jobs (status);
+CREATE INDEX jobs_by_env ON jobs (env) WHERE env != '';
+
+CREATE TABLE environments (
+    digest TEXT PRIMARY KEY,           -- SHA-256 of env, in hex
+    env    TEXT NOT NULL               -- JSON; may hold secrets: read only to start a job, never sent to a client, gone with its last job
+);
 
 CREATE TABLE events (                  -- what each job went through, written with the transition itself
     id   INTEGER PRIMARY KEY,

@@ -7,7 +7,7 @@ at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from scheduler.errors import MALFORMED, NotFound, UserError
 from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
 from scheduler.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
 from scheduler.store.database import Database
+from scheduler.store.environments import LOST, EnvironmentLost, digest, whole
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
 from scheduler.telemetry.snapshot import Alert
 
@@ -54,6 +55,7 @@ class Store(Database):
             create(self._db)
         elif version < SCHEMA_VERSION:
             self._migrate(version)
+        self._expect("schema.sql")
 
     def _migrate(self, version: int) -> None:
         try:
@@ -70,32 +72,45 @@ class Store(Database):
     def insert_all(self, specs: Sequence[Spec], submitted: float, state: State) -> list[Job]:
         """Add jobs in one transaction: all of them are on disk when this returns, or none."""
         bare, envs = [_bare(spec) for spec in specs], _texts([spec.env for spec in specs])
+        named = _named(envs)
         texts, status = [_encode(spec) for spec in bare], status_of(state)
         with self._transaction():
+            self._put_envs(named)
             (last,) = self._db.execute(self._q["last_number"]).fetchone()
             jobs = [Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)]
             rows = zip(jobs, texts, envs, strict=True)
-            self._db.executemany(self._q["insert_job"], ((job.id, submitted, status, spec, env, _encode(state)) for job, spec, env in rows))
+            self._db.executemany(
+                self._q["insert_job"], ((job.id, submitted, status, spec, named[env], _encode(state)) for job, spec, env in rows)
+            )
             self._db.executemany(self._q["set_search"], map(_search_row, jobs))
             self._db.executemany(self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs))
         return jobs
+
+    def _put_envs(self, named: Mapping[str, str]) -> None:
+        """Environments, each under its digest."""
+        self._db.executemany(self._q["put_env"], ((name, text) for text, name in named.items()))
 
     def _set_search(self, job: Job) -> None:
         self._db.execute(self._q["set_search"], _search_row(job))
 
     def restore(
         self,
-        jobs: Sequence[tuple[Job, dict[str, str]]],
+        jobs: Sequence[tuple[Job, dict[str, str] | None]],
         events: Sequence[tuple[int, Event]],
         groups: Sequence[Group],
         paused: bool,
         highest: int,
     ) -> None:
-        """Fill an empty store with jobs, their environments and timelines, in one transaction. No new job gets a number up to `highest`."""
+        """Fill an empty store with jobs, their environments (None: it is lost) and timelines, in one transaction. No new job gets a number
+        up to `highest`.
+        """
+        texts = [_encode(env) if env is not None and job.active else "" for job, env in jobs]
+        named = _named(texts)
         with self._transaction():
-            for job, env in jobs:
-                text = [_encode(value) for value in (_bare(job.spec), env, job.state, job.usage)]
-                row = (job.id, job.submitted, job.status, *text[:3], job.place, job.tries, text[3])
+            self._put_envs(named)
+            for (job, _), env in zip(jobs, texts, strict=True):
+                spec, state, usage = map(_encode, (_bare(job.spec), job.state, job.usage))
+                row = (job.id, job.submitted, job.status, spec, named.get(env, ""), state, job.place, job.tries, usage)
                 self._db.execute(self._q["restore_job"], row)
                 self._set_search(job)
             for job_id, event in events:
@@ -125,7 +140,12 @@ class Store(Database):
         self._set_search(job)
         self._add_events(job.id, events)
         if not job.active:
-            self._db.execute(self._q["forget_env"], (job.id,))
+            self._forget_env(job.id)
+
+    def _forget_env(self, job_id: int) -> None:
+        """The job needs its environment no more; it is gone once no job does."""
+        for query in ("drop_env", "forget_env"):
+            self._db.execute(self._q[query], {"job": job_id})
 
     def _add_events(self, job_id: int, events: Sequence[Event]) -> None:
         self._db.executemany(self._q["add_event"], [(job_id, e.time, e.what, e.text) for e in events])
@@ -143,10 +163,14 @@ class Store(Database):
         return rows[0]
 
     def env(self, job_id: int) -> dict[str, str]:
-        """The environment the job was submitted with; empty once it has ended."""
+        """The environment the job was submitted with. Raises EnvironmentLost where it is not there as it was put there, or not any more,
+        as the job has ended.
+        """
         with self._words():
-            (text,) = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
-        return msgspec.json.decode(text, type=dict[str, str])
+            found = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
+        if found is None or (env := whole(*found)) is None:
+            raise EnvironmentLost(f"job {job_id} {LOST}")
+        return env
 
     def active(self) -> list[Job]:
         """All jobs that wait or run, oldest first."""
@@ -264,6 +288,11 @@ def _texts(values: Sequence[object]) -> list[str]:
     """Each encoded; the same object, as it is with the environment of a batch, once."""
     known = {id(value): _encode(value) for value in {id(value): value for value in values}.values()}
     return [known[id(value)] for value in values]
+
+
+def _named(envs: Iterable[str]) -> dict[str, str]:
+    """Each of these environments with its digest."""
+    return {text: digest(text.encode()) for text in set(envs) - {""}}
 
 
 def _bare(spec: Spec) -> Spec:

@@ -14,11 +14,12 @@ from scheduler import paths, settings
 from scheduler.background import alone
 from scheduler.client import Client
 from scheduler.errors import UserError
+from scheduler.jobs import Queued
 from scheduler.settings import Settings
-from scheduler.store import Store, repair
+from scheduler.store import Store, environments, repair
 from scheduler.wishes import wish
 from tests.integration.deck import kill_daemon, log_of, python
-from tests.support import state_folder
+from tests.support import eventually, state_folder
 
 JOBS = 24
 PAGE = 4096
@@ -89,6 +90,12 @@ def garble(home: Path, draw: random.Random) -> None:
             f.write(draw.randbytes(1))
 
 
+def garble_names(home: Path, draw: random.Random) -> None:
+    """Of columns: what the file says of itself is bytes like any other."""
+    for file in (home / "gpudeck.sqlite", home / "gpudeck.sqlite-wal"):
+        file.write_bytes(file.read_bytes().replace(b"    submitted REAL", b"    sub|itted REAL"))
+
+
 def cut_the_log(home: Path, draw: random.Random) -> None:
     log = home / "gpudeck.sqlite-wal"
     with log.open("r+b") as f:
@@ -96,7 +103,7 @@ def cut_the_log(home: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("damage", [cut, zero_pages, zero_the_first_page, garble, cut_the_log])
+@pytest.mark.parametrize("damage", [cut, zero_pages, zero_the_first_page, garble, garble_names, cut_the_log])
 def test_what_is_whole_is_saved_and_the_rest_is_named(home: Path, damage: Callable[[Path, random.Random], None], seed: int) -> None:
     file = paths.store_file()
     damage(home, random.Random(f"{damage.__name__} {seed}"))
@@ -114,6 +121,24 @@ def test_what_is_whole_is_saved_and_the_rest_is_named(home: Path, damage: Callab
     assert sorted([*saved, *rescue.lost]) == list(range(1, max([JOBS, *saved]) + 1)), "each is saved or said to be lost"
     if damage is zero_the_first_page:
         assert saved == list(known), "the first page leads to the jobs, and holds none"
+
+
+def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) -> None:
+    """Its row is whole, and what it was to run with is not: a variable of another value, which no JSON parser would notice."""
+    store = Store(paths.store_file())  # takes over what the log has
+    store._db.execute("UPDATE environments SET env = replace(env, 'secret', 'sEcret')")
+    store.close()
+    known, waits = range(1, JOBS + 1), JOBS + 1
+    assert repair.examine(paths.store_file(), known) == f"the environment of job {waits} is lost or damaged"
+    assert repair.rebuild(paths.store_file(), known)[:3] == (waits, [], [waits])
+    assert repair.examine(paths.store_file(), known) == ""
+    with Client() as deck:
+        deck.hold(waits, False)
+        held = eventually(lambda: (job := deck.job(waits)).spec.hold and job)
+        assert held.state == Queued(environments.LOST)
+        assert deck.timeline(waits)[-1].what == "held"
+        deck.stop_daemon()
+    assert repair.examine(paths.store_file(), known) == ""
 
 
 def test_a_store_of_which_nothing_is_left_gives_no_number_twice(home: Path) -> None:

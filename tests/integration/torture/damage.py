@@ -9,18 +9,20 @@ from pathlib import Path
 from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
+from scheduler.jobs import Job
 from scheduler.settings import Settings
-from tests.integration.deck import kill_daemon
-from tests.support import state_folder
+from tests.integration.deck import kill_daemon, log_of
+from tests.support import eventually, state_folder
 
 DAMAGES = ("cut", "bytes changed", "page zeroed", "log cut", "log bytes changed", "log gone")
 
 
-JOBS = 40
+JOBS, WAITING = 40, 8
+"""Jobs that have ended, and that are held, each with an environment of its own."""
 
 
 def sound_stores(folder: Path) -> dict[str, Path]:
-    """State folders with JOBS ended jobs: of a daemon that was `stopped` (all is in the store), and `killed` (all is in its log)."""
+    """State folders with these jobs: of a daemon that was `stopped` (all is in the store), and `killed` (all is in its log)."""
     made = {}
     for end in ("stopped", "killed"):
         with state_folder(folder / "home") as home:
@@ -28,6 +30,8 @@ def sound_stores(folder: Path) -> dict[str, Path]:
             with Client() as deck:
                 for job in [deck.submit(["true"], env={}) for _ in range(JOBS)]:
                     deck.wait(job.id, 30.0)
+                for number in range(WAITING):
+                    deck.submit(["sh", "-c", 'echo "$TOKEN"'], env={"TOKEN": _token(number)}, name=f"held {number}", hold=True)
                 kill_daemon() if end == "killed" else deck.stop_daemon()
             made[end] = shutil.copytree(home, folder / end, ignore=shutil.ignore_patterns("daemon.*", "jobs"))
         shutil.rmtree(home)
@@ -54,7 +58,7 @@ def damage(home: Path, how: str, draw: random.Random) -> None:
 
 
 def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random) -> tuple[str, str]:
-    """What the daemon makes of a copy so damaged: serves, serves what is left, refuses or crashes; and its words."""
+    """What the daemon makes of a copy so damaged: serves, serves what is left, refuses, crashes or deceives; and its words."""
     with state_folder(folder / "home") as home:
         shutil.copytree(sound["killed" if how.startswith("log") else "stopped"], home)
         damage(home, how, draw)
@@ -64,13 +68,27 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
                 for job in found:
                     deck.job(job.id)
                 deck.wait(deck.submit(["true"], env={}).id, 20.0)
+                if deceived := [words for job in found if job.spec.name.startswith("held") for words in _run(deck, job)]:
+                    return "deceives", ", ".join(deceived)
         except DaemonGone as e:
             return "crashes", f"{e}\n{_last_words()}"
         except UserError as e:
             return ("crashes", f"{e}\n{_last_words()}") if "ended with an error" in str(e) or "\n" in str(e) else ("refuses", str(e))
         except TimeoutError as e:
             return "crashes", str(e)
-    return ("serves", "") if len(found) == JOBS else ("serves what is left", f"{len(found)} of {JOBS} jobs")
+    return ("serves", "") if len(found) == JOBS + WAITING else ("serves what is left", f"{len(found)} of {JOBS + WAITING} jobs")
+
+
+def _token(number: int) -> str:
+    return f"{number} " * 1000
+
+
+def _run(deck: Client, job: Job) -> list[str]:
+    """What is wrong with how a held job goes on once it is let go: with the environment it was submitted with, or not at all."""
+    deck.hold(job.id, False)
+    eventually(lambda: not deck.job(job.id).active or "damaged" in f"{deck.job(job.id).state} {deck.snapshot().notices}")
+    said, wanted = log_of(job), _token(int(job.spec.name.split()[1]))
+    return [] if said in ("", wanted + "\n") else [f"job {job.id} ran with {said[:20]!r} for {wanted[:20]!r}"]
 
 
 def _last_words() -> str:

@@ -62,7 +62,7 @@ def damaged(folder: Path, seed: int) -> Outcome:
         how = DAMAGES[number % len(DAMAGES)]
         answer, words = verdict(sound, folder / str(number), how, draw)
         answers[f"store {how}: {answer}"] += 1
-        if answer == "crashes":
+        if answer in ("crashes", "deceives"):
             found.append(f"{how}: {words}")
     return Outcome(f"damaged stores {seed}", answers, 0, 0, found)
 

@@ -19,7 +19,7 @@ from scheduler.jobs import Cancelled, Changes, Done, Event, Failed, Queued, Runn
 from scheduler.queue import forecast
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
-from scheduler.store import Store
+from scheduler.store import Store, environments
 from tests.support import eventually, lives
 
 CPU, GPU = Device("cpu", 0, "EPYC", "cpu"), Device("GPU-0", 0, "H100", "nvidia")
@@ -66,6 +66,29 @@ def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_
     assert queue.get(child).state.reason == f"job {first}, after whose success it was to run, was lost"  # type: ignore[union-attr]
     eventually(lambda: ended(queue, other))
     assert isinstance(queue.get(other).state, Done)
+
+
+def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(store: Store, tmp_path: Path) -> None:
+    queue = Queue(store, lambda job, runner: None)
+    said = tmp_path / "said"
+    command = ("/bin/sh", "-c", f'echo "$WHO" >> {said}')
+    bereft, other = submit(queue, *command, env={"WHO": "first"}), submit(queue, *command, env={"WHO": "second"})
+    store._db.execute("UPDATE environments SET env = replace(env, 'first', 'FIRST')")
+    queue.step([CPU])
+    assert queue.get(bereft).state == Queued(environments.LOST)
+    eventually(lambda: ended(queue, other))
+    queue.edit(bereft, Changes(hold=False), [CPU])
+    queue.step([CPU])
+    queue = Queue(store, lambda job, runner: None)
+    queue.step([CPU])
+    assert queue.get(bereft).state == Queued(environments.LOST)
+    assert [event.what for event in queue.timeline(bereft)] == ["submitted", "held", "edited", "held"]
+    assert said.read_text() == "second\n"
+    again = submit(queue, *command, env={"WHO": "first"})
+    queue.edit(bereft, Changes(hold=False), [CPU])
+    queue.step([CPU])
+    eventually(lambda: ended(queue, again) and ended(queue, bereft))
+    assert said.read_text() == "second\nfirst\nfirst\n", "it was submitted again, and is there again"
 
 
 def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

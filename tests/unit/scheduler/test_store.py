@@ -13,6 +13,7 @@ import pytest
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import LISTED_RESULT, Cancelled, Done, Event, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
 from scheduler.store import Store
+from scheduler.store.environments import EnvironmentLost
 from scheduler.store.migrate import SCHEMA_VERSION
 
 SPEC = Spec(("python", "a b.py", "ü\n'\""), "träin", "/tmp/ü", {"SECRET": "s3cret", "PATH": "/bin"}, 2, "attention", {"seq": "128"})
@@ -52,7 +53,11 @@ def test_a_job_comes_back_as_it_went_in(store: Store, file: Path, state: State) 
     assert same(again.get(job.id), updated)
     assert [j.id for j in again.active()] == ([job.id] if updated.active else [])
     assert same(again.recent(10), [updated])
-    assert again.env(job.id) == (SPEC.env if updated.active else {}), "one that ended needs it no more"
+    if updated.active:
+        assert again.env(job.id) == SPEC.env
+    else:
+        with pytest.raises(EnvironmentLost):  # one that ended needs it no more
+            again.env(job.id)
     again.close()
 
 
@@ -152,6 +157,12 @@ def test_a_damaged_page_is_told_in_one_line(store: Store, file: Path) -> None:
         Store(file).active()
 
 
+def test_the_garbled_name_of_a_column_is_damage_and_no_bug_of_ours(store: Store, file: Path) -> None:
+    store.close()
+    file.write_bytes(file.read_bytes().replace(b"submitted", b"sub|itted"))
+    assert "damaged" in refused(file)
+
+
 def test_a_folder_in_its_place_is_refused(file: Path) -> None:
     file.mkdir(parents=True)
     assert "cannot be used" in refused(file)
@@ -205,6 +216,52 @@ def test_a_forgotten_environment_is_nowhere_in_the_file(store: Store, file: Path
     store.update(msgspec.structs.replace(job, state=Cancelled(2.0)))
     store.close()
     assert b"s3cret" not in b"".join(f.read_bytes() for f in file.parent.iterdir())
+
+
+def rows(store: Store) -> int:
+    (found,) = store._db.execute("SELECT count(*) FROM environments").fetchone()
+    return int(found)
+
+
+def test_the_environment_of_a_batch_is_stored_once_until_its_last_job_has_ended(store: Store, file: Path) -> None:
+    """Submitted together or one by one; in the very order in which its variables came."""
+    env = {"Z": "s3cret" + "x" * 4000, "A": "ü\n'\"", "EMPTY": ""}
+    specs = [msgspec.structs.replace(SPEC, env=env)] * 300 + [msgspec.structs.replace(SPEC, env=dict(env))]
+    jobs = [*store.insert_all(specs, 1.0, Queued()), store.insert(specs[0], 2.0, Queued())]
+    other = store.insert(msgspec.structs.replace(SPEC, env={**env, "A": "another"}), 2.0, Queued())
+    assert rows(store) == 2
+    for job in jobs[:-1]:
+        store.update(msgspec.structs.replace(job, state=Cancelled(2.0)))
+    assert list(store.env(jobs[-1].id).items()) == list(env.items())
+    store.update(msgspec.structs.replace(jobs[-1], state=Cancelled(2.0)))
+    assert rows(store) == 1
+    assert store.env(other.id) == {**env, "A": "another"}
+    store.update_all([(msgspec.structs.replace(other, state=Cancelled(2.0)), ())])
+    assert rows(store) == 0
+    store.close()
+    data = b"".join(f.read_bytes() for f in file.parent.iterdir())
+    assert b"s3cret" not in data
+    assert len(data) < 300 * 4000
+
+
+GARBLED = {
+    "gone": "DELETE FROM environments",
+    "another": """UPDATE environments SET env = '{"PATH":"/nowhere"}'""",
+    "cut": "UPDATE environments SET env = '{'",
+    "not UTF-8": "UPDATE environments SET env = CAST(x'7bff' AS TEXT)",
+    "another's name": "UPDATE environments SET digest = replace(digest, substr(digest, 1, 1), 'x')",
+    "no reference": "UPDATE jobs SET env = ''",
+}
+
+
+@pytest.mark.parametrize("how", GARBLED)
+def test_an_environment_that_is_not_as_it_was_is_none(store: Store, how: str) -> None:
+    job = store.insert(SPEC, 1.0, Queued())
+    store._db.execute(GARBLED[how])
+    with pytest.raises(EnvironmentLost, match=r"lost or damaged.*Submit it again"):
+        store.env(job.id)
+    healed = store.insert(SPEC, 2.0, Queued())
+    assert store.env(healed.id) == SPEC.env, "the next job with it stores it anew"
 
 
 def test_a_pause_is_remembered(store: Store, file: Path) -> None:

@@ -14,6 +14,7 @@ from scheduler.messages import NEWEST
 from scheduler.search import Search
 from scheduler.store import Store
 from scheduler.store import store as module
+from scheduler.store.environments import EnvironmentLost
 from scheduler.store.migrate import SCHEMA_VERSION, backup_of
 
 SCHEMA_1 = """
@@ -71,6 +72,7 @@ def test_the_jobs_of_an_older_store_are_there_and_a_copy_of_it_too(old: Path) ->
     assert (waiting.state, ended.state) == (Queued("x"), Cancelled(9.0))
     assert (waiting.spec, waiting.place, waiting.tries) == (Spec(("true",), "old", "/", gpus=1, kind="nvidia"), None, 0)
     assert store.env(1) == {"A": "b"}
+    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (1,), "what had ended needs none"
     assert store.paused()
     assert store.timeline(1) == [Event(5.0, "submitted")]
     assert store.insert(waiting.spec, 6.0, Queued()).id == 3
@@ -99,6 +101,22 @@ def test_a_garbled_job_of_an_older_store_keeps_no_other_from_being_found(old: Pa
     db.close()
     store = Store(old)
     assert [job.id for job in store.find(Search("true"), NEWEST, 9)[0]] == [1]
+    store.close()
+
+
+def test_environments_of_an_older_store_are_stored_once_from_then_on(old: Path) -> None:
+    with sqlite3.connect(old) as db:
+        many = "INSERT INTO jobs (submitted, status, spec, env, state) SELECT submitted, status, spec, ?, state FROM jobs WHERE id = 1"
+        for env in ['{"A":"ü"}'] * 3 + ['{"B": "spaces"}', b"\x7b\xff"]:
+            db.execute(many, (env,))
+    db.close()
+    store = Store(old)
+    assert [store.env(number) for number in (1, 3, 4, 5, 6)] == [{"A": "b"}, *[{"A": "ü"}] * 3, {"B": "spaces"}]
+    with pytest.raises(EnvironmentLost):
+        store.env(7)
+    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
+    assert store.insert(msgspec.structs.replace(store.get(3).spec, env={"A": "ü"}), 6.0, Queued()).id == 8
+    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
     store.close()
 
 
