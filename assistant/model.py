@@ -21,7 +21,7 @@ from assistant.rwkv.parameters import arranged
 from assistant.rwkv.state import State
 
 if TYPE_CHECKING:
-    from assistant.rwkv import cpu, gpu
+    from assistant.rwkv import cpu, gpu, prompt
 
 __all__ = ["RWKV7", "State"]
 
@@ -52,12 +52,9 @@ class RWKV7:
         self._recurrence: Recurrence = wkv.chunked
         self._cpu: cpu.Step | None = None
         self._gpu: dict[int, gpu.Step] = {}
+        self._prompt: prompt.Prompt | None = None
         self._together = _TOGETHER.get(dtype, 1)
-        if self._weights.device.type == "cuda":
-            from assistant.rwkv import gpu
-
-            self._recurrence = gpu.recurrence
-        elif self._weights.dtype == torch.float32 and compiled:
+        if self._weights.device.type == "cpu" and self._weights.dtype == torch.float32 and compiled:
             self.use_compiled()
         if self._weights.device.type == "cpu":
             of_a_layer = sum(t.numel() for name, t in tensors.items() if name.startswith("blocks.0."))
@@ -104,8 +101,11 @@ class RWKV7:
             logits, before = self.step(tokens, before)
             return logits[0], before
         for start in range(0, len(tokens), self.chunk):
-            x, before = self._rows([tokens[start : start + self.chunk]], before, look)
-            if x.is_cuda:
+            part = tokens[start : start + self.chunk]
+            if self.device.type == "cpu":
+                x, before = self._rows([part], before, look)
+            else:
+                x, before = self._prompt_of(len(part))(part, before)
                 torch.cuda.current_stream(x.device).synchronize()  # or the looks would run ahead of the work
                 look()
         return self._logits(x)[0], before
@@ -130,6 +130,16 @@ class RWKV7:
         each = [self._cpu(token, state.pick([i])) for i, token in enumerate(tokens)]
         return torch.stack([logits for logits, _ in each]), State.join(after for _, after in each)
 
+    def _prompt_of(self, length: int) -> prompt.Prompt:
+        """So many tokens of a prompt on a GPU: whole chunks are captured at the first one, and kept with their buffers."""
+        from assistant.rwkv.prompt import Prompt
+
+        if length < self.chunk:
+            return Prompt(self._weights, length)
+        if self._prompt is None:
+            self._prompt = Prompt(self._weights, length, captured=True)
+        return self._prompt
+
     def _on_gpu(self, batch: int) -> gpu.Step:
         """The step of so many sequences: planned and captured at its first use, and kept with its buffers."""
         from assistant.rwkv import gpu
@@ -153,8 +163,7 @@ class RWKV7:
         for layer, shift, memory in zip(w.layers, before.shift, before.wkv, strict=True):
             x, new, v_first = advance(layer, x, Memory(shift, memory), v_first, self._recurrence)
             after.append(new)
-            if not x.is_cuda:
-                look()
+            look()
         state = State(torch.stack([m.shift for m in after]), torch.stack([m.wkv for m in after]))
         return x[:, -1], state
 

@@ -24,22 +24,6 @@ _SPLITS = 16
 _COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
-_SCAN_ROWS = 16
-
-
-def recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """An `assistant.rwkv.layers.Recurrence` for prompts."""
-    after, y = state.clone(memory_format=torch.contiguous_format), r.new_empty(r.shape)
-    tensors = (*(x.contiguous() for x in (r, w, k, v, a, b)), after, y)
-    names = [f"{name}_ptr" for name in ("r", "w", "k", "v", "a", "b", "state", "out")]
-    batch, length, heads, _ = r.shape
-    arguments = _pointers(names, tensors) | {"length": length, "heads": heads}
-    grid = batch * heads * (HEAD // _SCAN_ROWS)
-    call = Call(kernels.scan, grid, arguments, {"HEAD": HEAD, "ROWS": _SCAN_ROWS}, {"num_warps": 1, "num_stages": 1})
-    prepare(call, r.device)(*tensors)
-    return y, after
-
-
 class Tile(NamedTuple):
     """What a program of `project` or `multiply` computes at once."""
 

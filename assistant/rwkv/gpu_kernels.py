@@ -259,24 +259,3 @@ def recur(
     normed = (y - mean) * scale * tl.load(weight_ptr + at).to(tl.float32) + tl.load(bias_ptr + at).to(tl.float32)
     bonus = tl.sum(r * k * tl.load(r_k_ptr + at).to(tl.float32), 0)
     tl.store(out_ptr + here, (normed + bonus * v) * gate)
-
-
-@triton.jit(do_not_specialize=["length"])
-def scan(r_ptr, w_ptr, k_ptr, v_ptr, a_ptr, b_ptr, state_ptr, out_ptr, length, heads, HEAD: tl.constexpr, ROWS: tl.constexpr):
-    """The recurrence over a prompt, vectors [B, T, H, 64] and state [B, H, 64, 64] in place: a program takes ROWS values of a head."""
-    parts = HEAD // ROWS
-    part = tl.program_id(0) % parts
-    head = tl.program_id(0) // parts % heads
-    sequence = tl.program_id(0) // parts // heads
-    key = tl.arange(0, HEAD)
-    value = part * ROWS + tl.arange(0, ROWS)
-    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + value[:, None] * HEAD + key[None, :]
-    state = tl.load(memory)
-    at = (sequence * length * heads + head).to(tl.int64) * HEAD
-    for _ in range(length):
-        erased = tl.sum(state * tl.load(a_ptr + at + key)[None, :], 1)
-        written = tl.load(v_ptr + at + value)[:, None] * tl.load(k_ptr + at + key)[None, :]
-        state = state * tl.load(w_ptr + at + key)[None, :] + erased[:, None] * tl.load(b_ptr + at + key)[None, :] + written
-        tl.store(out_ptr + at + value, tl.sum(state * tl.load(r_ptr + at + key)[None, :], 1))
-        at += heads * HEAD
-    tl.store(memory, state)

@@ -11,7 +11,8 @@ from rwkv_models import Tensors, random_model
 
 from accel.runtime.call import compiled, source
 from assistant.model import RWKV7, State
-from assistant.rwkv import cpu, gpu
+from assistant.rwkv import gpu, prompt
+from assistant.rwkv.prompt import Prompt
 from assistant.weights.names import canonical
 from tests.unit.accel.compiled import SHARED_KIB, needs
 
@@ -49,15 +50,23 @@ def test_the_step_of_a_token_is_the_cpus(interpreted, dtype, batch) -> None:
     assert interpreted(step_error, dtype, batch) < (5e-3 if dtype == torch.float16 else 1e-5)
 
 
-def scan_error() -> float:
-    g = torch.Generator().manual_seed(0)
-    r, k, v, a, b = (torch.randn(2, 9, 1, 64, generator=g) * 0.3 for _ in range(5))
-    problem = (r, torch.sigmoid(r) / 2 + 0.5, k, v, a, b, torch.randn(2, 1, 64, 64, generator=g))
-    return max(float((x - y).norm() / y.norm()) for x, y in zip(gpu.recurrence(*problem), cpu.recurrence(*problem), strict=True))
+def prompt_error(dtype: torch.dtype, length: int) -> float:
+    """Relative error of what the last layer makes of the last token, and of the states after."""
+    model = RWKV7(tensors(), dtype=dtype)
+    _, state = model.forward([5, 7, 3])
+    ids = [(37 * i) % 80 for i in range(length)]
+    x, ours = Prompt(model._weights, length)(ids, state)
+    known_x, known = model._rows([ids], state, lambda: None)
+    pairs = ((x, known_x), (ours.wkv, known.wkv), (ours.shift, known.shift))
+    return max(float((a - b).float().norm() / b.float().norm()) for a, b in pairs)
 
 
-def test_the_recurrence_over_a_prompt_is_the_cpus(interpreted) -> None:
-    assert interpreted(scan_error) < 1e-5
+@pytest.mark.parametrize(
+    ("dtype", "length"),
+    [(torch.float32, 17), *(pytest.param(dtype, n, marks=pytest.mark.matrix) for dtype, n in ((torch.float32, 1), (torch.int8, 9)))],
+)
+def test_a_prompt_is_the_cpus(interpreted, dtype, length) -> None:
+    assert interpreted(prompt_error, dtype, length) < 1e-5
 
 
 @pytest.mark.matrix
@@ -75,3 +84,18 @@ def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(monkeypatch
     assert not narrow, "weights are loaded 16 bytes at a time"
     uses = ["mma.sync" in found.ptx or "wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
     assert all(uses) if batch > 1 else not any(uses)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_every_kernel_of_a_prompt_compiles_for_hopper_and_reads_wide(monkeypatch, dtype) -> None:
+    monkeypatch.setattr(prompt, "prepare", lambda call, device: lambda *tensors: None)
+    model = RWKV7(tensors(768), dtype=dtype)
+    planned = Prompt(model._weights, 512)
+    planned([1] * 512, model.fresh())
+    found = {(call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90)) for call in planned.calls}
+    assert {name for name, *_ in found} >= {"mix_rows", "prepare_recurrence", "scan", "finish_recurrence"}
+    assert all(each.spilled == 0 for each in found.values())
+    assert not [key for key, each in found.items() if re.search(r"ld\.global\.b(8|16)\b", each.ptx)]
+    scans = [each.ptx for (name, *_), each in found.items() if name == "scan"]
+    assert all(len(re.findall(r"cp\.async\.c[ag]", ptx)) >= 12 for ptx in scans), "tokens are on their way before they are wanted"

@@ -1,0 +1,155 @@
+"""A prompt on a GPU: many tokens of one sequence at once, by matrix products of cuBLAS and kernels of our own between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from accel.runtime.call import Call, Pointer
+from accel.runtime.graphs import Replay
+from accel.runtime.launch import prepare
+from assistant.rwkv import prompt_kernels as kernels
+from assistant.rwkv.matrix import Matrix
+from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank
+from assistant.rwkv.state import State
+from assistant.weights import HEAD
+
+_TOKENS = 16
+"""Of a head, a program of the kernels before and after the recurrence."""
+_Launch = Callable[..., None]
+
+
+class Scan(NamedTuple):
+    """How the recurrence is shared out."""
+
+    rows: int
+    """Values of a head a program, the others being other programs'."""
+    ahead: int
+    """Tokens whose vectors are on their way."""
+    warps: int
+
+
+SCAN = Scan(16, 4, 4)
+
+
+class Prompt:
+    """`length` tokens of one sequence. Not for two threads at once."""
+
+    def __init__(self, parameters: Parameters, length: int, *, captured: bool = False) -> None:
+        """captured: as one CUDA graph, which costs four runs at its first use. Interpreted kernels run on any device, without one."""
+        self._parameters, self._length, self._channels = parameters, length, parameters.embeddings.shape[1]
+        self._captured = captured
+        self._replay: Replay[tuple[Tensor, Tensor, Tensor]] | None = None
+        self.calls: list[Call] = []
+        """Every kernel as planned."""
+        self._launch = cache(self._planned)
+
+    def __call__(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
+        """`length` tokens that the model has -> what the last layer makes of the last one, [1, C], and the state after."""
+        inputs = (torch.tensor(tokens, device=self._parameters.device), state.shift, state.wkv)
+        if not self._captured:
+            x, shift, wkv = self._run(*inputs)
+            return x, State(shift, wkv)
+        if self._replay is None:
+            self._replay = Replay(self._run, *inputs)
+        x, shift, wkv = self._replay(*inputs)
+        return x.clone(), State(shift.clone(), wkv.clone())
+
+    def _run(self, tokens: Tensor, past: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """tokens [T], past [L, 1, 2, C], before [L, 1, H, 64, 64] -> x [1, C], and the two after."""
+        w = self._parameters
+        x, shift, wkv = w.embeddings[tokens].float(), torch.empty_like(past), before.clone(memory_format=torch.contiguous_format)
+        past, delta, first = past.contiguous(), None, None
+        for i, layer in enumerate(w.layers):
+            x, mixed = self._mix(x, delta, layer.norm_att, layer.mixes, past[i, 0, 0], shift[i, 0, 0])
+            out, first = self._time_mix(layer, mixed, first, wkv[i])
+            x, mixed = self._mix(x, out, layer.norm_ffn, layer.mix_ffn.unsqueeze(0), past[i, 0, 1], shift[i, 0, 1])
+            delta = self._project(mixed[0], layer.ffn_key).relu_().square_() @ self._dense(layer.ffn_value)
+        x = x[-1:] if delta is None else x[-1:] + delta[-1:]
+        return x.to(w.dtype), shift, wkv
+
+    def _mix(self, x: Tensor, delta: Tensor | None, by: Norm, mixes: Tensor, past: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """x [T, C] + delta, and what is mixed of its norm, [mixes, T, C]."""
+        out = torch.empty(len(mixes), *x.shape, dtype=self._parameters.dtype, device=x.device)
+        total = x if delta is None else torch.empty_like(x)
+        tensors = {"x": x, "delta": out if delta is None else delta, "weight": by.weight, "bias": by.bias, "mixes": mixes}
+        tensors |= {"past": past, "sum": total, "out": out, "shift": shift}
+        constants = {"MIXES": len(mixes), "ADDED": delta is not None, "BLOCK": 1 << (self._channels - 1).bit_length()}
+        self._start(kernels.mix_rows, self._length, tensors, constants, 8)
+        return total, out
+
+    def _time_mix(self, layer: Layer, mixed: Tensor, first: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
+        """mixed [6, T, C] of r, k, v, decay, rate, gate, the first layer's values (None in it), state in place -> [T, C], those values."""
+        r, k, v = (self._project(x, m) for x, m in zip(mixed, (layer.receptance, layer.key, layer.value), strict=False))
+        decay = _low_rank(mixed[3], layer.decay, torch.tanh)
+        rate, gate = _low_rank(mixed[4], layer.rate), _low_rank(mixed[5], layer.gate, torch.sigmoid)
+        share = None if first is None else _low_rank(mixed[2], layer.residual)
+        vectors = torch.empty(5, *r.shape, device=r.device)
+        given = {
+            "k": k,
+            "v": v,
+            "decay": decay,
+            "rate": rate,
+            "share": rate if share is None else share,
+            "first": v if first is None else first,
+        }
+        biases = [rank.bias for rank in (layer.decay, layer.rate, layer.decay if first is None else layer.residual)]
+        given |= {f"{name}_bias": bias for name, bias in zip(("decay", "rate", "share"), biases, strict=True) if bias is not None}
+        blocks = -(-self._length // _TOKENS) * (self._channels // HEAD)
+        sizes = {"HEAD": HEAD, "TOKENS": _TOKENS}
+        tensors = given | {"k_k": layer.k_k, "k_a": layer.k_a, "out": vectors}
+        self._start(kernels.prepare_recurrence, blocks, tensors, {"FIRST": first is None, **sizes}, 4)
+        y, out = torch.empty_like(vectors[0]), torch.empty_like(r)
+        tensors = {"r": r, "vectors": vectors, "state": state, "y": y}
+        shared = {"HEAD": HEAD, "ROWS": SCAN.rows, "AHEAD": SCAN.ahead}
+        self._start(kernels.scan, self._channels // SCAN.rows, tensors, shared, SCAN.warps)
+        tensors = {"y": y, "r": r, "vectors": vectors, "gate": gate, "r_k": layer.r_k}
+        tensors |= {"weight": layer.norm_wkv.weight, "bias": layer.norm_wkv.bias, "out": out}
+        self._start(kernels.finish_recurrence, blocks, tensors, sizes, 4)
+        return self._project(out, layer.output), v if first is None else first
+
+    def _project(self, x: Tensor, matrix: Matrix) -> Tensor:
+        return functional.linear(x, self._dense(matrix))
+
+    def _dense(self, matrix: Matrix) -> Tensor:
+        """As floating point, made anew each time where it is kept in int8."""
+        if matrix.scales is None:
+            return matrix.values
+        out = torch.empty(matrix.values.shape, dtype=self._parameters.dtype, device=matrix.values.device)
+        rows, columns = out.shape
+        tensors = {"matrix": matrix.values, "scales": matrix.scales, "out": out}
+        self._start(kernels.widen, rows, tensors, {"BLOCK": 1 << (columns - 1).bit_length()}, 4, columns=columns)
+        return out
+
+    def _start(
+        self, kernel: object, grid: int, tensors: Mapping[str, Tensor], constants: Mapping[str, object], warps: int, **sizes: int
+    ) -> None:
+        """Every layer's tensors are alike, so that its kernels are planned for all."""
+        types = tuple((name, tensor.dtype) for name, tensor in tensors.items())
+        launch = self._launch(kernel, grid, types, tuple(constants.items()), warps, tuple(sizes.items()))
+        launch(*tensors.values())
+
+    def _planned(
+        self,
+        kernel: object,
+        grid: int,
+        types: tuple[tuple[str, torch.dtype], ...],
+        constants: tuple[tuple[str, object], ...],
+        warps: int,
+        sizes: tuple[tuple[str, int], ...],
+    ) -> _Launch:
+        arguments: dict[str, Pointer | int] = {f"{name}_ptr": Pointer(dtype) for name, dtype in types}
+        arguments |= dict(sizes) or {"length": self._length, "channels": self._channels}
+        call = Call(kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1})
+        self.calls.append(call)
+        return prepare(call, self._parameters.device)
+
+
+def _low_rank(x: Tensor, rank: Rank, squash: Callable[[Tensor], Tensor] = lambda inner: inner) -> Tensor:
+    """x [T, C] -> [T, C], without the bias."""
+    return squash(functional.linear(x, rank.down)) @ rank.up
