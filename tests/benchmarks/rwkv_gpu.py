@@ -1,17 +1,18 @@
-"""Our RWKV-7 on a GPU: decode and prefill with random weights in the official shapes, beside the `rwkv` package, in turn.
+"""Our RWKV-7 on a GPU: decode and prefill with random weights in the official shapes, beside its peers (rwkv_peers.py), in turn.
 
     python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--out DIR]
 
 Writes results/rwkv_gpu.csv, anew after every round: tokens a second of all sequences together, and for decoding the share of the limit
 that memory sets: the bytes of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half
 of random activations are zero after the squared ReLU; of a trained model's 86 to 90 % are, and the rows they meet are not read.
+Before, each is asked for the logits after one prompt: how far they are from ours in fp32 stands beside the speeds. A peer that fails is
+told, and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
+import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +22,15 @@ import torch
 
 from assistant.model import RWKV7
 from assistant.weights.names import canonical
+from tests.benchmarks import rwkv_peers
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.rwkv_peers import Peer
 
 SHAPES = {"0.1B": (12, 768, (64, 64, 32, 128)), "1.5B": (24, 2048, (96, 96, 64, 256)), "2.9B": (32, 2560, (96, 96, 64, 320))}
 """Layers, channels, ranks of w, a, v, g."""
 VOCABULARY, BATCHES = 65536, (1, 32, 128)
 ROUNDS, TOKENS, PROMPT = 5, 64, 4096
+PROBE = [(i * 37) % VOCABULARY for i in range(700)]
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
@@ -90,15 +94,30 @@ def decode(model: RWKV7, batch: int) -> Callable[[], None]:
     return run
 
 
-def peer_decode(model) -> Callable[[], None]:
-    logits, state = model.forward([1, 2, 3], None)
+def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
+    found: list[Peer] = []
+    for make in (rwkv_peers.package, rwkv_peers.flash_linear_attention):
+        try:
+            peer = make(tensors)
+            if peer is None:
+                print(f"{make.__name__}: not installed", flush=True)
+                continue
+            peer.logits(PROBE)
+            found.append(peer)
+        except (RuntimeError, OSError, ImportError, AttributeError, TypeError) as error:
+            print(f"{make.__name__}: {str(error).splitlines()[-1] if str(error) else type(error).__name__}", flush=True)
+    return found
 
-    def run() -> None:
-        nonlocal logits, state
-        for _ in range(TOKENS):
-            logits, state = model.forward([int(logits.argmax())], state)
 
-    return run
+def differences(name: str, known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]) -> list[dict[str, object]]:
+    """How far each one's logits after PROBE are from those in fp32, relative to their norm."""
+    exact = known.forward(PROBE)[0]
+    rows: list[dict[str, object]] = []
+    for who, logits in asked.items():
+        error = float((logits().float() - exact).norm() / exact.norm())
+        row = {"implementation": who, "model": name, "what": f"logits after {len(PROBE)} tokens", "unit": "relative error"}
+        rows.append({**row, **spread([error]), "percent_of_memory_limit": ""})
+    return rows
 
 
 Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
@@ -107,7 +126,13 @@ Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
 
 def measure(name: str, limit: float) -> Iterator[list[dict[str, object]]]:
     """The rows of one model after each round."""
-    runs = runs_of(name, limit)
+    tensors = random_weights(*SHAPES[name])
+    models = {f"gpudeck {label}": ours(tensors, dtype) for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8))}
+    peers = peers_of(tensors)
+    asked: dict[str, Callable[[], torch.Tensor]] = {who: lambda model=model: model.forward(PROBE)[0] for who, model in models.items()}
+    asked |= {peer.name: lambda peer=peer: peer.logits(PROBE) for peer in peers}
+    errors = differences(name, ours(tensors, torch.float32), asked)
+    runs = runs_of(models, peers, limit)
     times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for number in range(ROUNDS + 1):
         for key, (run, _, _) in runs.items():
@@ -115,27 +140,22 @@ def measure(name: str, limit: float) -> Iterator[list[dict[str, object]]]:
             if number:  # the first round compiles
                 times[key].append(taken)
         if number:
-            yield rows_of(name, runs, times)
+            yield [*errors, *rows_of(name, runs, times)]
 
 
-def runs_of(name: str, limit: float) -> Runs:
-    tensors = random_weights(*SHAPES[name])
+def runs_of(models: Mapping[str, RWKV7], peers: Sequence[Peer], limit: float) -> Runs:
     prompt = [(i * 37) % VOCABULARY for i in range(PROMPT)]
     runs: dict[tuple[str, str], tuple[Callable[[], object], int, float]] = {}
-    for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8)):
-        model = ours(tensors, dtype)
+    for who, model in models.items():
         read = model.nbytes - VOCABULARY * model.channels * 2
         for batch in BATCHES:
             moved = read + 2 * model.fresh(batch).nbytes
-            runs[f"gpudeck {label}", f"decode, batch {batch}"] = (decode(model, batch), batch * TOKENS, moved / limit * TOKENS)
-        runs[f"gpudeck {label}", "prefill"] = (lambda model=model: model.forward(prompt), PROMPT, 0.0)
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save({n: t.cpu() for n, t in tensors.items()}, Path(folder) / "model.pth")
-        from rwkv.model import RWKV
-
-        peer = RWKV(f"{folder}/model", "cuda fp16")
-    runs["rwkv fp16", "decode, batch 1"] = (peer_decode(peer), TOKENS, 0.0)
-    runs["rwkv fp16", "prefill"] = (lambda: peer.forward(prompt, None), PROMPT, 0.0)
+            runs[who, f"decode, batch {batch}"] = (decode(model, batch), batch * TOKENS, moved / limit * TOKENS)
+        runs[who, "prefill"] = (lambda model=model: model.forward(prompt), PROMPT, 0.0)
+    for peer in peers:
+        if peer.decode:
+            runs[peer.name, "decode, batch 1"] = (lambda peer=peer: peer.decode(TOKENS), TOKENS, 0.0)
+        runs[peer.name, "prefill"] = (lambda peer=peer: peer.logits(prompt), PROMPT, 0.0)
     return runs
 
 
@@ -156,11 +176,11 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.models) - set(SHAPES):
         parser.error(f"there is no shape of {', '.join(sorted(unknown))}")
-    warnings.simplefilter("ignore")  # the package's, at import
-    os.environ["RWKV_V7_ON"] = "1"
+    warnings.simplefilter("ignore")  # the peers', at import
     limit = bandwidth()
     print(f"a copy moves {limit / 1e12:.3g} TB/s")
-    where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), ["torch", "triton", "rwkv"])}
+    packages = ["torch", "triton", "rwkv", *(["flash-linear-attention"] if importlib.util.find_spec("fla") else [])]
+    where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), packages)}
     rows: list[dict[str, object]] = []
     for name in options.models or SHAPES:
         new: list[dict[str, object]] = []
@@ -170,7 +190,8 @@ def main() -> None:
         rows += new
         for row in new:
             share = row["percent_of_memory_limit"]
-            print(f"{name} {row['implementation']}, {row['what']}: {row['median']} tok/s {share and f'{share} % of the limit'}", flush=True)
+            said = f"{name} {row['implementation']}, {row['what']}: {row['median']} {row['unit']}"
+            print(f"{said} {share and f'{share} % of the limit'}", flush=True)
         torch.cuda.empty_cache()
 
 
