@@ -1,0 +1,142 @@
+"""Which tiles our RWKV-7 should be computed in on this GPU: each choice of `assistant.rwkv.gpu` and `assistant.rwkv.prompt` against others.
+
+    python -m tests.benchmarks.rwkv_tiles [1.5B 2.9B] [--seconds 240] [--out DIR]
+
+First how long each kernel of a step of one sequence takes by itself, in a graph of many. Then the speed of the whole with one choice
+changed at a time; a later choice is tried with the best of those before it. The result must stay what it was with the choices that are in
+the code. Writes results/rwkv_tiles.csv, anew after every row, and ends with what was not tried once the time is up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import torch
+
+from assistant.model import RWKV7
+from assistant.rwkv import gpu, prompt
+from assistant.rwkv.gpu import Tile
+from assistant.rwkv.prompt import Scan
+from tests.benchmarks import rwkv_gpu
+from tests.benchmarks.rows import RESULTS, context, spread, write
+
+ROUNDS, PROMPT = 5, 4096
+WRONG = {torch.bfloat16: 0.05, torch.int8: 0.05}
+"""Relative difference of the logits that another order of sums does not explain."""
+
+
+class Choice(NamedTuple):
+    what: str
+    module: object
+    name: str
+    values: tuple[object, ...]
+    batch: int = 1
+    """0: of a prompt."""
+
+
+def fixed(tile: Tile) -> Callable[[int], Tile]:
+    """In the place of a function that chooses."""
+    return lambda _: tile
+
+
+def choices(deepest: int) -> Iterator[Choice]:
+    """Of a model whose widest matrix has so many columns that are taken whole."""
+    wide = 1 << (deepest - 1).bit_length()
+    yield Choice("programs a processor", gpu, "AT_ONCE", (4, 2, 3, 5, 6))
+    yield Choice("rows at once", gpu, "row_tile", tuple(fixed(Tile(n, wide, w)) for n in (2, 4, 8) for w in (4, 8)))
+    yield Choice("tiles of the sparse product", gpu, "tile_of", tuple(map(fixed, (Tile(64, 128, 4), Tile(64, 64, 4), Tile(64, 256, 8)))))
+    yield Choice("splits of the sparse product", gpu, "_SPLITS", (16, 8, 32))
+    tiles = [Tile(r, d, w) for r in (16, 32, 64, 128) for d in (64, 128, 256) for w in (4, 8) if r * d <= 16384]
+    for batch in (32, 128):
+        yield Choice("tiles", gpu, "tile_of", tuple(map(fixed, tiles)), batch)
+    scans = [Scan(16, 4, 4), Scan(16, 2, 4), Scan(16, 8, 4), Scan(8, 4, 4), Scan(8, 4, 2), Scan(32, 4, 4), Scan(32, 4, 8), Scan(4, 4, 1)]
+    yield Choice("the recurrence", prompt, "SCAN", tuple(scans), 0)
+
+
+def told(value: object) -> str:
+    return str(tuple(value(1))) if callable(value) else str(tuple(value) if isinstance(value, tuple) else value)
+
+
+def rate(model: RWKV7, batch: int) -> tuple[dict[str, float], torch.Tensor]:
+    """Tokens a second, and logits after a prompt of fixed tokens (batch 0) or one step after it."""
+    ids = [(i * 37) % model.vocabulary for i in range(PROMPT)]
+    _, state = model.forward(ids[:64])
+    if not batch:
+        logits = model.forward(ids)[0].clone()
+        model.forward(ids)
+        return spread([PROMPT / rwkv_gpu.seconds(lambda: model.forward(ids)) for _ in range(ROUNDS)]), logits
+    one = model.step([7], state)[0][0].clone() if batch == 1 else model.step([7] * batch, type(state).join([state] * batch))[0][0].clone()
+    run = rwkv_gpu.decode(model, batch)
+    run()
+    return spread([batch * rwkv_gpu.TOKENS / rwkv_gpu.seconds(run) for _ in range(ROUNDS)]), one
+
+
+def kernels(model: RWKV7) -> Iterator[dict[str, object]]:
+    """Each kind of launch of a step by itself: microseconds, and how often a step has it."""
+    model.step([1], model.fresh())
+    step = model._gpu[1]
+    kinds: dict[str, list[Callable[[], None]]] = defaultdict(list)
+    for call, launch in zip(step.calls, step._work, strict=True):
+        kinds[f"{call.kernel.__name__}, {call.programs[0]} programs"].append(launch)
+    for kind, launches in kinds.items():
+        again, graph = max(1, 200 // len(launches)), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(again):
+                for launch in launches:
+                    launch()
+        graph.replay()
+        times = [1e6 * rwkv_gpu.seconds(graph.replay) / (again * len(launches)) for _ in range(ROUNDS)]
+        yield {"what": f"{kind}, {len(launches)} a step", "choice": "", "unit": "us", **spread(times), "difference": ""}
+
+
+def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, object]]:
+    deepest = model.channels if model.channels > 4096 else 4 * model.channels
+    with ExitStack() as kept:
+        for choice in choices(min(deepest, model.channels)):
+            best, best_value, exact = 0.0, None, None
+            for value in (getattr(choice.module, choice.name), *choice.values):
+                if time.monotonic() > end:
+                    return
+                with patch.object(choice.module, choice.name, value):
+                    model._gpu.clear()
+                    model._prompt = None
+                    found, logits = rate(model, choice.batch)
+                exact = logits if exact is None else exact
+                off = float((logits - exact).norm() / exact.norm())
+                if off < WRONG[dtype] and found["median"] > best:
+                    best, best_value = found["median"], value
+                what = f"{choice.what}, {f'batch {choice.batch}' if choice.batch else 'prompt'}"
+                yield {"what": what, "choice": told(value), "unit": "tok/s", **found, "difference": f"{off:.2g}"}
+            kept.enter_context(patch.object(choice.module, choice.name, best_value))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=["1.5B"], help=f"of {', '.join(rwkv_gpu.SHAPES)}; default: 1.5B")
+    parser.add_argument("--seconds", type=float, default=240.0, help="after which no more is begun (default: 240)")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    about = context(torch.cuda.get_device_name(), ["torch", "triton"])
+    rows: list[dict[str, object]] = []
+    for name in options.models:
+        tensors = rwkv_gpu.random_weights(*rwkv_gpu.SHAPES[name])
+        for dtype in (torch.bfloat16, torch.int8):
+            model = rwkv_gpu.ours(tensors, dtype)
+            with torch.inference_mode():
+                for found in (*kernels(model), *tried(model, dtype, end)):
+                    row = {"model": name, "dtype": str(dtype).removeprefix("torch."), **found, **about}
+                    rows.append(row)
+                    write("rwkv_tiles", rows, options.out)
+                    print(f"{name} {row['dtype']} {row['what']} {row['choice']}: {row['median']} {row['unit']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
