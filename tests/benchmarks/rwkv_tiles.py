@@ -46,22 +46,24 @@ def fixed(tile: Tile) -> Callable[[int], Tile]:
     return lambda _: tile
 
 
-def choices(deepest: int) -> Iterator[Choice]:
-    """Of a model whose widest matrix has so many columns that are taken whole."""
-    wide = 1 << (deepest - 1).bit_length()
-    yield Choice("programs a processor", gpu, "AT_ONCE", (4, 2, 3, 5, 6))
+def choices(channels: int) -> Iterator[Choice]:
+    """Of a model of so many channels."""
+    wide = 1 << (channels - 1).bit_length()
+    yield Choice("programs a processor", gpu, "AT_ONCE", (2, 3, 5, 6))
     yield Choice("rows at once", gpu, "row_tile", tuple(fixed(Tile(n, wide, w)) for n in (2, 4, 8) for w in (4, 8)))
     yield Choice("tiles of the sparse product", gpu, "tile_of", tuple(map(fixed, (Tile(64, 128, 4), Tile(64, 64, 4), Tile(64, 256, 8)))))
-    yield Choice("splits of the sparse product", gpu, "_SPLITS", (16, 8, 32))
+    yield Choice("splits of the sparse product", gpu, "_SPLITS", (8, 32))
     tiles = [Tile(r, d, w) for r in (16, 32, 64, 128) for d in (64, 128, 256) for w in (4, 8) if r * d <= 16384]
     for batch in (32, 128):
         yield Choice("tiles", gpu, "tile_of", tuple(map(fixed, tiles)), batch)
-    scans = [Scan(16, 4, 4), Scan(16, 2, 4), Scan(16, 8, 4), Scan(8, 4, 4), Scan(8, 4, 2), Scan(32, 4, 4), Scan(32, 4, 8), Scan(4, 4, 1)]
+    scans = [Scan(16, 2, 4), Scan(16, 8, 4), Scan(8, 4, 4), Scan(8, 4, 2), Scan(32, 4, 4), Scan(32, 4, 8), Scan(4, 4, 1)]
     yield Choice("the recurrence", prompt, "SCAN", tuple(scans), 0)
 
 
-def told(value: object) -> str:
-    return str(tuple(value(1))) if callable(value) else str(tuple(value) if isinstance(value, tuple) else value)
+def told(value: object, size: int) -> str:
+    """`size`: channels or sequences, that a function chooses by."""
+    chosen = value(size) if callable(value) else value
+    return str(tuple(chosen) if isinstance(chosen, tuple) else chosen)
 
 
 def rate(model: RWKV7, batch: int) -> tuple[dict[str, float], torch.Tensor]:
@@ -97,9 +99,8 @@ def kernels(model: RWKV7) -> Iterator[dict[str, object]]:
 
 
 def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, object]]:
-    deepest = model.channels if model.channels > 4096 else 4 * model.channels
     with ExitStack() as kept:
-        for choice in choices(min(deepest, model.channels)):
+        for choice in choices(model.channels):
             best, best_value, exact = 0.0, None, None
             for value in (getattr(choice.module, choice.name), *choice.values):
                 if time.monotonic() > end:
@@ -107,13 +108,23 @@ def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, ob
                 with patch.object(choice.module, choice.name, value):
                     model._gpu.clear()
                     model._prompt = None
-                    found, logits = rate(model, choice.batch)
+                    try:
+                        found, logits = rate(model, choice.batch)
+                    except RuntimeError as error:  # more than a processor has
+                        print(f"{choice.what} {value}: {error}", flush=True)
+                        continue
                 exact = logits if exact is None else exact
                 off = float((logits - exact).norm() / exact.norm())
                 if off < WRONG[dtype] and found["median"] > best:
                     best, best_value = found["median"], value
                 what = f"{choice.what}, {f'batch {choice.batch}' if choice.batch else 'prompt'}"
-                yield {"what": what, "choice": told(value), "unit": "tok/s", **found, "difference": f"{off:.2g}"}
+                yield {
+                    "what": what,
+                    "choice": told(value, model.channels if choice.name == "row_tile" else choice.batch),
+                    "unit": "tok/s",
+                    **found,
+                    "difference": f"{off:.2g}",
+                }
             kept.enter_context(patch.object(choice.module, choice.name, best_value))
 
 
