@@ -22,7 +22,7 @@ def commands() -> str:
         "`gpudeck` alone opens the window. `--json` on every command that prints data. Exit status: 0 done, 1 failed, 2 wrong usage.",
     ]
     for name, verb in verbs.choices.items():
-        parts += [f"## gpudeck {name}", verb.description or "", _options(verb._actions)]
+        parts += [f"## gpudeck {name}", verb.description or "", _options(verb.filled()._actions)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

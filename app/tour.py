@@ -16,8 +16,8 @@ import msgspec
 from app import __version__, qtcheck
 from app.commands.care import daemon_status
 from app.commands.output import say, say_json, status_line
-from app.commands.queue import describe
 from app.main import wake_daemon
+from app.models.job_line import describe
 from app.models.results import result_of
 from app.report_file import save_report
 from assistant.client import Assistant

@@ -25,7 +25,6 @@ from scheduler.devices.model import Detail, Process
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.handle import JobHandle
 from scheduler.jobs import Changes, Event, Forecast, Job, Spec
-from scheduler.launch import start_daemon
 from scheduler.logfile import Output
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings, Settings
@@ -324,6 +323,8 @@ class Client:
         except DaemonGone as e:
             if not self._start:
                 raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
+        from scheduler.launch import start_daemon  # seldom needed: who starts fast does without
+
         start_daemon()
         return Connection(door(), self._timeout)
 

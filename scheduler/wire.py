@@ -6,16 +6,19 @@ assistant host.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scheduler import paths
 from scheduler.errors import DaemonGone, UserError
+
+if TYPE_CHECKING:
+    import asyncio  # a client, which wants to be started fast, does without
 
 MAX_MESSAGE = 64 * 2**20
 """Bytes; a longer line is refused. A history of ten minutes is under one MiB."""
@@ -78,6 +81,7 @@ def listen(path: Path) -> socket.socket:
 
 async def serve(sock: socket.socket, handle: Handler) -> asyncio.Server:
     """Serve every connection of this user: `handle(line, peer)` once a message, in order."""
+    import asyncio
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

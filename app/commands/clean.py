@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from app.commands.output import say, say_json, status_line, table
-from app.commands.queue import UsageError
+from app.commands.usage import UsageError
 from app.models.cleaning import age, counted, groups, stays, told
 from app.models.format import memory
 from assistant.housekeeping import TITLES, Find, Left, Watch, empty, move_to_trash, receipts, scan, undo

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from app.commands.output import say, say_json, table
-from app.commands.queue import UsageError
+from app.commands.usage import UsageError
 from scheduler.client import Client
 from scheduler.errors import NotFound, UserError
 from scheduler.jobs import Running

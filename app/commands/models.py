@@ -6,7 +6,7 @@ import threading
 from argparse import Namespace
 
 from app.commands.output import say, say_json, status_line, table
-from app.commands.queue import UsageError
+from app.commands.usage import UsageError
 from app.models.format import memory
 from app.models.model_list import parameters, speed_of, state
 from assistant.client import Assistant

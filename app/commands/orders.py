@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from app.commands.output import say, say_json, table
-from app.commands.queue import UsageError, describe
+from app.commands.usage import UsageError
+from app.models.job_line import describe
 from scheduler.client import Client
 from scheduler.jobs import Job
 

@@ -8,12 +8,14 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from app.models.terminal import Line
 from scheduler.queue.progress import printable
+
+if TYPE_CHECKING:
+    from app.models.terminal import Line
 
 _NARROWEST = 20
 """Columns of a terminal that a cell needs to be read in."""

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 
 from app.commands.output import say, say_json, status_line, table
-from app.commands.queue import UsageError
+from app.commands.usage import UsageError
 from app.models.process_table import COLUMNS, question, rows
 from scheduler.client import Client
 from scheduler.devices.model import Detail, Process

@@ -14,10 +14,12 @@ from accel.workloads import catalog
 from accel.workloads.summary import lines
 from app.commands.log import LogPrinter
 from app.commands.output import say, say_json, status_line, table
+from app.commands.usage import UsageError
 from app.models import format as fmt
 from app.models.export import save_result, whole
 from app.models.forecast import foretold
-from app.models.jobs import details, device_labels, row, state_word
+from app.models.job_line import describe, doing
+from app.models.jobs import details, device_labels, state_word
 from app.models.results import result_of
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
@@ -31,22 +33,6 @@ MAX_LOG = 4 * 2**20
 """Bytes of the end of a log that --json gives."""
 
 T = TypeVar("T")
-
-
-class UsageError(Exception):
-    """The command line itself is wrong: exit status 2."""
-
-
-def describe(job: Job) -> str:
-    """A job's state in a line: its name, and why it waits, how far it is, or how it ended."""
-    return ", ".join(words for words in (state_word(job), _doing(job)) if words)
-
-
-def _doing(job: Job) -> str:
-    """Why a job waits, how far it is, or how it ended."""
-    shown = row(job, {}, time.time())
-    words = (shown.doing, f"after {shown.duration}" if shown.duration and not job.active else "")
-    return ", ".join(w for w in words if w)
 
 
 def submit(args: Namespace) -> int:
@@ -220,7 +206,7 @@ def jobs(args: Namespace) -> int:
         say("no jobs yet. Start one with: gpudeck run attention   or: gpudeck submit -- COMMAND")
     else:
         rows = [("JOB", "NAME", "STATE", "SUBMITTED", "")]
-        rows += [(str(j.id), j.spec.name[:32], state_word(j), fmt.clock(j.submitted), _doing(j)[:100]) for j in found]
+        rows += [(str(j.id), j.spec.name[:32], state_word(j), fmt.clock(j.submitted), doing(j)[:100]) for j in found]
         table(rows, right=(0,))
     return 0
 

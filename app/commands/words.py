@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from app.commands.output import say, say_json, status_line
-from app.commands.queue import UsageError
+from app.commands.usage import UsageError
 from app.report_file import ENDINGS, check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Device, Event, Waiting

@@ -81,7 +81,7 @@ HEAVY = frozenset({"torch", "triton", "PySide6", "pyqtgraph", "pynvml", "sqlite3
         ("accel.result", set()),
         ("accel.workloads.catalog", set()),
         ("assistant.client", set()),
-        ("app.cli", {"psutil", "numpy"}),
+        ("app.cli", set()),
         ("scheduler.daemon", {"sqlite3", "psutil"}),
         ("scheduler.devices.probe", {"psutil"}),
     ],
@@ -91,6 +91,19 @@ def test_a_cold_import_brings_in_nothing_heavy(module: str, allowed: set[str]) -
     found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == 0, found.stderr
     assert set(found.stdout.split()) <= allowed
+
+
+@pytest.mark.parametrize("verb", ["status", "jobs", "submit", "cancel"])
+def test_a_command_that_is_used_all_day_loads_what_it_needs_and_no_more(verb: str) -> None:
+    dear = {*HEAVY, "assistant", "asyncio", "subprocess", "email", "importlib.metadata", "app.main", "app.tour", "app.commands.words"}
+    code = (
+        "import sys; from app.cli import _found, parser; from app.verbs import VERBS\n"
+        f"verb = next(verb for verb in VERBS if verb.name == {verb!r})\n"
+        f"parser()._subparsers._group_actions[0].choices[{verb!r}].filled(); _found(verb.run)\n"
+        f"print(*sorted({dear!r} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout.strip()) == (0, ""), found.stderr
 
 
 def test_the_runner_of_jobs_needs_nothing_but_the_standard_library() -> None:
