@@ -39,7 +39,15 @@ def main() -> int:
     rows = []
     for (program, command), samples in found.items():
         row = spread(samples)
-        rows.append({"program": "this" if program == _HERE else program, "command": command, "unit": "ms", **row, **context(f"{os.cpu_count()} cores", [])})
+        rows.append(
+            {
+                "program": "this" if program == _HERE else program,
+                "command": command,
+                "unit": "ms",
+                **row,
+                **context(f"{os.cpu_count()} cores", []),
+            }
+        )
         print(f"{program:50} {command:24} {row['median']:6.0f} ms (p95 {row['p95']:.0f})")
     print(write("cli_start", rows, args.out))
     return 0
