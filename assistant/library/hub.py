@@ -18,13 +18,16 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assistant.weights.places import check_config
+from assistant.library import staging
+from assistant.library.describe import describe
+from assistant.weights.places import check_config, shards_of
 from scheduler import paths
 from scheduler.background import alone
 from scheduler.errors import NotFound, UserError
@@ -39,6 +42,8 @@ _WANTED = re.compile(
     r"|(?:vocab|added_tokens|special_tokens_map)\.json|merges\.txt|rwkv_vocab[\w.-]*\.txt",
     re.ASCII,
 )
+_REPLACED = re.compile(rf"(?!rwkv_vocab)(?:{_WANTED.pattern})|\..*\.partial")
+"""What is not taken over from an older revision: all that the hub may have given, but a vocabulary, which many lack and users add."""
 _SPARE = 256 * 2**20
 """Bytes of the disk that are left free."""
 _CHUNK = 2**20
@@ -82,10 +87,15 @@ class File(msgspec.Struct, frozen=True):
         """Where it grows; a file that was changed on the hub does not go on from an older one."""
         return f".{self.name}.{self.checksum[:16]}.partial"
 
-    def is_in(self, folder: Path) -> bool:
-        """Whether there is a file of its name and size: a model that was trained on has both, and other bytes."""
+    def is_in(self, folder: Path, checking: Callable[[], None]) -> bool:
+        """Whether it is there, by its name, its size and, which takes its time and is told before, its checksum: a model that was
+        trained on differs by nothing else.
+        """
         path = folder / self.name
-        return path.is_file() and path.stat().st_size == self.size
+        if not path.is_file() or path.stat().st_size != self.size:
+            return False
+        checking()
+        return self.matches(path)
 
     def matches(self, path: Path) -> bool:
         """Whether the bytes there have its checksum."""
@@ -97,34 +107,64 @@ class File(msgspec.Struct, frozen=True):
 
 
 def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
-    """Have the model OWNER/NAME in `folder`. Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again."""
+    """Have the newest revision of the model OWNER/NAME in `folder`, where what was there before stays until all of that is here.
+
+    Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again.
+    """
     paths.ensure(folder.parent)
     with alone(folder.parent / f".{folder.name}.lock", f"{name} is being fetched already, by another window or command"):
-        _fetch_all(name, folder, say)
+        try:
+            _fetch_all(name, folder.resolve(), say)
+        except OSError as e:
+            raise UserError(f"{name} cannot be put into {folder}: {e.strerror or e}. What was fetched is kept; go on later.") from e
 
 
 def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
     revision, files = _listed(name)
-    paths.ensure(folder)
+    new = staging.begin(folder, {file.name for file in files} | {file.partial for file in files})
     total, done = sum(file.size for file in files), 0
-    wanted: list[File] = []
+    wanted, taken = list[File](), 0
     for file in files:
-        if file.is_in(folder):
-            say(Progress(file.name, done, total, checking=True))
-        if file.is_in(folder) and file.matches(folder / file.name):
-            done += file.size
-        else:
-            wanted.append(file)
-    _check_room(folder, wanted)
+        checking = partial(say, Progress(file.name, done, total, checking=True))
+        if not file.is_in(new, checking):
+            (new / file.name).unlink(missing_ok=True)
+            if not file.is_in(folder, checking):
+                wanted.append(file)
+                continue
+            staging.take_over(folder / file.name, new)
+            taken += 1
+        done += file.size
+    if taken == len(files) and not _older(folder, files):
+        shutil.rmtree(new)
+        return
+    _check_room(new, wanted)
     for file in wanted:  # small ones first: what it is is known before gigabytes are fetched
         if file.name.endswith(".safetensors"):
-            check_config(folder)
-        _fetch(name, revision, folder, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
+            _check_small(new, files, name)
+        _fetch(name, revision, new, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
         say(Progress(file.name, done + file.size, total, checking=True))
-        _accept(folder, file, name)
+        _accept(new, file, name)
         done += file.size
-    for partial in folder.glob(".*.partial"):
-        partial.unlink()  # of files that are no longer what the hub lists
+    _finish(name, folder, files)
+
+
+def _older(folder: Path, files: Sequence[File]) -> list[Path]:
+    """What older revisions left in the folder."""
+    return [entry for entry in folder.iterdir() if _REPLACED.fullmatch(entry.name) and entry.name not in {file.name for file in files}]
+
+
+def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
+    """What was gathered is the model now, with what its user put beside it. One that can be used is not given up for one that cannot."""
+    new = staging.beside(folder)
+    if folder.is_dir():
+        left = {file.name for file in files} | {entry.name for entry in _older(folder, files)}
+        for entry in folder.iterdir():
+            if entry.name not in left:
+                staging.take_over(entry, new)
+    if (problem := describe(new).problem) and folder.is_dir() and not describe(folder).problem:
+        words = problem.replace(str(new), str(folder))
+        raise UserError(f"the newest revision of {name} cannot be used: {words} What you have stays as it is.")
+    staging.replace(folder)
 
 
 def _listed(name: str) -> tuple[str, list[File]]:
@@ -148,6 +188,15 @@ def _file(sibling: RepoSibling) -> File:
     return File(sibling.rfilename, sibling.size, checksum)
 
 
+def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
+    """Refuse a model of another kind, and one whose index names what the hub does not have, before its weights are fetched."""
+    check_config(folder)
+    if absent := {shard.name for shard in shards_of(folder)} - {file.name for file in files}:
+        raise UserError(
+            f"the index of {name} names {min(absent)}, which the hub does not list. Perhaps it is being put there; go on later."
+        )
+
+
 def _check_room(folder: Path, files: list[File]) -> None:
     there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
@@ -166,10 +215,10 @@ def _fetch(name: str, revision: str, folder: Path, file: File, say: Callable[[in
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     constants.DOWNLOAD_CHUNK_SIZE = _PIECE
-    partial = folder / file.partial
-    if _size(partial) > file.size:
-        partial.unlink()
-    fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, paths.PRIVATE_FILE)
+    grown = folder / file.partial
+    if _size(grown) > file.size:
+        grown.unlink()
+    fd = os.open(grown, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, paths.PRIVATE_FILE)
     with os.fdopen(fd, "r+b") as f:
         start = f.seek(0, os.SEEK_END)
         say(start)
@@ -211,11 +260,11 @@ def _telling(start: int, say: Callable[[int], None]) -> type:
 
 def _accept(folder: Path, file: File, name: str) -> None:
     """In its place, if it is what the hub says it is."""
-    partial = folder / file.partial
-    if not file.matches(partial):
-        partial.unlink()
+    grown = folder / file.partial
+    if not file.matches(grown):
+        grown.unlink()
         raise UserError(f"{file.name} of {name} came damaged: its checksum is not the one that the hub tells. Fetch it again.")
-    partial.replace(folder / file.name)
+    grown.replace(folder / file.name)
 
 
 def _understood(call: Callable[[], Any], name: str) -> Any:

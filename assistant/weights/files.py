@@ -19,12 +19,26 @@ from scheduler.errors import UserError
 def read(source: Path) -> dict[str, Tensor]:
     """All tensors in `source`, a folder, a .safetensors or a .pth file, by the names they have there, on the CPU.
 
-    Raises NotFound where nothing is there, UserError for another architecture and for what cannot be read.
+    A folder in whose place another revision was put meanwhile is read anew. Raises NotFound where nothing is there, UserError for another
+    architecture and for what cannot be read.
     """
-    raw: dict[str, Tensor] = {}
-    for file in files_of(source):
-        raw |= _read_pth(file) if file.suffix == ".pth" else _read_safetensors(file)
-    return raw
+    while True:
+        began = _inode(source)
+        try:
+            raw: dict[str, Tensor] = {}
+            for file in files_of(source):
+                raw |= _read_pth(file) if file.suffix == ".pth" else _read_safetensors(file)
+        except UserError:
+            if _inode(source) == began:
+                raise
+        else:
+            if _inode(source) == began:
+                return raw
+
+
+def _inode(source: Path) -> int | None:
+    """What tells a folder from another of its name."""
+    return source.stat().st_ino if source.exists() else None
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:

@@ -24,8 +24,8 @@ def files_of(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise NotFound(f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file.")
-    if (source / _INDEX).is_file() and not _outdated(source):
-        return _shards(source)
+    if shards := _shards(source):
+        return shards
     if (source / _WHOLE).is_file():
         return [_confined(source, _WHOLE)]
     for suffix in (".safetensors", ".pth"):
@@ -41,16 +41,10 @@ class _Index(msgspec.Struct):
     weight_map: dict[str, str]
 
 
-def _outdated(folder: Path) -> bool:
-    """Whether the index is of shards that were there before, or are not all there yet, and the model is in one file."""
-    whole, index = folder / _WHOLE, folder / _INDEX
-    if not whole.is_file():
-        return False
-    return whole.stat().st_mtime_ns > index.stat().st_mtime_ns or not all(shard.is_file() for shard in _listed(folder))
-
-
-def _listed(folder: Path) -> list[Path]:
-    """The shards that the index names."""
+def shards_of(folder: Path) -> list[Path]:
+    """The shards that the folder's index names, whether they are there or not; none where it has no index. Raises UserError."""
+    if not (folder / _INDEX).is_file():
+        return []
     try:
         index = msgspec.json.decode(_confined(folder, _INDEX).read_bytes(), type=_Index)
     except (msgspec.MsgspecError, OSError) as e:
@@ -59,7 +53,15 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    shards = _listed(folder)
+    """The shards that make up the model. None where there is no index, or it is of shards that were there before, or are not all there
+    yet, and the model is in one file.
+    """
+    whole, index = folder / _WHOLE, folder / _INDEX
+    if whole.is_file() and index.is_file() and whole.stat().st_mtime_ns > index.stat().st_mtime_ns:
+        return []
+    shards = shards_of(folder)
+    if whole.is_file() and not all(shard.is_file() for shard in shards):
+        return []
     for shard in shards:
         if shard.suffix != ".safetensors":
             raise UserError(f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again.")

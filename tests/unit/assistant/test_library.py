@@ -16,6 +16,7 @@ from assistant.library import known
 from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
+from assistant.library.staging import beside
 from assistant.model import RWKV7
 from scheduler import paths
 from scheduler.background import alone
@@ -163,8 +164,8 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
     pull = Pull("ada/tiny")
     with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny came damaged"):
         pull.run(lambda told: None)
-    assert not list(pull.folder.glob("*.safetensors"))
-    assert not list(pull.folder.glob(".*.partial"))
+    assert not pull.folder.exists()
+    assert not [*beside(pull.folder).glob("*.safetensors"), *beside(pull.folder).glob(".*.partial")]
     assert known.known() == ()
 
 
@@ -183,7 +184,8 @@ def test_a_cancelled_one_goes_on_where_it_was_in_another_process(hub):
 
     assert pull.run(watch) is None
     stopper.join()
-    (left,) = pull.folder.glob(".*.partial")
+    assert not pull.folder.exists(), "it is there once it is whole"
+    (left,) = beside(pull.folder).glob(".*.partial")
     partial = left.stat().st_size
     assert 0 < partial <= 150_000
     del hub.stalls["model.safetensors"]
