@@ -1,4 +1,4 @@
-"""How people ask for the tools, read from `grammar/*.txt`, and what of it no training example has.
+"""How people ask for the tools, read from `grammar/LANGUAGE/*.txt`, and what of it no training example has.
 
 A grammar file has sections `[role tool]` of phrasings, one a line, and lists `@name` of words. In both `(a|b|)` is a choice, `<name>`
 an entry of a list, and `%n` a value: n a number, g a GPU's, h how many, t a time, w a word, c a command. What an entry of a list or
@@ -9,6 +9,7 @@ words that stand for each other in any phrasing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -48,7 +49,8 @@ class Grammar(NamedTuple):
 @cache
 def grammar(language: str) -> Grammar:
     found, at = Grammar({}, {}, {}), list[Line]()
-    for raw in (_GRAMMARS / f"{language}.txt").read_text(encoding="utf-8").splitlines():
+    files = sorted((_GRAMMARS / language).glob("*.txt"))
+    for raw in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
         text = raw.strip()
         if text.startswith("@"):
             at = found.lists[text[1:]] = []
@@ -118,6 +120,11 @@ def _choices(text: str) -> list[list[str]]:
     return [part.split("|") if i % 2 else [part] for i, part in enumerate(_CHOICE.split(text))]
 
 
+def sentences(text: str) -> Iterator[str]:
+    """All that a line says."""
+    return (_plain("".join(some)) for some in product(*_choices(text)))
+
+
 def combinations(text: str) -> set[str]:
     """The sentences of a line that are held out: of two choices at least, each of which is learnt in another of its sentences."""
     parts = _choices(text)
@@ -143,7 +150,7 @@ def _drawn(plain: str) -> bool:
 def _withheld(language: str) -> frozenset[str]:
     """All that the held-out lines say."""
     withheld = (line for section in lines(language, "templates").values() for line in section)
-    return frozenset(_plain("".join(some)) for line in withheld for some in product(*_choices(line.text)))
+    return frozenset(sentence for line in withheld for sentence in sentences(line.text))
 
 
 @cache

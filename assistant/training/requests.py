@@ -28,7 +28,7 @@ class Example(NamedTuple):
 
 
 def example(random: Random, part: Part, language: str = "") -> Example:
-    """A request of what is learnt or held out; in any language, or in one. It is none of those written by hand."""
+    """A request of what is learnt or held out; in any language, or in one. It is none of those written by hand, in no disguise."""
     while True:
         spoken = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
         sections = lines(spoken, part)
@@ -63,14 +63,20 @@ class _Telling:
     def told(self, role: str, tool: str, line: Line) -> Example | None:
         """See `told`."""
         text = self._expanded(self._turned(line))
+        if is_handwritten(self._masked(text)[0]):
+            return None
         text = noised(self.random, self._politely(text, line.polite))
-        request, values = masked(_MARK.sub(lambda mark: self.written[int(mark[1])], text))
+        request, values = self._masked(text)
         known = [argument.name for argument in BY_NAME[role, tool].arguments]
         assert set(self.arguments) <= set(known), f"{role} {tool} takes no {sorted(self.arguments)}: {line.text}"
         slots = {name: self._slot(self.arguments[name], values) for name in known if name in self.arguments}
         if any(slot is None for slot in slots.values()) or len(set(values.values())) < len(values) or "\n" in request:
             return None
         return Example(request, Route(role, tool, {name: slot for name, slot in slots.items() if slot}).line())
+
+    def _masked(self, text: str) -> tuple[str, dict[str, str]]:
+        """With its values written in, and masked."""
+        return masked(_MARK.sub(lambda mark: self.written[int(mark[1])], text))
 
     def _turned(self, line: Line) -> Line:
         """Now and then the time comes first."""
