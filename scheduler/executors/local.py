@@ -122,6 +122,8 @@ class Local:
         if isinstance(state, Running) and state.boot != boot_id():
             return Lost("the machine was restarted while it ran")
         if not passed(job.id, state.attempt):
+            if not (paths.job_folder(job.id) / ARTEFACTS).is_dir():  # it was there before the runner was let through
+                return Lost("its folder was deleted while it ran, and with it what could tell how it ended")
             return Unstarted("its runner ended before it ran anything")
         return Lost("its runner was killed before it could say how the job ended")
 

@@ -165,13 +165,22 @@ class Queue(Orders):
         self._drop_broken()
         self.weigh(devices, sight)
         self._open_gates(devices, sight)
+        while self._start_planned(devices, sight):  # one of them never will: others may have its place
+            self._drop_broken()
+            self.weigh(devices, sight)
+        for _, why in self._refused.values():
+            raise UserError(why)
+
+    def _start_planned(self, devices: Sequence[Device], sight: Sight) -> bool:
+        """Whether one of them turned out to be none that can be started: it has ended, or is held."""
+        left = False
         for start in self._plan.starts:
             try:
                 self._start(start.job, start.devices, devices, sight)
+                left |= start.job.id not in self._going
             except UserError as e:
                 self._refused[start.job.id] = (time.monotonic() + RETRY_S, str(e))
-        for _, why in self._refused.values():
-            raise UserError(why)
+        return left
 
     def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.jobs import Event, Failed, Job, Queued
+from scheduler.jobs import Event, Failed, Job, Queued, Spec
 from scheduler.queue.oom import needed, next_memory, out_of_memory
 from scheduler.units import amount, span
 
 MAX_RETRIES = 1000
 MAX_WAIT_S = 3600.0
+_ROUNDING_S = 0.1
 
 
 class Again(NamedTuple):
@@ -35,7 +36,7 @@ def again(job: Job, failed: Failed, log: str, largest: float | None, now: float)
         return Again(_next(job, Queued(), spec=grown), Event(now, "queued again", text))
     if job.tries >= spec.retries:
         return None
-    wait = delay(job)
+    wait = delay(job.spec, job.tries)
     text = f"for attempt {job.tries + 2} of {spec.retries + 1}" + (f", in {span(round(wait, 1))}" if wait else "")
     return Again(_next(job, Queued(until=now + wait)), Event(now, "queued again", text))
 
@@ -44,16 +45,16 @@ def _next(job: Job, state: Queued, **more: object) -> Job:
     return msgspec.structs.replace(job, state=state, tries=job.tries + 1, **more)
 
 
-def delay(job: Job) -> float:
-    """Seconds between the end of the job's current attempt and its next."""
-    return float(min(job.spec.backoff * 2.0 ** min(job.tries, 32), MAX_WAIT_S))
+def delay(spec: Spec, tries: int) -> float:
+    """Seconds between the end of an attempt, which `tries` others came before, and the next."""
+    return float(min(spec.backoff * 2.0 ** min(tries, 32), MAX_WAIT_S))
 
 
 def rests(job: Job, now: float) -> float:
     """Seconds for which it is not to be started yet; 0 where it may be. A clock that was set back does not make it wait longer."""
     assert isinstance(job.state, Queued)
     left = job.state.until - now
-    return left if 0 < left <= MAX_WAIT_S else 0.0
+    return left if 0 < left <= delay(job.spec, max(job.tries - 1, 0)) + _ROUNDING_S else 0.0
 
 
 def resting(job: Job) -> str:

@@ -54,7 +54,7 @@ def main() -> int:
     os.write(lock, launch["attempt"].encode())  # from here on the job may have run; where this is missing, it never did
     started = time.time()
     how = _run(launch, folder)
-    _write(folder / EXIT_FILE, {"attempt": launch["attempt"], "started": started, "ended": time.time(), **how})
+    _write(folder / EXIT_FILE, launch["folder"], {"attempt": launch["attempt"], "started": started, "ended": time.time(), **how})
     return 0
 
 
@@ -195,7 +195,8 @@ def _children() -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def _write(file: Path, folder: str, content: dict[str, Any]) -> None:
+    """Into our folder; where somebody deleted it meanwhile, into another in its place."""
     new = file.with_suffix(".new")
     while True:
         try:
@@ -204,14 +205,18 @@ def _write(file: Path, content: dict[str, Any]) -> None:
                 f.flush()
                 os.fsync(f.fileno())
             break
+        except FileNotFoundError:
+            if not Path(folder).is_dir():
+                Path(folder).mkdir(0o700)
+            os.chdir(folder)
         except OSError as e:
             if e.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             time.sleep(RETRY_S)  # the disk is full: how the job ended must not be lost over that
     new.rename(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    fd = os.open(file.parent, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
 
 
 if __name__ == "__main__":
