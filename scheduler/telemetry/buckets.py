@@ -13,7 +13,7 @@ Flags = NDArray[np.bool_]
 
 
 def answer(table: Table, steps: Floats, since: float, until: float, points: int | None) -> Columns:
-    """The rows ([3, n] a field) in `points` buckets of one width from `since` to `until`; None: each row as it is.
+    """The rows in `points` buckets of one width from `since` to `until`; None: each row as it is.
 
     `steps`, [n]: seconds that each row stands for, 0 as it was read. A bucket in which nothing was read is not there, except for the first
     one of a gap, which has no values.
@@ -21,7 +21,7 @@ def answer(table: Table, steps: Floats, since: float, until: float, points: int 
     width = (until - since) / points if points else 0.0
     read = table.counts > 0
     broken = _broken(table, steps, read)
-    rows = Table(table.times[read], table.counts[read], {f: v[:, read] for f, v in table.fields.items()})
+    rows = table if read.all() else Table(table.times[read], table.counts[read], {f: v[:, read] for f, v in table.fields.items()})
     if not width > 0:
         return _columns(rows, np.flatnonzero(broken) + 1, rows.times[broken] + 1e-3)
     bins = np.clip(np.floor((rows.times - since) / width), 0, (points or 1) - 1).astype(np.int64)
@@ -53,5 +53,5 @@ def _columns(table: Table, places: NDArray[np.int64], times: NDArray[np.floating
             found[at] = None
         return found
 
-    low, mean, high = ({field: told(values[part]) for field, values in table.fields.items()} for part in range(3))
+    low, mean, high = ({field: told(values[min(part, len(values) - 1)]) for field, values in table.fields.items()} for part in range(3))
     return Columns(np.insert(table.times, places, times).tolist(), mean, low, high)

@@ -25,11 +25,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.times)
 
-    def column(self, field: str) -> Floats:
-        """[3, n]: lowest, mean, highest; NaN for a field that is not there."""
+    def column(self, field: str, height: int) -> Floats:
+        """[height, n], 1 as it was read or 3: lowest, mean, highest; NaN for a field that is not there."""
         if (found := self.fields.get(field)) is None:
-            return np.full((3, len(self)), np.nan)
-        return np.broadcast_to(found, (3, len(self)))
+            return np.full((height, len(self)), np.nan)
+        return found if len(found) == height else np.broadcast_to(found, (height, len(self)))
 
     def cut(self, since: float, until: float) -> Table:
         """The rows from `since` up to, not with, `until`."""
@@ -51,11 +51,12 @@ def join(tables: Iterable[Table], fields: Sequence[str] | None = None) -> Table:
     found = [table for table in tables if len(table)]
     if not found:
         return Table(np.empty(0), np.empty(0), {f: np.empty((3, 0)) for f in fields or ()})
-    if len(found) == 1 and fields is None:
+    if len(found) == 1 and (fields is None or found[0].fields.keys() == set(fields)):
         return found[0].risen()
     names = dict.fromkeys(f for table in found for f in table.fields) if fields is None else fields
+    height = max((len(values) for table in found for values in table.fields.values()), default=3)
     times, counts = np.concatenate([t.times for t in found]), np.concatenate([t.counts for t in found])
-    return Table(times, counts, {f: np.concatenate([t.column(f) for t in found], axis=1) for f in names}).risen()
+    return Table(times, counts, {f: np.concatenate([t.column(f, height) for t in found], axis=1) for f in names}).risen()
 
 
 def decimate(table: Table, bins: NDArray[np.int64]) -> Table:
