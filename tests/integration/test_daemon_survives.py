@@ -196,16 +196,14 @@ def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, 
     """The daemon dies between starting the runner and opening its gate: that runner ends without having run anything."""
     ran = tmp_path / "ran"
     with Client() as deck:
-        job = ready(deck).submit(python(RECORD, ran), gpus=1)
-        deck.wait(job.id, WAIT_S)
+        job = ready(deck).submit(python(RECORD, ran), gpus=1, hold=True)
         kill_daemon()
-    ran.unlink()
-    folder = paths.job_folder(job.id)
-    (folder / "exit.json").unlink()
     store = Store(paths.store_file())
     executor = local.Local(lambda job, runner: None)
     running = executor.prepare(job.job, "attempt-of-the-dead", ("cpu",))
-    store.update(msgspec.structs.replace(store.get(job.id), state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
+    kept = store.get(job.id)
+    going = msgspec.structs.replace(kept, spec=msgspec.structs.replace(kept.spec, hold=False))
+    store.update(msgspec.structs.replace(going, state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
     store.close()
     executor.abandon(running)
     with Client() as deck:
