@@ -20,9 +20,9 @@ _SPACE = re.compile(r" +(?=[.,;])")
 _TITLES = {
     "temp": ("temp", "temperature"),
     "power": ("power", "power"),
-    "memory": ("mem_used", "memory"),
+    "memory": ("mem_used", "memory in use"),
     "util": ("util", "utilisation"),
-    "tflops": ("tflops", "rate"),
+    "tflops": ("tflops", "compute rate"),
 }
 """By topic: the field, and how it is called in a sentence."""
 _DECK = ("deck.devices", "deck.paused", "deck.notice0", "jobs.ran")
@@ -62,10 +62,8 @@ class _Teller:
 
     def _topics(self, about: list[str], device: str, facts: dict[str, bool]) -> list[str]:
         """Of each topic that was asked for, a sentence."""
-        return [
-            self.say("ask metric", device, facts, *_TITLES[topic]) if topic in _TITLES else self.say(f"ask {topic}", device, facts)
-            for topic in about
-        ]
+        sections = (f"ask {topic}" if f"ask {topic}" in _sayings() else "ask metric" for topic in about)
+        return [self.say(section, device, facts, *_TITLES.get(topic, ())) for section, topic in zip(sections, about, strict=True)]
 
     def say(self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = "") -> str:
         """One of the ways whose facts there are, and which mention what must be."""
@@ -75,7 +73,7 @@ class _Teller:
             needed = {name for name in needed if name.partition(".")[0].partition("~")[0] == field}
         elif section.startswith(("ask", "no data")):
             needed &= {section.partition(" ")[2]}
-        able = [way for way in ways if _can(way, facts, needed) and (title == "memory" or "{mem_total}" not in way or not field)]
+        able = [way for way in ways if _can(way, facts, needed)]
         if not able and section != "no data":
             return self.say("no data", subject, facts)
         way = _SPACE.sub("", chosen(self._random, self._random.choice(able)))
