@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -43,7 +44,7 @@ class Desktop(QObject):
         self.tray, self.compact = Tray(), Compact()
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
         self.feed.arrived.connect(self._take)
-        self._ahead.timeout.connect(lambda: self.window.jobs)  # it takes longest to make: before somebody goes there and waits
+        self._ahead.timeout.connect(self._settle)
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
         self.verbs.replied.connect(self.window.deliver)
@@ -82,6 +83,7 @@ class Desktop(QObject):
 
     def stop(self) -> None:
         self._ahead.stop()
+        gc.unfreeze()
         self.window.hide()
         self.compact.close()
         self.tray.stop()
@@ -95,6 +97,12 @@ class Desktop(QObject):
             now = brief(snapshot)
             self.tray.show_brief(now)
             self.compact.show_brief(now)
+
+    def _settle(self) -> None:
+        """What is better done before somebody waits for it."""
+        _ = self.window.jobs  # it takes longest to make
+        gc.collect()
+        gc.freeze()  # what is there now stays: to look through it again and again would hold up the window for 40 ms each time
 
     def _use_theme(self, name: str) -> None:
         self._theme = name

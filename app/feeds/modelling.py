@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from app.models.model_requests import (
     AddModel,
@@ -26,9 +27,11 @@ from assistant.client import Assistant
 from assistant.idle import Cancelled
 from assistant.library import known
 from assistant.library.describe import name_of
-from assistant.library.pull import Pull
 from assistant.messages import Event, Waiting
 from scheduler.errors import UserError
+
+if TYPE_CHECKING:
+    from assistant.library.pull import Pull
 
 
 class Modelling:
@@ -58,6 +61,8 @@ class Modelling:
                 known.remove(path)
                 return Changed(f"{name_of(path)} is off the list; its files stay in {path}")
             case PullModel(name=name):
+                from assistant.library.pull import Pull  # seldom needed: the window starts without
+
                 return self._fetch(Pull(name))
             case StopPull():
                 with self._lock:

@@ -47,7 +47,7 @@ class History:
         for field, values in columns.items():
             if field in _COLUMNS:
                 rows[:, _COLUMNS[field]] = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
-        interval = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+        interval = float(np.sort(np.diff(times))[(len(times) - 1) // 2]) if len(times) > 1 else 1.0
         for time, row in zip(times, rows, strict=True):
             ring.append(time, row, interval)
         self._span = self._filled()

@@ -31,6 +31,7 @@ class JobHistory:
         """One more whenever one of `ended` has become another."""
         self.active: dict[int, Job] = {}
         """Those that waited when they were found."""
+        self._changed: set[int] = set()
         self.asked = False
         """A page is on its way."""
         self._before: int | None = NEWEST
@@ -56,6 +57,7 @@ class JobHistory:
     def look_for(self, search: Search | None) -> None:
         """Begin anew, with these; None: the snapshots have them all."""
         self.search, self._before = search, NEWEST
+        self._changed.update(self.active)
         self.ended, self.active, self.numbers = {}, {}, []
         self.asked, self._failed = False, None
 
@@ -82,6 +84,11 @@ class JobHistory:
         packed = self.ended.get(number)
         return self.active.get(number) if packed is None else unpack(packed)
 
+    def changed(self) -> set[int]:
+        """The numbers of those in `active` that came, went or became another since this was asked last."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     def fail(self) -> None:
         """The page could not be read."""
         self.asked, self._failed = False, self._now
@@ -99,7 +106,7 @@ class JobHistory:
             if not job.active:
                 ended[job.id] = job
             if job.id in self.active:
-                self.active[job.id] = job  # it may run by now
+                self._put_active(job)  # it may run by now
         if self._last and not self._last & ended.keys():
             self.look_for(self.search)
         self._last = frozenset(ended)
@@ -110,11 +117,16 @@ class JobHistory:
     def _put(self, job: Job) -> None:
         if job.active:
             if job.id not in self.ended:  # what a page says of it may be older than what a snapshot said
-                self.active[job.id] = job
+                self._put_active(job)
         else:
-            self.active.pop(job.id, None)
+            if self.active.pop(job.id, None) is not None:
+                self._changed.add(job.id)
             if job.id in self.ended:
                 self.edition += 1
             else:
                 self.numbers.insert(bisect_left(self.numbers, -job.id, key=neg), job.id)
             self.ended[job.id] = pack(job)
+
+    def _put_active(self, job: Job) -> None:
+        self.active[job.id] = job
+        self._changed.add(job.id)

@@ -13,7 +13,7 @@ import msgspec
 
 from app.models.job_history import JobHistory, unpack
 from app.models.jobs import Row, device_labels, row
-from scheduler.jobs import Cancelled, Job, Queued, Running, Spec, Starting, turn
+from scheduler.jobs import Cancelled, Job, Queued, Spec, turn
 from scheduler.search import ENDED, REJECTED, Search, matches
 from scheduler.telemetry.snapshot import Snapshot
 from scheduler.units import amount
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job that waits or runs, and what was made of it."""
+    """A job that waits, and what was made of it."""
 
     job: Job
     turn: tuple[int, float, int]
@@ -129,31 +129,52 @@ class Listing:
     """Remembers what it made of each job: of a hundred thousand, few change between two snapshots."""
 
     def __init__(self) -> None:
-        self._active: dict[int, _Known] = {}
+        self._running: dict[int, Line] = {}
+        self._waiting: dict[int, _Known] = {}
+        self._in_turn: list[Line] | None = []
+        """Those that wait, the next first; None: to be put in order anew."""
+        self._told: set[int] = set()
+        """The jobs of the last snapshot."""
         self._ended: dict[int, tuple[bytes, Line]] = {}
         """Those that were looked at, and what they were made of."""
-        self._made_for: tuple[dict[str, str], Search | None] = ({}, None)
+        self._made_for: tuple[dict[str, str], Search | None, JobHistory | None] = ({}, None, None)
 
     def lines(self, snapshot: Snapshot, search: Search, history: JobHistory) -> Lines:
         """Running jobs, newest first; waiting ones, the next first; then those that ended, newest first: all that `search` looks for.
 
         `history`: what was found of that search, and has been told of the snapshot.
         """
-        labels = device_labels(snapshot)
-        if self._made_for != (labels, search):
-            self._made_for, self._active, self._ended = (labels, search), {}, {}
-        known: dict[int, _Known] = {}
-        for number, job in (history.active | {job.id: job for job in snapshot.jobs}).items():
-            old = self._active.get(number)
-            if old is not None and (old.job is job or old.job == job) and not isinstance(job.state, Starting | Running):
-                known[number] = old
-            elif job.active and matches(search, job):
-                known[number] = _Known(job, turn(job), _line(job, labels, snapshot.time))
-        self._active = known
-        waiting = sorted((one for one in known.values() if one.line.kind == WAITING), key=attrgetter("turn"))
-        running = sorted((one for one in known.values() if one.line.kind != WAITING), key=lambda one: -one.job.id)
+        labels, told = device_labels(snapshot), {job.id: job for job in snapshot.jobs}
+        changed = history.changed() | self._told | told.keys()
+        if self._made_for != (labels, search, history):
+            self._made_for, self._running, self._waiting, self._in_turn, self._ended = (labels, search, history), {}, {}, None, {}
+            changed = history.active.keys() | told.keys()
+        self._told = set(told)
+        for number in changed:
+            job = told.get(number) or history.active.get(number)
+            self._look_at(number, job if job is not None and job.active and matches(search, job) else None, labels, snapshot.time)
+        if self._in_turn is None:
+            self._in_turn = [one.line for one in sorted(self._waiting.values(), key=attrgetter("turn"))]
+        running = sorted(self._running.values(), key=lambda line: -line.id)
         make = partial(self._line_of, ended=history.ended, labels=labels)
-        return Lines([one.line for one in (*running, *waiting)], history.numbers, make, history.edition)
+        return Lines([*running, *self._in_turn], history.numbers, make, history.edition)
+
+    def _look_at(self, number: int, job: Job | None, labels: dict[str, str], now: float) -> None:
+        """What became of a job; None: it does not belong to the list, or not any more."""
+        before = self._waiting.get(number)
+        if before is not None and job is not None and (before.job is job or before.job == job):
+            return
+        self._running.pop(number, None)
+        if before is not None:
+            del self._waiting[number]
+            self._in_turn = None
+        if job is None:
+            return
+        line = _line(job, labels, now)
+        if line.kind == WAITING:
+            self._waiting[number], self._in_turn = _Known(job, turn(job), line), None
+        else:
+            self._running[number] = line
 
     def _line_of(self, number: int, ended: Mapping[int, bytes], labels: dict[str, str]) -> Line:
         """Of one that ended."""

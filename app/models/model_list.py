@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.models.format import duration, memory, significant
 from assistant.library.describe import LARGE, Model
-from assistant.library.hub import Progress
 from assistant.messages import Speed
 from scheduler.telemetry.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from assistant.library.hub import Progress
 
 _AT_ONCE_S = 0.05
 CAN = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from assistant.library.describe import Model
-from assistant.library.hub import Progress
 from assistant.messages import Speed
+
+if TYPE_CHECKING:
+    from assistant.library.hub import Progress
 
 
 class ListModels(msgspec.Struct, frozen=True):

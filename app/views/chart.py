@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
 
@@ -15,6 +14,7 @@ from app.models.charted import Drawn
 from app.models.charts import Chart
 from app.views.clock_axis import ClockAxis
 from app.views.curves import Curves
+from app.views.plotting import pg
 from app.views.values import Values
 from app.views.widgets import card, elided, label, row, set_text, set_tooltip
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.models.past import Strand
 from app.models.series import Floats
+from app.views.plotting import pg
 
 _PALE = 0.3
 """Of all bands together: many that lie upon each other must not hide the curves."""

@@ -1,0 +1,44 @@
+"""The table's list is kept up with what changes: it must be what one that looks at everything makes."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from app.models.job_history import JobHistory
+from app.models.job_list import EVERY, WAITING, Listing, elsewhere, search_for
+from app.models.requests import Found
+from scheduler.jobs import Cancelled, Queued, Running
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW, job
+
+
+@pytest.mark.parametrize("kind", [EVERY, WAITING])
+def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
+    draw = random.Random(7)
+    empty = snapshots.cpu_snapshot(with_jobs=False)
+    search = search_for("", kind, 0.0, empty)
+    history, kept = JobHistory(), Listing()
+    history.look_for(elsewhere(search))
+    state = {number: Queued() for number in range(60)}
+
+    def now(number):
+        return msgspec.structs.replace(job(number, state[number]), submitted=NOW - number % 7)
+
+    for step in range(200):
+        number = draw.randrange(60)
+        state[number] = draw.choice([Queued(), Queued("held"), Running("a", ("cpu",), NOW, 1, 1, "boot"), Cancelled(NOW)])
+        told = [now(each) for each in draw.sample(range(60), 12)]
+        snapshot = msgspec.structs.replace(empty, jobs=tuple(told), time=NOW + step)
+        history.keep(snapshot.jobs, snapshot.time)
+        if (asked := history.ask()) is not None:
+            history.take(Found(asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before))
+        if step % 50 == 49:
+            history.look_for(elsewhere(search))  # there was a gap: all is asked for anew
+        lines = kept.lines(snapshot, search, history)
+        anew = Listing().lines(snapshot, search, history)
+        assert lines.ids == anew.ids
+        shown = [(line.id, line.row.state, line.row.doing) for line in lines]
+        assert shown == [(line.id, line.row.state, line.row.doing) for line in anew]
