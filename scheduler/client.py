@@ -30,8 +30,8 @@ from scheduler.search import Search
 from scheduler.settings import ClusterSettings, Settings
 from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
-from scheduler.units import parse_bytes, parse_seconds
-from scheduler.wire import Connection
+from scheduler.units import amount, parse_bytes, parse_seconds
+from scheduler.wire import MAX_MESSAGE, Connection
 from scheduler.wishes import Wishes, checked, wish
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -342,9 +342,12 @@ class Client:
 def encode(request: m.Request) -> bytes:
     """As it goes over the wire, without the end of its line. Raises UserError."""
     try:
-        return _ENCODE(request)
+        line = _ENCODE(request)
     except UnicodeEncodeError as e:
         raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
+    if len(line) >= MAX_MESSAGE:
+        raise UserError(f"that is {amount(len(line))} in one request; the daemon takes {amount(MAX_MESSAGE)}. Submit fewer jobs at once.")
+    return line
 
 
 def decode(line: bytes) -> m.Reply:

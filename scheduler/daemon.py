@@ -50,7 +50,6 @@ STAND_BY_S = 0.02
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 
-_DECODE = msgspec.json.Decoder(m.Request).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -342,11 +341,10 @@ class Daemon:
 
 def _read(line: bytes) -> m.Request:
     try:
-        request: m.Request = _DECODE(line)
+        return m.read(line)
     except MALFORMED as e:
         words = f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop"
         raise UserError(words) from e
-    return request
 
 
 async def _every(seconds: float, action: Callable[[], None]) -> None:

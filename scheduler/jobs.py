@@ -63,7 +63,7 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """The cluster that runs it, such as ray:lab (see `settings.Settings.clusters`); empty: this machine."""
 
 
-class Changes(msgspec.Struct, frozen=True):
+class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is to become different of a Spec; None leaves a field as it is."""
 
     name: str | None = None

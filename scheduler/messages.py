@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,11 +21,15 @@ NEWEST = 2**62
 """Beyond the number of any job."""
 
 
-class Submit(msgspec.Struct, frozen=True, tag="submit"):
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request. What one side knows and the other does not must not be left out without a word, as a job would run without it."""
+
+
+class Submit(_Asked, frozen=True, tag="submit"):
     spec: Spec
 
 
-class SubmitMany(msgspec.Struct, frozen=True, tag="submit_many"):
+class SubmitMany(_Asked, frozen=True, tag="submit_many"):
     """Several jobs in one transaction: all of them, or none. Answered by the jobs, oldest first."""
 
     specs: tuple[Spec, ...]
@@ -33,24 +37,24 @@ class SubmitMany(msgspec.Struct, frozen=True, tag="submit_many"):
     """Of each that brings none of its own."""
 
 
-class Foresee(msgspec.Struct, frozen=True, tag="foresee"):
+class Foresee(_Asked, frozen=True, tag="foresee"):
     """Where and when the job would start; nothing is submitted."""
 
     spec: Spec
 
 
-class ForeseeJob(msgspec.Struct, frozen=True, tag="foresee_job"):
+class ForeseeJob(_Asked, frozen=True, tag="foresee_job"):
     """Where and when a job that waits will start."""
 
     job: int
 
 
-class Edit(msgspec.Struct, frozen=True, tag="edit"):
+class Edit(_Asked, frozen=True, tag="edit"):
     job: int
     changes: Changes
 
 
-class Move(msgspec.Struct, frozen=True, tag="move"):
+class Move(_Asked, frozen=True, tag="move"):
     """Let a job that waits stand right before another, or right after it."""
 
     job: int
@@ -58,11 +62,11 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
     after: bool = False
 
 
-class GetGroups(msgspec.Struct, frozen=True, tag="groups"):
+class GetGroups(_Asked, frozen=True, tag="groups"):
     pass
 
 
-class SetGroup(msgspec.Struct, frozen=True, tag="group"):
+class SetGroup(_Asked, frozen=True, tag="group"):
     """Limit or pause a group; None leaves it as it is."""
 
     name: str
@@ -70,11 +74,11 @@ class SetGroup(msgspec.Struct, frozen=True, tag="group"):
     paused: bool | None = None
 
 
-class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+class Cancel(_Asked, frozen=True, tag="cancel"):
     job: int
 
 
-class GetJob(msgspec.Struct, frozen=True, tag="job"):
+class GetJob(_Asked, frozen=True, tag="job"):
     job: int
 
 
@@ -82,25 +86,25 @@ WAIT_S = 10.0
 """The longest that an answer to Wait takes."""
 
 
-class Wait(msgspec.Struct, frozen=True, tag="wait"):
+class Wait(_Asked, frozen=True, tag="wait"):
     """Answered by the job once it has ended, or as it is after `seconds` (WAIT_S at most)."""
 
     job: int
     seconds: float
 
 
-class GetTimeline(msgspec.Struct, frozen=True, tag="timeline"):
+class GetTimeline(_Asked, frozen=True, tag="timeline"):
     job: int
 
 
-class ListJobs(msgspec.Struct, frozen=True, tag="jobs"):
+class ListJobs(_Asked, frozen=True, tag="jobs"):
     """The newest jobs, as they are listed (see `jobs.listed`); MAX_LISTED at most."""
 
     limit: int = 100
     active: bool = False
 
 
-class FindJobs(msgspec.Struct, frozen=True, tag="find"):
+class FindJobs(_Asked, frozen=True, tag="find"):
     """The newest jobs with numbers below `before` that are looked for; MAX_LISTED at most, as they are listed.
 
     The daemon stops after some milliseconds: a page may be short, or empty, and there may be more all the same.
@@ -111,30 +115,30 @@ class FindJobs(msgspec.Struct, frozen=True, tag="find"):
     limit: int = 100
 
 
-class GetSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
+class GetSnapshot(_Asked, frozen=True, tag="snapshot"):
     live: bool = True
     """As of Subscribe: for a while after, somebody looks."""
 
 
-class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+class Subscribe(_Asked, frozen=True, tag="subscribe"):
     """Answered by a Snapshot whenever something changed, until the connection closes."""
 
     live: bool = True
     """Somebody looks: devices are read fast meanwhile, and woken where they sleep."""
 
 
-class GetDetails(msgspec.Struct, frozen=True, tag="details"):
+class GetDetails(_Asked, frozen=True, tag="details"):
     """All about links, parts and processes of the devices, read now."""
 
 
-class KillProcess(msgspec.Struct, frozen=True, tag="kill"):
+class KillProcess(_Asked, frozen=True, tag="kill"):
     """End a process that uses a GPU: pid and start (ticks since the boot) as a Detail told them, so that a reused pid is never killed."""
 
     pid: int
     ticks: int
 
 
-class GetHistory(msgspec.Struct, frozen=True, tag="history"):
+class GetHistory(_Asked, frozen=True, tag="history"):
     device: str
     fields: tuple[str, ...]
     since: float
@@ -143,7 +147,7 @@ class GetHistory(msgspec.Struct, frozen=True, tag="history"):
     """Buckets at most; None: every row there is."""
 
 
-class GetFields(msgspec.Struct, frozen=True, tag="fields"):
+class GetFields(_Asked, frozen=True, tag="fields"):
     """What was read of a device in that time."""
 
     device: str
@@ -151,38 +155,38 @@ class GetFields(msgspec.Struct, frozen=True, tag="fields"):
     until: float = 1e18
 
 
-class GetAnnotations(msgspec.Struct, frozen=True, tag="annotations"):
+class GetAnnotations(_Asked, frozen=True, tag="annotations"):
     """Jobs, throttling, alerts, Xid events that touch this time."""
 
     since: float
     until: float = 1e18
 
 
-class GetAlerts(msgspec.Struct, frozen=True, tag="alerts"):
+class GetAlerts(_Asked, frozen=True, tag="alerts"):
     """The log of alerts, the newest first."""
 
     limit: Annotated[int, msgspec.Meta(ge=0, le=MAX_LISTED)] = 100
 
 
-class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
+class Acknowledge(_Asked, frozen=True, tag="acknowledge"):
     """Somebody has seen an alert that is raised. Answered by the snapshot."""
 
     alert: int
 
 
-class Configure(msgspec.Struct, frozen=True, tag="configure"):
+class Configure(_Asked, frozen=True, tag="configure"):
     changes: dict[str, str | float | bool | dict[str, ClusterSettings]]
 
 
-class Pause(msgspec.Struct, frozen=True, tag="pause"):
+class Pause(_Asked, frozen=True, tag="pause"):
     paused: bool
 
 
-class Stop(msgspec.Struct, frozen=True, tag="stop"):
+class Stop(_Asked, frozen=True, tag="stop"):
     """End the daemon. Running jobs run on, and are adopted by the next daemon."""
 
 
-class Lease(msgspec.Struct, frozen=True, tag="lease"):
+class Lease(_Asked, frozen=True, tag="lease"):
     """Ask for an idle GPU, for the process that asks. It is answered by Leased, and later, unasked, by Evicted; 0.1 s after that the
     process is killed. The lease ends with the process."""
 
@@ -199,6 +203,29 @@ Past = GetHistory | GetFields | GetAnnotations
 Request = (
     Order | Question | Past | Wait | GetDetails | KillProcess | GetSnapshot | Subscribe | GetAlerts | Acknowledge | Configure | Stop | Lease
 )
+
+
+def _strict(kind: type[msgspec.Struct], **types: Any) -> Any:
+    """A struct with the same fields, some of these `types`, and no others."""
+    fields = [(f.name, types.get(f.name, f.type), msgspec.field(default=f.default)) for f in msgspec.structs.fields(kind)]
+    return msgspec.defstruct(kind.__name__, fields, tag=kind.__struct_config__.tag, forbid_unknown_fields=True, kw_only=True)
+
+
+_SPEC = _strict(Spec)
+_REFUSING = msgspec.json.Decoder(
+    _strict(Submit, spec=_SPEC) | _strict(SubmitMany, specs=tuple.__class_getitem__((_SPEC, ...))) | _strict(Foresee, spec=_SPEC)
+)
+_REQUEST = msgspec.json.Decoder(Request).decode
+
+
+def read(line: bytes) -> Request:
+    """The request that it is. Raises what `scheduler.errors.MALFORMED` names, also for a Spec with a field that is not known here: in the
+    store, and in what a newer daemon answers, such a field does no harm.
+    """
+    request: Request = _REQUEST(line)
+    if isinstance(request, Submit | SubmitMany | Foresee):
+        _REFUSING.decode(line)
+    return request
 
 
 class Ok(msgspec.Struct, frozen=True, tag="ok"):

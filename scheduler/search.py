@@ -17,7 +17,7 @@ MOST_SEARCHED = 2000
 FOREVER = 1e18
 
 
-class Search(msgspec.Struct, frozen=True):
+class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs are looked for; what is left out does not matter."""
 
     text: str = ""

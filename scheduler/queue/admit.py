@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,6 +17,8 @@ from scheduler.units import MAX_SECONDS, amount, span
 
 MAX_WORDS = 10_000
 MAX_TAGS = 100
+MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
+"""Bytes of one argument, with the NUL at its end: MAX_ARG_STRLEN of execve(2)."""
 MAX_SENT = 2**16
 """Bytes of environment that are sent to a cluster."""
 MAX_PRIORITY = 1_000_000
@@ -27,6 +30,8 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> Non
         raise UserError("no command was given. Example: gpudeck submit -- python train.py")
     if any("\0" in text for text in (*spec.argv, spec.cwd)):
         raise UserError("a command or a folder cannot hold a NUL character")
+    if any(len(text) >= MAX_ARGUMENT or len(text.encode()) >= MAX_ARGUMENT for text in spec.argv if len(text) >= MAX_ARGUMENT // 4):
+        raise UserError(f"no process can be given an argument of {MAX_ARGUMENT // 1024} KiB: put it into a file, and name that")
     refuse_words(spec)
     if abs(spec.priority) > MAX_PRIORITY:
         raise UserError(f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}")

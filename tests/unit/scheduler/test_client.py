@@ -12,9 +12,10 @@ import pytest
 
 from scheduler import messages as m
 from scheduler import paths, wire
-from scheduler.client import Client, door
+from scheduler.client import Client, door, encode
+from scheduler.daemon import _read
 from scheduler.errors import UserError
-from scheduler.jobs import Done, Job, Spec
+from scheduler.jobs import Changes, Done, Job, Spec
 
 JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
 
@@ -49,6 +50,39 @@ def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
     answer.append(b'{"type":"snapshot","snapshot":{}}')
     with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
         next(deck.subscribe())
+
+
+@pytest.mark.parametrize(
+    "request_of_another_version",
+    [
+        b'{"type":"submit","spec":{"argv":["true"],"name":"x","cwd":"/","hold":true,"only_at_full_moon":true}}',
+        b'{"type":"submit_many","specs":[{"argv":["true"],"name":"x","cwd":"/"},{"argv":["true"],"name":"x","cwd":"/","planet":"Mars"}]}',
+        b'{"type":"foresee","spec":{"argv":["true"],"name":"x","cwd":"/","planet":"Mars"}}',
+        b'{"type":"edit","job":1,"changes":{"name":"x","planet":"Mars"}}',
+        b'{"type":"find","search":{"planet":"Mars"}}',
+        b'{"type":"cancel","job":1,"but_let_its_children_live":true}',
+        b'{"type":"what comes in ten years"}',
+    ],
+)
+def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(request_of_another_version: bytes) -> None:
+    """A job would run without what was asked for it."""
+    with pytest.raises(UserError, match=r"^that is no request this daemon knows: .*\. Client and daemon may differ in version"):
+        _read(request_of_another_version)
+
+
+def test_what_this_client_asks_for_is_known() -> None:
+    spec = Spec(("true",), "true", "/", {"A": "b"}, params={"seq": "128"}, after=(1,), tags=("a",), index=3)
+    for request in (m.Submit(spec), m.SubmitMany((spec, spec), {"C": "d"}), m.Foresee(spec), m.Edit(1, Changes(hold=True)), m.Cancel(1)):
+        assert _read(encode(request)) == request
+
+
+def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_still_there(answer: list[bytes]) -> None:
+    answer.append(msgspec.json.encode(m.JobReply(JOB)))
+    specs = [Spec(("x" * 100_000, str(number)), "x", "/") for number in range(700)]
+    with Client(start=False) as deck:
+        with pytest.raises(UserError, match=r"66 MiB in one request; the daemon takes 64 MiB\. Submit fewer"):
+            deck.submit_many(specs)
+        assert deck.job(7) == JOB
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

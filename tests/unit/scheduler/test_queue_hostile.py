@@ -13,9 +13,11 @@ import pytest
 
 from scheduler import paths
 from scheduler.devices.model import Device
+from scheduler.errors import UserError
 from scheduler.executors import base
 from scheduler.jobs import Done, Failed, Lost, Queued, Running, Spec
 from scheduler.queue import queue as module
+from scheduler.queue.admit import MAX_ARGUMENT
 from scheduler.queue.queue import Queue
 from scheduler.queue.retry import rests
 from scheduler.store import Store
@@ -81,6 +83,18 @@ def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(queue: Queue, 
     waits, now = queue._active[job], time.time()
     assert 0 < rests(waits, now) <= 8.0
     assert rests(waits, now - back) <= 8.1
+
+
+def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Queue) -> None:
+    """As the kernel would refuse it, to the byte."""
+    longest = "x" * (MAX_ARGUMENT - 1)
+    for argument in (longest + "x", "ü" * (MAX_ARGUMENT // 2)):
+        with pytest.raises(UserError, match="no process can be given an argument of 128 KiB: put it into a file"):
+            submit(queue, "true", argument)
+    job = submit(queue, "true", longest)
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job))
+    assert isinstance(queue.get(job).state, Done)
 
 
 @pytest.mark.parametrize("why", ["folder", "environment"])
