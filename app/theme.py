@@ -9,6 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 
+from scheduler import paths
+
 Scheme = Literal["light", "dark"]
 
 XS, S, M, L, XL = 4, 8, 12, 16, 24
@@ -152,6 +154,12 @@ def _palette(t: Tokens) -> QPalette:
     return palette
 
 
+def _icon(name: str, t: Tokens) -> str:
+    """A picture for the stylesheet, in the colour that is seen on what it stands on there."""
+    file = paths.assets() / "icons" / f"{name}-{t.scheme}.svg"
+    return f'url("{file.as_posix()}")'
+
+
 def _stylesheet(t: Tokens) -> str:
     meanings = "".join(
         f'QLabel[meaning="{name}"] {{ color: {getattr(t, name)}; }}\n' for name in ("warm", "hot", "throttled", "failed", "muted")
@@ -197,7 +205,7 @@ QComboBox QAbstractItemView {{ background: {t.surface}; border: 1px solid {t.lin
   selection-color: {t.text}; outline: none; }}
 QCheckBox {{ spacing: 8px; }}
 QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
-QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; }}
+QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; image: {_icon("tick", t)}; }}
 QCheckBox:focus {{ color: {t.accent}; }}
 QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: transparent; selection-background-color: {t.accent_soft};
   selection-color: {t.text}; outline: none; }}
@@ -205,8 +213,8 @@ QTableView::item {{ padding: 0 7px; border: none; }}
 QTreeView::item {{ padding: 5px 4px; border: none; }}
 QTreeView::item:selected {{ background: {t.accent_soft}; }}
 QTreeView::indicator {{ width: 13px; height: 13px; border: 1px solid {t.muted}; border-radius: 3px; background: {t.surface}; }}
-QTreeView::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; }}
-QTreeView::indicator:indeterminate {{ background: {t.accent_soft}; border-color: {t.accent}; }}
+QTreeView::indicator:checked {{ background: {t.accent}; border-color: {t.accent}; image: {_icon("tick", t)}; }}
+QTreeView::indicator:indeterminate {{ background: {t.accent_soft}; border-color: {t.accent}; image: {_icon("dash", t)}; }}
 QHeaderView {{ background: {t.surface}; border: none; }}
 QHeaderView::section {{ background: {t.surface}; color: {t.muted}; border: none; border-bottom: 1px solid {t.line}; padding: 6px 10px;
   font-size: {SMALL}px; text-align: left; }}

@@ -21,6 +21,8 @@ NUMBER_WORDS = {
     for number, word in enumerate(words.split())
 } | {"fifteen": "15", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50"}
 _SPELT = "|".join(NUMBER_WORDS)
+_NO_NUMBER = r"(?! (?:more|last|fois|vez|mehr|mal)\b)"
+"""A number in words is none of a job's in `run the job one more time`."""
 NOUN = r"jobs?|gpus?|cards?|devices?|number|nr\.?|no\.|auftrag|grafikkarte|karte|tâche|carte|tarea|trabajo|tarjeta|pid|process|cuda"
 _UNIT = (
     r"minutes?|mins?|hours?|hrs?|days?|weeks?|gpus?|cards?|minuten|stunden|tagen?|wochen|karten|heures|jours|semaines|cartes|"
@@ -41,7 +43,7 @@ _PARTS = (
         r"\b(?P<hour>[01]?\d|2[0-3])"
         r"(?:(?:[:h](?P<minute>[0-5]\d)(?:\s?(?P<half>[ap])\.?m\b\.?)?|\s?(?P<half2>[ap])m\b|\s?uhr\b)(?![\d.]))",
     ),
-    ("numbered", rf"\b(?P<noun>{NOUN})(?:[ #]+(?P<spelt>{_SPELT})\b|[ #:-]*(?P<digits>\d+)\b)"),
+    ("numbered", rf"\b(?P<noun>{NOUN})(?:[ #]+(?P<spelt>{_SPELT})\b{_NO_NUMBER}|[ #:-]*(?P<digits>\d+)\b)"),
     ("counted", rf"\b(?P<count>{_SPELT})(?=[ -](?:{_UNIT})\b)"),
     ("rate", r"\bt?flops?/s\b"),
     ("measured", r"\b(?P<amount>\d+(?:\.\d+)?)(?P<unit>h|hrs?|m|mins?|d|w|s|k|gb|%|°c)(?!\w)"),

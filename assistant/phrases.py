@@ -39,14 +39,6 @@ def _bytes(value: float, unit: str) -> str:
     return f"{number} {_BINARY[step]}{unit[1:]}"
 
 
-def energy(joules: float) -> str:
-    """As the bill counts it, where there is enough of it: 81 J, 0.25 Wh, 4.50 Wh, 1.24 kWh."""
-    hours = joules / 3600
-    if abs(hours) < 0.1:
-        return f"{joules:.0f} J"
-    return f"{significant(hours)} Wh" if abs(hours) < 1000 else f"{significant(hours / 1000)} kWh"
-
-
 def significant(value: float, digits: int = 3) -> str:
     """Three significant digits, without an exponent where a person would not write one."""
     if value == 0 or not 1e-3 <= abs(value) < 1e6:

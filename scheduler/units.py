@@ -57,6 +57,15 @@ def amount(count: float) -> str:
     return f"{tenths // 10 if tenths >= 100 or not tenths % 10 else tenths / 10} {name}"
 
 
+def energy(joules: float) -> str:
+    """As the bill counts it, where there is enough of it: 81 J, 0.25 Wh, 4.50 Wh, 1.24 kWh."""
+    hours = joules / 3600
+    if abs(hours) < 0.1:
+        return f"{joules:.0f} J"
+    value, unit = (hours, "Wh") if abs(hours) < 1000 else (hours / 1000, "kWh")
+    return f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f} {unit}" if abs(value) >= 1 else f"{value:.3g} {unit}"
+
+
 def numbered(jobs: Sequence[int]) -> str:
     """job 3; jobs 3 and 4; jobs 3, 4 and 5."""
     first = ", ".join(map(str, jobs[:-1]))

@@ -10,11 +10,13 @@ import msgspec
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import NA
 from scheduler.telemetry.snapshot import label
+from scheduler.units import energy
 
 GIB = 2.0**30
 NOT_AVAILABLE = "N/A"
 device_label = label
 _MOST_DIGITS = 6
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -29,16 +31,19 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def show(field: str, value: float | NA) -> Shown:
-    """A reading's field for the screen: bytes as GiB, the rest in the field's own unit."""
+    """A reading's field for the screen: bytes as GiB, energy as Wh where there is enough of it, the rest in the field's own unit."""
     if isinstance(value, NA):
         return Shown(NOT_AVAILABLE, reason=value.reason)
     if not math.isfinite(value):
         return Shown(NOT_AVAILABLE, reason="the device reported something that is not a number")
     unit = FIELDS[field].unit
+    if unit == "J":
+        return Shown(*energy(value).split())
     if unit == "B":
         return Shown(f"{value / GIB:.1f}", "GiB")
     if unit == "B/s":
-        return Shown(significant(value / 1e12), "TB/s") if value >= 0.9995e12 else Shown(significant(value / 1e9), "GB/s")
+        size, unit = next(((size, unit) for size, unit in _RATES if abs(value) >= 0.9995 * size), _RATES[-1])
+        return Shown(significant(value / size), unit) if value else Shown("0", "GB/s")
     if unit in ("%", "°C", "MHz") or (unit == "W" and abs(value) >= 9.95):
         return Shown(f"{value:.0f}", unit)
     return Shown(significant(value), unit)

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.models.format import clock, device_label, duration, scaled, significant
+from app.models.format import clock, device_label, duration, significant
 from app.models.results import card, result_of
 from app.models.tiles import Meaning
 from scheduler.jobs import STARTS, Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Starting
 from scheduler.telemetry.snapshot import Snapshot
-from scheduler.units import amount, span
+from scheduler.units import amount, energy, span
 
 _SENTENCES = (STARTS, "waits for ", "is held; ")
 """How reasons begin that say themselves what the job does."""
@@ -82,7 +82,7 @@ def details(job: Job, snapshot: Snapshot) -> Details:
         timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
         known = dict(facts)
         facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing)]
-        facts += [(f"{name} of the result" if name in known else name, value) for name, value in made.facts if known.get(name) != value]
+        facts += [(f"Result's {name.lower()}" if name in known else name, value) for name, value in made.facts if known.get(name) != value]
     elif job.spec.params:
         facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return Details(job.id, f"Job {job.id} · {job.spec.name}", r.state, r.meaning, tuple(facts), job.active, r.share, r.doing)
@@ -129,7 +129,7 @@ def _used(job: Job) -> list[tuple[str, str]]:
     usage = job.usage
     if usage is None:
         return []
-    shown = {"memory": amount(usage.memory), "energy": scaled(usage.energy, "J"), "util": f"{usage.util:.0f} %"}
+    shown = {"memory": amount(usage.memory), "energy": energy(usage.energy), "util": f"{usage.util:.0f} %"}
     captions = {"memory": "Most memory", "energy": "Energy", "util": "Mean utilisation"}
     found = [(captions[f], f"N/A: {usage.absent[f]}" if f in usage.absent else text) for f, text in shown.items()]
     return [*found, ("Watched", duration(usage.seconds))]

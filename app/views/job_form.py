@@ -92,10 +92,10 @@ class JobFormView(QWidget):
             self.where.blockSignals(blocked)
         for widget in self._away:
             widget.setVisible(len(places) > 1)
-        self.editors["env"].setEnabled(bool(self.form.values["where"]))
 
     def _check(self) -> None:
         """Show what is wrong, and ask about the rest once nobody types any more."""
+        self.editors["env"].setEnabled(bool(self.form.values["where"]))
         wrong = self.form.errors()
         for name, editor in self.editors.items():
             theme.mark(editor, "wrong", "true" if name in wrong else "")
@@ -162,5 +162,4 @@ class JobFormView(QWidget):
 
     def _put(self, name: str, text: str) -> None:
         self.form.values[name] = text
-        self.editors["env"].setEnabled(bool(self.form.values["where"]))
         self._check()

@@ -55,6 +55,8 @@ class SettingRow(QWidget):
             self.box.setCurrentText(text)
         elif self.line is not None:
             self.line.setText(text)
+        if self.line is not None:
+            self.line.setCursorPosition(0)  # of a long one its beginning is seen
 
     def show_error(self, message: str) -> None:
         set_text(self.error, message)

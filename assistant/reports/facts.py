@@ -10,6 +10,7 @@ from assistant import phrases
 from assistant.facts.devices import label, source, subject
 from assistant.facts.fact import Adder, Fact
 from scheduler import jobs as j
+from scheduler import units
 from scheduler.devices.model import Device
 from scheduler.telemetry.snapshot import Alert, Columns
 
@@ -27,7 +28,7 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
         elif field in usage.absent:
             add.absent(f"used.{field}", title, usage.absent[field])
         elif field == "energy":
-            add.said("used.energy", title, usage.energy, unit, phrases.energy(usage.energy))
+            add.said("used.energy", title, usage.energy, unit, units.energy(usage.energy))
         else:
             add.number(f"used.{field}", title, getattr(usage, field), unit, "not a finite number")
     if usage is not None:
@@ -113,7 +114,7 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
         read = history is not None and any(v is not None for v in history.columns.get("power", ()))
         add.absent("energy", "energy", "too little was read in this time" if read else "neither energy nor power was read in this time")
     else:
-        add.said("energy", "energy", joules, "J", phrases.energy(joules))
+        add.said("energy", "energy", joules, "J", units.energy(joules))
     return add.facts
 
 

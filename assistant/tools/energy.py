@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from assistant import phrases
 from assistant.facts import Fact
 from assistant.facts.devices import device_facts, subject
 from assistant.facts.fact import Adder
@@ -22,6 +21,7 @@ from assistant.tools.find import MOST, find_job
 from assistant.tools.jobs import facts_of
 from assistant.tools.period import Period, period
 from assistant.tools.told import Told, valued
+from scheduler import units
 from scheduler.client import Client
 from scheduler.jobs import Ended, Job
 from scheduler.search import ENDED, Search
@@ -83,7 +83,7 @@ def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: boo
     add.said("ended", "that ended", len(jobs), "", f"{'at least ' if partly else ''}{len(jobs)}")
     if ranked:
         joules = math.fsum(map(_joules, ranked))
-        add.said("energy", "energy of those whose energy is known", joules, "J", phrases.energy(joules))
+        add.said("energy", "energy of those whose energy is known", joules, "J", units.energy(joules))
     reasons = Counter(job.usage.absent["energy"] if job.usage is not None else "it held no device" for job in jobs if not _known(job))
     for i, (reason, count) in enumerate(reasons.most_common(_REASONS)):
         add.words(f"unknown{i}", "whose energy is not known", f"{count}, as {reason}")

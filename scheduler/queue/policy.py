@@ -24,6 +24,7 @@ from scheduler.queue.line import Need, Turn, need
 from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
 
+REPLAYED = "a REPLAY is shown, which runs no GPU jobs; it starts on this machine's devices: gpudeck daemon start --source auto"
 MAX_GIVEN = 100
 """Jobs that a cluster is given at once."""
 
@@ -216,7 +217,9 @@ class _Floor:
         ahead = next(before, None)
         if ahead is not None and self._possible(spec) and (not spec.memory or choose(spec, self._spots, claims=False)):
             return _behind(ahead)
-        return why(job, self._spots, self._around.ends, self._around.now) if self._devices else "no device can be read at present"
+        if not self._devices:
+            return "no device can be read at present"
+        return why(job, self._spots, self._around.ends, self._around.now) if self._spots else REPLAYED
 
     def _possible(self, spec: Spec) -> bool:
         """Whether it could start were the machine empty."""

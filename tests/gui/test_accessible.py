@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtGui import QAccessible, QColor
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
     QAbstractSlider,
+    QApplication,
+    QCheckBox,
     QComboBox,
     QHeaderView,
     QLineEdit,
@@ -17,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import theme
 from app.models.requests import Answered
 from app.views.window import PAGES
 from tests.gui import snapshots
@@ -76,3 +79,22 @@ def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
     assert set(fed.window.rail.buttons.values()) <= set(seen)
     assert set(fed.window.strip.tiles.values()) <= set(seen)
     assert fed.window.dashboard.live in seen
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_box_that_is_checked_is_told_by_a_tick_and_not_by_its_colour_alone(qtbot, scheme) -> None:
+    app = QApplication.instance()
+    before = app.property("scheme")
+    theme.apply(app, scheme)
+    box = QCheckBox("")
+    qtbot.addWidget(box)
+    box.setChecked(True)
+    box.resize(40, 40)
+    picture = box.grab().toImage()
+    tick = QColor(theme.tokens().on_accent)
+    dots = [picture.pixelColor(x, y) for x in range(picture.width()) for y in range(picture.height())]
+    drawn = sum(abs(dot.lightness() - tick.lightness()) < 30 for dot in dots if dot.hslHue() == tick.hslHue() or dot == tick)
+    ground = sum(dot == QColor(theme.tokens().accent) for dot in dots)
+    theme.apply(app, before or "light")
+    assert ground > 50, "the box is filled"
+    assert 5 < drawn < ground, "and something stands on it"

@@ -109,10 +109,19 @@ def test_names_are_unique_and_well_formed() -> None:
 def test_the_grafana_dashboard_shows_what_is_served(eight: Client, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["metrics", "--once"]) == 0
-    served = {family.name for family in text_string_to_metric_families(capsys.readouterr().out)}
-    dashboard = json.loads((paths.assets() / "grafana" / "gpudeck.json").read_text())
-    asked = {name for panel in dashboard["panels"] for t in panel["targets"] for name in re.findall(r"\b(?:DCGM|gpudeck)_\w+", t["expr"])}
+    families = [*text_string_to_metric_families(capsys.readouterr().out)]
+    served = {family.name for family in families}
+    labels = {family.name: {label for sample in family.samples for label in sample.labels} for family in families}
+    text = (paths.assets() / "grafana" / "gpudeck.json").read_text()
+    dashboard = json.loads(text)
+    asked = set(re.findall(r"\b(?:DCGM_FI|gpudeck)_\w+", text))  # panels, variables, annotations
     assert len(asked) > 10
     assert asked <= served
+    for name, selected in re.findall(r"\b((?:DCGM_FI|gpudeck)_\w+)\{([^}]*)\}", text):
+        assert set(re.findall(r"(\w+)[=!]~?", selected)) <= labels[name], name
+    for target in (target for panel in dashboard["panels"] for target in panel["targets"]):
+        (name, *_) = re.findall(r"\b(?:DCGM_FI|gpudeck)_\w+", target["expr"])
+        by_prometheus = {"instance"}
+        assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= labels[name] | by_prometheus, target
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in dashboard["panels"]]
     assert len(set(places)) == len(places)

@@ -65,6 +65,17 @@ def test_counts_and_sizes():
     assert (plural(1, "job"), plural(2, "job")) == ("1 job", "2 jobs")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("energy", 55387.0, "15.4 Wh"), ("energy", 90.0, "90 J"), ("energy", 4.5e9, "1250 kWh"), ("pcie_rx", 1.9e6, "1.90 MB/s"),
+        ("pcie_rx", 2.5e9, "2.50 GB/s"), ("pcie_rx", 0.0, "0 GB/s"), ("bandwidth", 2.97e12, "2.97 TB/s"), ("pcie_rx", 12.0, "0.012 kB/s"),
+    ],
+)  # fmt: skip
+def test_energy_and_rates_are_in_the_unit_in_which_they_are_read(field, value, text):
+    assert str(show(field, value)) == text
+
+
 def test_a_time_of_another_day_has_its_date():
     assert len(clock(snapshots.NOW, snapshots.NOW)) == len("12:34:56")
     assert clock(snapshots.NOW - 86400 * 3, snapshots.NOW).count("-") == 2

@@ -139,6 +139,7 @@ def test_no_fact_is_told_twice_and_a_long_command_leaves_room_for_the_others():
     made = next(j for j in SNAPSHOT.jobs if j.id == 6)
     names = [name for name, _ in details(made, SNAPSHOT).facts if name != "Check"]
     assert len(names) == len(set(names))
+    assert max(map(len, names)) <= len("Mean utilisation"), "the captions leave room for the values"
     long = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000)))
     rows = story(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
     assert len(dict(rows)["Command"]) < 300

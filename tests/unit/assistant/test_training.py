@@ -157,6 +157,8 @@ def test_every_route_names_slots_that_its_request_has() -> None:
         ("queue python a.py --lr 1e-4 on 2 gpus", "queue {w1} on {n1} gpus", {"w1": "python a.py --lr 1e-4", "n1": "2"}),
         ("the last 24h or two days", "the last {n1} h or {n2} days", {"n1": "24", "n2": "2"}),
         ("what happened?", "what happened?", {}),
+        ("run the job one more time", "run the job one more time", {}),
+        ("retry jobs one and two", "retry jobs {n1} and two", {"n1": "1"}),
     ],
 )
 def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None:

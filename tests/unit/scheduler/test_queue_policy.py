@@ -96,6 +96,12 @@ def test_a_job_that_needs_more_gpus_than_are_left_does_not_hold_up_the_others() 
     assert decided.reasons == {1: "needs 4 GPUs; this machine has 2 now"}
 
 
+def test_a_job_for_gpus_that_waits_as_a_replay_is_shown_is_told_so() -> None:
+    decided = decide([queued(1, 1), queued(2, 0)], [REPLAY], False, 2)
+    assert [s.job.id for s in decided.starts] == [2], "what needs no GPU runs"
+    assert "a REPLAY is shown, which runs no GPU jobs" in decided.reasons[1]
+
+
 def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
     held = running(queued(1, 1), ("cpu",))
     assert decide([held, queued(2, 1)], [CPU], False, 2).reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
