@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 
 class Place(Protocol):
@@ -23,12 +23,19 @@ class Place(Protocol):
 P = TypeVar("P", bound=Place)
 
 
+class Way(NamedTuple):
+    """A whole text that may follow, and how probable it is."""
+
+    text: str
+    chance: float
+
+
 class Author(Protocol[P]):
     """A model that writes (see `assistant.engine`)."""
 
     name: str
     compact: bool
-    """Whether it reads facts as `assistant.compact` puts them."""
+    """Whether it was taught to route, and reads facts as `assistant.compact` puts them."""
 
     def begin(self, system: str, user: str) -> P:
         """Take in the prompt: the place before the first word. Raises Cancelled."""
@@ -39,6 +46,11 @@ class Author(Protocol[P]):
 
         Raises Cancelled, and ValueError where the model computes no numbers.
         """
+        ...
+
+    def ways(self, after: P, count: int) -> list[Way]:
+        """The likeliest short texts that may follow, the likeliest first. Raises Cancelled, and ValueError where the model computes no
+        numbers."""
         ...
 
     def leaning(self, after: P, question: str, answers: tuple[str, str]) -> float | None:

@@ -18,6 +18,7 @@ import msgspec
 from assistant import messages as m
 from assistant.idle import Cancelled
 from assistant.messages import Answer, Chunk, Completed, Device, Event, Speed, State, Waiting, When
+from assistant.tools.call import Call
 from assistant.tools.proposal import NEW_JOBS, How, Proposal
 from scheduler import paths
 from scheduler.client import Client
@@ -55,15 +56,18 @@ class Assistant:
         self.allowed: set[str] = set()
         """Tools, such as `operate cancel`, that were allowed for this session: as long as this object is used."""
 
-    def ask(self, text: str, when: When = "now", on_event: OnEvent | None = None, device: Device = "auto") -> Answer:
+    def ask(
+        self, text: str, when: When = "now", on_event: OnEvent | None = None, device: Device = "auto", meant: Call | None = None
+    ) -> Answer:
         """Answer a question. `on_event` hears what is waited for and the text piece by piece. `device`: cpu does not wait for a GPU.
 
         Where something is to be done, the answer has a proposal, for `approve`: a job that is submitted so runs in this process's folder,
-        with its environment. What was allowed for this session is done at once, where the rules read the request so, too.
+        with its environment. What was allowed for this session is done at once, where the rules read the request so, too. Where it is not
+        clear what is meant, the answer has choices: ask again, with the one that is `meant`.
 
         Raises Cancelled after `cancel`, DaemonGone where daemon or assistant are not there, UserError for what the user can put right.
         """
-        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd(), device), on_event)
+        answer = self._answer(m.Ask(text, when, self._new(), os.getcwd(), device, meant), on_event)
         proposal = answer.proposal
         if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
             return answer

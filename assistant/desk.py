@@ -23,13 +23,14 @@ from assistant.template import tell
 from assistant.template.words import sentence
 from assistant.tools import housekeep
 from assistant.tools.answers import look
-from assistant.tools.call import Call
+from assistant.tools.call import Call, checked
+from assistant.tools.choices import choices, question
 from assistant.tools.find import find_job
 from assistant.tools.jobs import facts_of
 from assistant.tools.period import Period, period
 from assistant.tools.proposal import Proposal
 from assistant.tools.proposals import Proposals
-from assistant.tools.route import route
+from assistant.tools.route import Routed, route
 from assistant.tools.told import Told
 from assistant.turn import Turn
 from assistant.writer import Say, Written, by_template, write
@@ -92,9 +93,11 @@ class Desk:
         return Answer(text, "template", outcome.role, proposal=outcome.proposal)
 
     def _asked(self, daemon: Client, request: Ask, voice: Voice, turn: Turn) -> Answer:
-        names = [job.spec.name for job in daemon.jobs(_NAMED)]
         turn.waiting("finds out what is asked for")
-        routed = route(request.text, names, voice.at_hand())
+        routed = _routed(daemon, request, voice)
+        if routed.choices:
+            asked = choices(routed.choices)
+            return Answer(question(asked), "template", "answer", routed=routed.by, choices=asked)
         call, answering = routed.call, _Answering(daemon, voice)
         if call is None:
             answer = Answer(_CANNOT, "template", "operate")
@@ -206,6 +209,13 @@ class _Answering:
     def report(self, material: Material) -> Answer:
         written, facts = self._voice.write(material.facts, None)
         return Answer(written.text, written.writer, "report", facts, report=compose(replace(material, facts=facts), written))
+
+
+def _routed(daemon: Client, request: Ask, voice: Voice) -> Routed:
+    """What the person chose, or what is found in the request."""
+    if request.meant is not None:
+        return Routed(checked(request.meant), "your choice", certain=False)
+    return route(request.text, [job.spec.name for job in daemon.jobs(_NAMED)], voice.at_hand())
 
 
 def _wait_for_idle(request: Ask | Report, turn: Turn) -> None:

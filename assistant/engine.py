@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from assistant.author import Way
 from assistant.compact import trained_for
 from assistant.generate import Generation, Memory, begun, read
 from assistant.idle import Cancelled
@@ -18,6 +19,7 @@ from assistant.pace import Pace
 from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
+from assistant.ways import likeliest
 from scheduler.errors import UserError
 
 if TYPE_CHECKING:
@@ -124,6 +126,13 @@ class EngineAuthor:
         """The place after the prompt. Raises Cancelled."""
         tokens = self._engine.tokenizer.encode(prompt(system, user))
         return Mark("", begun(self._engine.model, tokens, self._journal, self._cancelled).to("cpu"))
+
+    def ways(self, after: Mark, count: int) -> list[Way]:
+        memory, behind = after.way()
+        assert not behind, "a place after a prompt keeps its memory"
+        found = likeliest(self._engine.model, memory.to(self._engine.model.device), count, self._cancelled)
+        self.tokens += len(found[0][0]) if found else 0
+        return [Way(self._engine.tokenizer.decode(tokens).decode(errors="replace"), chance) for tokens, chance in found]
 
     def leaning(self, after: Mark, question: str, answers: tuple[str, str]) -> float | None:
         model, encode = self._engine.model, self._engine.tokenizer.encode

@@ -10,6 +10,7 @@ from assistant.facts import Fact
 from assistant.reports.report import Report as Written
 from assistant.roles import Role
 from assistant.tools.call import Call
+from assistant.tools.choices import Choice
 from assistant.tools.proposal import How, Proposal
 
 MOST_TOKENS = 8192
@@ -35,6 +36,8 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     folder: str = ""
     """Where a job runs that is submitted so; empty: the user's home folder."""
     device: Device = "auto"
+    meant: Call | None = None
+    """What the person chose where they were asked back; None: it is to be found out."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
@@ -142,6 +145,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Where the model ran: cpu or cuda; empty for the template."""
     by: str = ""
     """What computed it there: compiled, torch (while a new machine's code is compiled), triton; empty for the template."""
+    choices: tuple[Choice, ...] = ()
+    """The text asks back which of these is meant: ask again with `meant`. Nothing was looked up yet."""
 
     @property
     def where(self) -> str:

@@ -14,6 +14,7 @@ from app.report_file import ENDINGS, check_ending, save_report
 from assistant.client import Assistant
 from assistant.messages import Answer, Device, Event, Waiting
 from assistant.reports.files import FORMATS
+from assistant.tools.choices import Choice, numbered
 from assistant.tools.permissions import take_back
 from assistant.tools.proposal import How
 from scheduler.client import Client
@@ -32,10 +33,31 @@ def ask(args: Namespace) -> int:
     assistant = Assistant()
     answer = assistant.ask(question, on_event=_on_event, device=_device(args))
     status_line("")
+    if answer.choices:
+        chosen = _chosen(answer, args)
+        if chosen is None:
+            return 1
+        answer = assistant.ask(question, on_event=_on_event, device=_device(args), meant=chosen.call)
+        status_line("")
     if answer.proposal is None:
         _show(answer, args)
         return 0
     return _decide(assistant, answer, args)
+
+
+def _chosen(answer: Answer, args: Namespace) -> Choice | None:
+    """What the person at the terminal means; None: none of these, or there is nobody to ask."""
+    if args.json:
+        say_json(answer)
+        return None
+    for line in answer.text.splitlines():
+        say(line)
+    if not sys.stdin.isatty():
+        say("nothing was done, as there is nobody to ask")
+        return None
+    sys.stderr.write(f"Which? [1-{len(answer.choices)}, else none] ")
+    sys.stderr.flush()
+    return numbered(answer.choices, sys.stdin.readline())
 
 
 def permissions(args: Namespace) -> int:

@@ -231,7 +231,7 @@ class Verbs(QObject):
                 self.replied.emit(said)
 
         if isinstance(request, Ask):
-            answer = self._assistant.ask(request.text, on_event=on_event)
+            answer = self._assistant.ask(request.text, on_event=on_event, meant=request.meant)
         elif isinstance(request, Approve):
             answer = self._assistant.approve(request.proposal, request.how)
         else:
@@ -299,4 +299,4 @@ def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Ans
     report = packed(answer.report) if answer.report is not None else b""
     tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
     told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, report)
-    return Answered(*told, tool, answer.proposal, answer.where)
+    return Answered(*told, tool, answer.proposal, answer.where, choices=answer.choices)

@@ -12,6 +12,7 @@ from app.models.message import Message, Wanted
 from app.models.proposals import said
 from app.models.requests import Answered
 from app.models.tree import ROOT, Cut, Node, Saved, Tree
+from assistant.tools.call import Call
 from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
@@ -19,7 +20,7 @@ MOST = 2000
 """Messages of one conversation, all branches together."""
 LONGEST_TITLE = 80
 NEW = "New conversation"
-_TOLD = ("text", "writer", "facts", "curves", "tokens", "seconds", "device", "tool", "proposal", "report", "note")
+_TOLD = ("text", "writer", "facts", "curves", "tokens", "seconds", "device", "tool", "proposal", "report", "note", "choices")
 """What a message takes from its answer."""
 _FEWEST = 8
 """Pieces from which on there is a rate."""
@@ -60,17 +61,17 @@ class Conversation:
         """The answer that is awaited."""
         return self.tree.message(self._answer) if self.busy else None
 
-    def ask(self, text: str, wants: Wanted = "answer", instead: int | None = None) -> int:
+    def ask(self, text: str, wants: Wanted = "answer", instead: int | None = None, meant: Call | None = None) -> int:
         """Your words, and room for the answer, by whose number it is told (not the message's).
 
-        `instead`: they branch off where this message of yours stands. Raises UserError while another answer is awaited, and where
-        there is no room for more.
+        `instead`: they branch off where this message of yours stands. `meant`: they choose what was asked back. Raises UserError while
+        another answer is awaited, and where there is no room for more.
         """
         self._check()
         parent = self.tree.parent(instead) if instead is not None else self.path[-1] if self.path else ROOT
         if not len(self.tree):
             self.title = " ".join(text.split())[:LONGEST_TITLE] or NEW
-        return self._await(self.tree.add(parent, Message("you", text, wants=wants, at=time.time())))
+        return self._await(self.tree.add(parent, Message("you", text, wants=wants, at=time.time(), meant=meant)))
 
     def again(self, answer: int) -> int:
         """Room for another answer beside one there is; as `ask`."""
@@ -80,6 +81,12 @@ class Conversation:
     def question(self, answer: int) -> Message:
         """What an answer answers."""
         return self.tree.message(self.tree.parent(answer))
+
+    def asked(self, answer: int) -> tuple[str, Call | None]:
+        """What an answer is asked for by: your words; where you chose what they mean, those before the choice, and what you chose."""
+        question = self.tree.parent(answer)
+        message = self.tree.message(question)
+        return (message.text, None) if message.meant is None else (self.question(self.tree.parent(question)).text, message.meant)
 
     def turns(self) -> tuple[str, ...]:
         """What was chatted before the answer that is awaited, yours and the model's in turn: what is no chat stays out of it."""

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from assistant.tools.call import Call
+from assistant.tools.choices import Choice
 from assistant.tools.proposal import Proposal
 
 Author = Literal["you", "assistant"]
@@ -57,6 +59,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Your answer to that: once, session or never; empty until you gave one."""
     at: float = 0.0
     """When it was said, seconds since the epoch."""
+    choices: tuple[Choice, ...] = ()
+    """It asks back which of these you mean."""
+    meant: Call | None = None
+    """Which of them you chose by this message of yours."""
 
     @property
     def pending(self) -> bool:

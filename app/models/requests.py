@@ -9,6 +9,8 @@ from app.models.message import Curve
 from app.models.model_requests import ModelReply, ModelRequest
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
+from assistant.tools.call import Call
+from assistant.tools.choices import Choice
 from assistant.tools.proposal import How, Proposal
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
@@ -135,10 +137,11 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A question to the assistant. `id` names its answer."""
+    """A question to the assistant. `id` names its answer; `meant`: what was chosen where it asked back."""
 
     text: str
     id: int = 0
+    meant: Call | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -323,6 +326,8 @@ class Answered(msgspec.Struct, frozen=True):
     """Where the model ran: cpu or cuda; empty for the template."""
     note: str = ""
     """What is to be known of it, such as that it was not checked."""
+    choices: tuple[Choice, ...] = ()
+    """It asks back which of these is meant."""
 
 
 class Remembered(msgspec.Struct, frozen=True):

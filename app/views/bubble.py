@@ -11,6 +11,7 @@ from app.models.conversation_export import code_blocks
 from app.models.format import plural
 from app.models.message import UNCHECKED, Message
 from app.models.writing import told
+from app.views.choices import Choices
 from app.views.proposal import ProposalCard
 from app.views.safe_text import SafeText
 from app.views.sparkline import Sparklines
@@ -23,7 +24,7 @@ _FOOTER = 20
 class Bubble(QFrame):
     """Emits `acted` with what is wanted.
 
-    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never.
+    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never; of choices 1, 2, 3, none.
     """
 
     acted = Signal(str)
@@ -40,6 +41,8 @@ class Bubble(QFrame):
         self.curves = Sparklines()
         self.proposal = ProposalCard()
         self.proposal.decided.connect(self.acted)
+        self.choices = Choices()
+        self.choices.chosen.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.use_cpu = button("Answer on the CPU now", tooltip="Wait for no GPU: slower, and it disturbs nobody")
         self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
@@ -66,6 +69,7 @@ class Bubble(QFrame):
         self.controls: list[QWidget] = [
             self.text,
             *self.proposal.buttons.values(),
+            *self.choices.buttons.values(),
             self.use_cpu,
             self.earlier,
             self.later,
@@ -91,6 +95,7 @@ class Bubble(QFrame):
             part.document().setTextWidth(inside)
             part.setFixedHeight(int(part.document().size().height()) + 2)
         self.proposal.settle()
+        self.choices.settle()
         self.stale = False
         layout = self.layout()
         assert layout is not None
@@ -116,7 +121,8 @@ class Bubble(QFrame):
             if message.state == "done" and message.facts:
                 self.text.cite(citations(self.text.document().toPlainText(), message.facts), message.facts)
         self.proposal.show_proposal(message.proposal, message.decision)
-        self.text.setVisible(bool(message.text) and message.proposal is None)  # the card says it all
+        self.choices.show_choices(message.choices)
+        self.text.setVisible(bool(message.text) and message.proposal is None and not message.choices)  # the card says it all
         self.curves.show_curves(message.curves)
         set_text(self.note, _note(message))
         self.note.setVisible(bool(self.note.text()))
@@ -171,7 +177,7 @@ class Bubble(QFrame):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         layout.setSpacing(theme.S)
-        for part in (self.text, self.proposal, self.curves, self.note):
+        for part in (self.text, self.proposal, self.choices, self.curves, self.note):
             layout.addWidget(part)
         layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self._footer)

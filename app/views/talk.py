@@ -36,6 +36,7 @@ from app.views.entry import Entry
 from app.views.message_list import MessageList
 from app.views.undo_line import UndoLine
 from app.views.widgets import ask_where, label, set_text
+from assistant.tools.choices import Choice, numbered
 from assistant.tools.proposal import How
 from scheduler.errors import UserError
 
@@ -134,7 +135,10 @@ class Talk(QWidget):
     def ask(self, text: str) -> None:
         """Ask a question, as if it had been typed; to the model itself where free chat is on."""
         instead = self.entry.instead
-        if self.entry.free.isChecked():
+        last = self.conversation.path[-1] if self.conversation.path and instead is None else None
+        if last is not None and (chosen := numbered(self.conversation.tree.message(last).choices, text)) is not None:
+            self._choose(last, chosen)
+        elif self.entry.free.isChecked():
             self._await(lambda: self.conversation.ask(text, "chat", instead), self._chat)
         else:
             self._await(lambda: self.conversation.ask(text, instead=instead), lambda number: Ask(text, number))
@@ -144,12 +148,17 @@ class Talk(QWidget):
 
     def again(self, answer: int) -> None:
         """Have another answer written beside one there is."""
-        question = self.conversation.question(answer)
+        question, (text, meant) = self.conversation.question(answer), self.conversation.asked(answer)
         wants: dict[str, Callable[[int], Request]] = {"brief": Report, "chat": self._chat}
-        self._await(lambda: self.conversation.again(answer), wants.get(question.wants, lambda number: Ask(question.text, number)))
+        self._await(lambda: self.conversation.again(answer), wants.get(question.wants, lambda number: Ask(text, number, meant)))
 
     def _chat(self, number: int) -> Chat:
         return Chat(self.conversation.turns(), number)
+
+    def _choose(self, answer: int, choice: Choice) -> None:
+        """Which of the meanings that were asked back is yours."""
+        text = self.conversation.question(answer).text
+        self._await(lambda: self.conversation.ask(choice.words, meant=choice.call), lambda number: Ask(text, number, choice.call))
 
     def _decide(self, answer: int, how: How) -> None:
         """Your word on what was proposed."""
@@ -211,6 +220,10 @@ class Talk(QWidget):
                 self.entry.edit(number, message.text)
             case "once" | "session" | "never":
                 self._decide(number, what)
+            case "1" | "2" | "3":
+                self._choose(number, message.choices[int(what) - 1])
+            case "none":
+                self.entry.edit(self.conversation.tree.parent(number), self.conversation.question(number).text)
             case "delete":
                 self._delete(number)
             case "earlier" | "later":

@@ -11,6 +11,7 @@ import msgspec
 from assistant.masks import filled
 from assistant.roles import Role
 from assistant.routes import BY_NAME, Route
+from scheduler.errors import UserError
 
 Value = int | float | str
 MOST_WORDS = 4000
@@ -70,6 +71,15 @@ def call(role: Role, tool: str, /, **arguments: Value | None) -> Call:
         if name not in places or not (places[name].slots or value in places[name].words):
             raise ValueError(f"the tool {role} {tool} takes no {name}={value}")
     return Call(role, tool, {name: read(name, value) for name, value in given.items()})
+
+
+def checked(given: Call) -> Call:
+    """One that came from outside, read as strictly as a model's. Raises UserError."""
+    try:
+        read_again = call(given.role, given.tool, **given.arguments)
+    except ValueError as e:
+        raise UserError(f"this cannot be asked for: {e}") from e
+    return msgspec.structs.replace(read_again, params=given.params)
 
 
 def called(route: Route, values: Mapping[str, str]) -> Call:

@@ -1,28 +1,35 @@
-"""From a request to a call: by the model where one is loaded and says what `assistant.routes` knows, else by the rules."""
+"""From a request to a call: by the model where one is loaded and says what `assistant.routes` knows, else by the rules.
+
+Where the model is not sure, the request may mean several calls, and whoever asked is asked back.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from accel.workloads import catalog
-from assistant.author import Author, P
+from assistant.author import Author, P, Way
 from assistant.masks import NOUN, masked
 from assistant.roles import is_order
-from assistant.routes import SYSTEM, TOOLS, Route, parse
+from assistant.routes import SYSTEM, Route, parse
 from assistant.tools.call import Call, called
+from assistant.tools.choices import MOST
 from assistant.tools.parameters import parameters
 from assistant.tools.rules import by_rules
 
 LONGEST_REQUEST = 2000
 """Characters; what is longer is no request, but a text."""
-LONGEST = 200
-"""Characters of a route; a model that goes on has lost its way."""
+SURE = 0.9
+"""Probability of a call from which on it is taken for what was meant, whatever the rules say (measured: tests/benchmarks/LOG.md)."""
+WAYS = 6
+"""Texts of the model that are looked at; some are no calls, or the same."""
 _NUMBERED = re.compile(rf"\b(?:{NOUN})[ #]+\{{n\d+\}}", re.IGNORECASE)
-_ROLES = tuple({tool.role for tool in TOOLS})
+_OTHER = Call("answer", "other")
 
 
 class Routed(NamedTuple):
@@ -30,22 +37,33 @@ class Routed(NamedTuple):
     """None where it asks for something to be done that no tool does."""
     by: str
     """`rules` or `model NAME`."""
+    choices: tuple[Call, ...] = ()
+    """What else it may mean, the likeliest first and `call` among them, where that is to be asked; empty where it is clear."""
     certain: bool = True
     """The rules read it in the same way, also without the names of jobs: these are foreign text, which may settle what is proposed, but
     not that it is done without a card, as a permission for the session allows."""
 
 
+class _Meaning(NamedTuple):
+    call: Call
+    chance: float
+    """How probable the model holds it."""
+
+
 def route(request: str, names: Sequence[str] = (), author: Author[P] | None = None) -> Routed:
     """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
     if len(request) > LONGEST_REQUEST:
-        return Routed(Call("answer", "other"), "rules")
+        return Routed(_OTHER, "rules")
     names = _masking(names, request)
     by_hand = by_rules(request, names)
     certain = by_hand == by_rules(request)
-    found = _by_model(request, names, author) if author is not None else None
-    if author is None or found is None:
-        return Routed(_completed(by_hand, request), "rules", certain)
-    return Routed(_completed(found, request), f"model {author.name}", certain and found == by_hand)
+    found = _by_model(request, names, author) if author is not None and author.compact else []
+    if author is None or not found:
+        return Routed(_completed(by_hand, request), "rules", certain=certain)
+    best = found[0]
+    asked = _asked(found, by_hand) if best.chance < SURE and best.call != by_hand else []
+    choices = tuple(filter(None, (_completed(call, request) for call in asked)))
+    return Routed(_completed(best.call, request), f"model {author.name}", choices, certain and best.call == by_hand)
 
 
 def _masking(names: Iterable[str], request: str) -> list[str]:
@@ -71,27 +89,35 @@ def _completed(found: Call | None, request: str) -> Call | None:
     return msgspec.structs.replace(found, params=dict(parameters(catalog.find(name), request)))
 
 
-def _by_model(request: str, names: Sequence[str], author: Author[P]) -> Call | None:
-    """Greedy. None where what it says is no route: not of a tool and its arguments, or with slots that the request has not."""
+def _by_model(request: str, names: Sequence[str], author: Author[P]) -> list[_Meaning]:
+    """What it may mean, the likeliest first. What is no route is left out: of no tool, or with slots that the request has not."""
     text, values = masked(request, names)
-    said = ""
+    found: list[_Meaning] = []
+    for way in _ways(text, author):
+        with suppress(ValueError):
+            call = called(_of_different(parse(way.text.strip().partition("\n")[0])), values)
+            before = sum(other.chance for other in found if other.call == call)
+            found = [*(other for other in found if other.call != call), _Meaning(call, before + way.chance)]
+    return sorted(found, key=lambda meaning: -meaning.chance)
+
+
+def _ways(text: str, author: Author[P]) -> list[Way]:
     try:
-        for place in author.write(author.begin(SYSTEM, text), 0):
-            said = place.text
-            if "\n" in said.strip() or len(said) > LONGEST or not _begins(said.strip()):
-                break
-        return called(_of_different(parse(said.strip().partition("\n")[0])), values)
+        return author.ways(author.begin(SYSTEM, text), WAYS)
     except ValueError:
-        return None
+        return []  # it computes no numbers
+
+
+def _asked(found: Sequence[_Meaning], by_hand: Call | None) -> list[Call]:
+    """What to offer: the likeliest, and what the rules read; empty where there is nothing to choose."""
+    offered: list[Call] = []
+    for call in (*(meaning.call for meaning in found[: MOST - 1]), by_hand, *(meaning.call for meaning in found[MOST - 1 :])):
+        if call is not None and call != _OTHER and call not in offered:
+            offered.append(call)
+    return offered[:MOST] if len(offered) > 1 or found[0].call == _OTHER else []
 
 
 def _of_different(route: Route) -> Route:
     """A thing is not compared with itself: where the request names one only, the tool knows what to compare it with."""
     named = {key: value for key, value in route.arguments.items() if key != "other"}
     return route._replace(arguments=named) if route.arguments.get("other") in named.values() else route
-
-
-def _begins(text: str) -> bool:
-    """Whether a route may begin so: a model that was not taught to route is not waited for."""
-    word = text.partition(" ")[0]
-    return any(role.startswith(word) for role in _ROLES)

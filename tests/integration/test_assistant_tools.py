@@ -17,7 +17,7 @@ from assistant.messages import Answer
 from assistant.template import tell
 from assistant.tools.actions import plan
 from assistant.tools.answers import look
-from assistant.tools.call import call
+from assistant.tools.call import Call, call
 from assistant.tools.proposal import Proposal
 from assistant.tools.proposals import LASTS_S, Proposals
 from scheduler import paths, settings
@@ -418,6 +418,10 @@ def test_a_job_with_a_long_command_is_run_again_with_all_of_it(shared: Client, w
         shared.wait(made.id, WAIT_S)
 
 
+UNCLEAR = ("the gpu and the queue and the logs", "how is the wait determined", "job 7 first or last", "undo job 7")
+"""Each may mean several things: at one of them at least a model is not sure."""
+
+
 class Terminal(io.StringIO):
     """A person at a terminal."""
 
@@ -455,3 +459,34 @@ def test_the_command_line_asks_and_says_what_it_did(
     assert "has ended already" in capsys.readouterr().out
     assert main(["ask", f"how is job {job.id}?"]) == 0
     assert "answer job job=" in capsys.readouterr().out
+
+
+def test_what_was_chosen_is_answered_and_read_strictly(shared: Client, world: dict[str, int], assistant: Assistant) -> None:
+    chosen = assistant.ask("hm, that one", meant=Call("answer", "job", {"job": world["broken"]}))
+    assert (chosen.call, chosen.routed) == (Call("answer", "job", {"job": world["broken"]}), "your choice")
+    assert "exit code 3" in chosen.text
+    acts = assistant.ask("hm, that one", meant=Call("operate", "pause")).proposal
+    assert acts is not None and not acts.certain, "what acts is proposed, and no permission for the session is enough"
+    with pytest.raises(UserError, match="cannot be asked for"):
+        assistant.ask("hm, that one", meant=Call("operate", "cancel", {"pid": 1}))
+
+
+@pytest.mark.slow
+def test_the_shipped_model_asks_back_and_what_was_chosen_is_answered(
+    shared: Client, assistant: Assistant, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.cli import main
+
+    shared.configure(model_folder="", model_device="cpu")
+    try:
+        said, asked = next((said, answer) for said in UNCLEAR if (answer := assistant.ask(said)).choices)
+        assert asked.call is None and asked.proposal is None and asked.facts == (), "nothing was looked up or proposed"
+        assert all(f"{number}. " in asked.text for number in range(1, len(asked.choices) + 1))
+        assert main(["ask", said]) == 1
+        assert "nothing was done, as there is nobody to ask" in capsys.readouterr().out
+        number, chosen = next((i, choice.call) for i, choice in enumerate(asked.choices, 1) if not choice.call.acts)
+        monkeypatch.setattr("sys.stdin", Terminal(f"{number}\n"))
+        assert main(["ask", said]) == 0
+        assert f"{chosen.line}, found by: your choice" in capsys.readouterr().out
+    finally:
+        shared.configure(model_folder=TEMPLATE)

@@ -4,6 +4,7 @@ import pytest
 
 from assistant.engine import Engine, EngineAuthor
 from assistant.library import describe, known
+from assistant.routes import SYSTEM
 from assistant.tools.route import route
 from scheduler import paths
 
@@ -38,3 +39,21 @@ def test_it_knows_which_tool_a_request_needs(engine, request_, line) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None
     assert (found.call.line, found.by) == (line, "model rwkv7-deck-13m")
+    assert not found.choices
+
+
+def test_it_asks_back_where_it_is_not_sure(engine) -> None:
+    author = EngineAuthor(engine, lambda: False)
+    found = [route(request, (), author) for request in ("job 7 first or last", "undo job 7", "the gpu and the queue and the logs")]
+    asked = [routed for routed in found if routed.choices]
+    assert asked, "each of them may mean several things"
+    assert all(len(routed.choices) <= 3 and routed.call in routed.choices for routed in asked)
+
+
+def test_its_likeliest_texts_are_what_it_writes_with_their_probabilities(engine) -> None:
+    author = EngineAuthor(engine, lambda: False)
+    ways = author.ways(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 4)
+    *_, greedy = author.write(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 0)
+    assert greedy.text in [way.text for way in ways]
+    assert [way.chance for way in ways] == sorted((way.chance for way in ways), reverse=True) and 0 < sum(way.chance for way in ways) <= 1
+    assert len({way.text for way in ways}) == len(ways) > 1

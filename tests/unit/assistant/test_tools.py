@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from random import Random
 from typing import NamedTuple, get_args
@@ -12,18 +12,21 @@ import pytest
 
 from accel.workloads import catalog
 from assistant import phrases
+from assistant.author import Way
 from assistant.facts import Fact
 from assistant.masks import masked
 from assistant.routes import SYSTEM, TOOLS, WORKLOADS, parse
+from assistant.tools import choices
 from assistant.tools.actions import PLANNERS
 from assistant.tools.answers import LOOKERS
-from assistant.tools.call import Call, call, called
+from assistant.tools.call import Call, call, called, checked
 from assistant.tools.compare import _differences
 from assistant.tools.period import period
 from assistant.tools.route import route
 from assistant.tools.rules import by_rules
 from assistant.training.phrasings import Part
 from assistant.training.requests import example
+from scheduler.errors import UserError
 
 REQUESTS = {
     "how hot is gpu 1?": "answer device metric=temp gpu=1",
@@ -160,10 +163,10 @@ class Model:
     """Says what it is told to say, and keeps what it was asked."""
 
     name = "tiny"
-    compact = False
+    compact = True
 
-    def __init__(self, text: str) -> None:
-        self.text, self.asked, self.pieces = text, ("", ""), 0
+    def __init__(self, *texts: str, chances: Sequence[float] = (1.0,)) -> None:
+        self.texts, self.chances, self.asked = texts, chances, ("", "")
 
     def begin(self, system: str, user: str) -> Spot:
         self.asked = system, user
@@ -172,11 +175,11 @@ class Model:
     def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         return None
 
+    def ways(self, after: Spot, count: int) -> list[Way]:
+        return list(map(Way, self.texts, self.chances))
+
     def write(self, after: Spot, seed: int) -> Iterator[Spot]:
-        for piece in re.finditer(r"\s*\S+", self.text):
-            self.pieces += 1
-            yield Spot(self.text[: piece.end()])
-        yield Spot(self.text, ended=True)
+        raise NotImplementedError
 
 
 def test_a_model_that_says_a_route_is_followed_and_named() -> None:
@@ -212,9 +215,52 @@ def test_what_is_no_route_falls_to_the_rules(text: str) -> None:
 
 
 def test_a_model_that_was_not_taught_to_route_is_not_listened_to() -> None:
-    model = Model(" Sure! " + "I am happy to help. " * 500)
+    model = Model(" operate kill")
+    model.compact = False
     assert route("cancel job 7", author=model).by == "rules"
-    assert model.pieces == 1
+    assert model.asked == ("", ""), "a large one takes seconds to read"
+
+
+UNSURE = (" answer waiting job={n1}", " operate pause job={n1}", " answer waiting job={n2}", " operate")
+
+
+def test_where_the_model_is_not_sure_it_offers_what_it_may_mean() -> None:
+    asked = route("job 7 queue why or hold it", author=Model(*UNSURE, chances=(0.5, 0.3, 0.1, 0.05)))
+    assert asked.call == Call("answer", "waiting", {"job": 7})
+    assert asked.choices[:2] == (Call("answer", "waiting", {"job": 7}), Call("operate", "pause", {"job": 7}))
+    assert 2 <= len(asked.choices) <= 3 and not asked.certain
+
+
+@pytest.mark.parametrize(
+    ("said", "texts", "chances"),
+    [
+        ("what about job 7", UNSURE, (0.91, 0.05, 0.01, 0.01)),
+        ("cancel job 7", (" operate cancel job={n1}", " operate pause job={n1}"), (0.5, 0.4)),
+        ("compare job 7", (" answer compare job={n1}", " answer compare job={n1} other={n1}"), (0.5, 0.45)),
+        ("hm hm", (" answer other",), (0.5,)),
+    ],
+    ids=["it is sure", "the rules agree", "both are the same", "there is nothing to offer"],
+)
+def test_what_is_clear_is_not_asked(said: str, texts: tuple[str, ...], chances: tuple[float, ...]) -> None:
+    assert not route(said, author=Model(*texts, chances=chances)).choices
+
+
+def test_every_call_is_told_in_words_of_its_own() -> None:
+    told = [choices.said(Call(tool.role, tool.name)) for tool in TOOLS]
+    assert len(set(told)) == len(TOOLS) - 1, "a metric is told alike, now and over a time"
+    job = Call("operate", "move", {"job": "a\n*b*", "place": "before", "other": 3})
+    (offered,) = choices.choices([job, job])
+    assert offered.words == "run job a *b* before job 3" and "\\*b\\*" in choices.question([offered])
+    assert len(choices.choices([Call("operate", "submit", {"command": "x" * 4000})])[0].words) == 80
+    assert choices.numbered([offered], " 1. \n") == offered
+    assert choices.numbered([offered], "0") is choices.numbered([offered], "one") is None
+
+
+def test_what_was_chosen_is_read_as_strictly_as_a_models_line() -> None:
+    assert checked(Call("operate", "cancel", {"job": 7})) == Call("operate", "cancel", {"job": 7})
+    for strange in (Call("operate", "destroy"), Call("operate", "cancel", {"force": "yes"}), Call("operate", "kill", {"pid": 0})):
+        with pytest.raises(UserError):
+            checked(strange)
 
 
 def test_nothing_but_the_request_is_ever_routed() -> None:
