@@ -40,8 +40,9 @@ class Tray(QObject):
 
     def show_brief(self, brief: Brief) -> None:
         """The figure now; it is painted where it changed."""
-        if self.icon.toolTip() != brief.text:
-            self.icon.setToolTip(f"GPU Deck\n{brief.text}")
+        text = f"GPU Deck\n{brief.text}"
+        if self.icon.toolTip() != text:
+            self.icon.setToolTip(text)
         self._paint(brief.figure, brief.alarm)
 
     def notify(self, title: str, text: str) -> None:

@@ -52,4 +52,5 @@ def brief(snapshot: Snapshot) -> Brief:
 def _row(tile: Tile) -> Row:
     util, memory, _, temperature, power = tile.metrics
     used = memory.text if memory.share is None else f"{100 * memory.share:.0f} % mem"
-    return Row(tile.title, util.share, (util.text, used, temperature.text, power.text), matter(tile))
+    title = tile.title.replace("GPU", "REPLAY") if tile.replay else tile.title
+    return Row(title, util.share, (util.text, used, temperature.text, power.text), matter(tile))

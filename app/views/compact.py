@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app import theme
 from app.models.brief import Brief, Row
 
-_TITLE, _COLUMNS, _BAR = 54, (52, 76, 52, 52), 60
+_TITLE, _COLUMNS, _BAR = 62, (52, 76, 52, 52), 60
 _LEFT, _RIGHT = (int(side | Qt.AlignmentFlag.AlignVCenter) for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight))
 
 

@@ -44,6 +44,17 @@ def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qa
     assert chosen == ["open", "compact", "quit"]
 
 
+def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_only_what_is_new(qapp):
+    now = brief(snapshots.gpu_snapshot(2, replay=True))
+    assert [row.title for row in now.rows] == ["REPLAY 0", "REPLAY 1"]
+    tray, told = Tray(), []
+    plain = tray.icon.setToolTip
+    tray.icon.setToolTip = lambda text: (told.append(text), plain(text))
+    for _ in range(3):
+        tray.show_brief(now)
+    assert len(told) == 1
+
+
 def test_what_cannot_be_read_is_no_zero(qapp):
     made = snapshots.gpu_snapshot(1)
     nothing = brief(msgspec.structs.replace(made, devices=(msgspec.structs.replace(made.devices[0], reading=None),)))

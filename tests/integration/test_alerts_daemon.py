@@ -47,6 +47,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
         deck.configure(webhook=hook.url)
         (raised,) = eventually(lambda: deck.snapshot().alerts)
         assert (raised.rule, raised.device, raised.cleared) == ("at its power limit", "REPLAY-0", None)
+        assert raised.text.startswith("REPLAY GPU 0 "), "it goes to a webhook, where nothing else says so"
         deck.acknowledge(raised.id)
         assert deck.snapshot().alerts[0].acknowledged
         with pytest.raises(NotFound, match="no alert 77"):
