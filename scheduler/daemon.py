@@ -47,6 +47,8 @@ LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
 STAND_BY_S = 0.02
 """So long after jobs were started a runner for the next one is: first these get the processor."""
+AGAIN_S = 1.0
+"""What could not be stored, as on a full disk, is tried again after this long."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 
@@ -64,6 +66,8 @@ class Daemon:
         """What was read of each device last; empty while the probe does not answer."""
         self._unsettled: set[int] = set()
         """Jobs whose end could not be stored yet."""
+        self._again = 0.0
+        """When that is tried again, in monotonic seconds."""
         self._due = asyncio.Event()
         """An order changed the queue: it is to be looked at."""
         self._stop = asyncio.Event()
@@ -175,13 +179,20 @@ class Daemon:
         if news:
             self.monitor.forget({j.id for j in self.queue.going})
             self.touch()
-        for job in tuple(self._unsettled):
-            self.settle(job)
-        if "recover" in self._notices:
-            self._recover()
-            self._step()
+        if time.monotonic() >= self._again:
+            self._try_again()
         self._landlord.review(self._latest, self._settings)
         if "queue" in self._notices or self.queue.due(time.time()):  # something could not be started: perhaps it can now
+            self._step()
+
+    def _try_again(self) -> None:
+        """Store what could not be stored; where the first cannot, nor will the others: each try costs a look at all processes."""
+        for job in tuple(self._unsettled):
+            self.settle(job)
+            if job in self._unsettled:
+                return
+        if "recover" in self._notices:
+            self._recover()
             self._step()
 
     async def _keep(self) -> None:
@@ -194,6 +205,7 @@ class Daemon:
     # The queue
 
     def _recover(self) -> None:
+        self._again = time.monotonic() + AGAIN_S
         with self._notices.about("recover"):
             self.queue.recover()
 
@@ -248,6 +260,7 @@ class Daemon:
 
     def settle(self, job: int) -> None:
         self._unsettled.add(job)
+        self._again = time.monotonic() + AGAIN_S
         with self._notices.about("settle"):
             self.queue.runner_ended(job)
             self._unsettled.discard(job)

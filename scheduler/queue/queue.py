@@ -59,12 +59,14 @@ class Queue(Orders):
         self._tails: dict[int, Tail] = {}
         self._inherited = set(self._active)
         """Jobs of the last daemon of which it is not settled yet what became of them."""
+        self._adopted = False
+        """All of them that run on are looked after: the rest is to be stored."""
 
     def recover(self) -> None:
         """Settle what the last daemon left: adopt what still runs, take over what ended, queue again what never ran.
 
         Raises UserError, at the end, where some of that cannot be stored now: those jobs stay as they were, and keep their devices. To be
-        called again then.
+        called again then, which goes no further than to the first that still cannot.
         """
         trouble: UserError | None = None
         for job_id in sorted(self._inherited):
@@ -74,6 +76,9 @@ class Queue(Orders):
                 self._inherited.discard(job_id)
             except UserError as e:
                 trouble = e
+                if self._adopted:
+                    break
+        self._adopted = True
         if trouble is not None:
             raise trouble
 

@@ -41,8 +41,15 @@ class Rescue(NamedTuple):
 def examine(file: Path, known: Collection[int]) -> str:
     """What is amiss with the store, empty where nothing is. `known`: numbers of jobs of which there is a folder.
 
-    A copy is looked at: the file itself is left alone. Raises UserError where it cannot be read.
+    A copy is looked at: the file itself is left alone. Raises UserError where it cannot be read, or there is no room for the copy.
     """
+    try:
+        return _examined(file, known)
+    except OSError as e:
+        raise UserError(f"the store {file} cannot be copied to be looked at: {e.strerror}") from e
+
+
+def _examined(file: Path, known: Collection[int]) -> str:
     with tempfile.TemporaryDirectory(dir=file.parent, prefix="examined-") as folder:
         copy = Path(folder) / file.name
         for source in _parts(file):
@@ -72,6 +79,13 @@ def examine(file: Path, known: Collection[int]) -> str:
 
 def rebuild(file: Path, known: Iterable[int]) -> Rescue:
     """Put a new store in the place of the damaged one, which is kept. `known`: numbers that were given to jobs. Raises UserError."""
+    try:
+        return _rebuilt(file, known)
+    except OSError as e:
+        raise UserError(f"no other store can be put in the place of {file}: {e.strerror}") from e
+
+
+def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
     rows = list(carve.rows(*_bytes(file)))
     stored = {name: env for row in rows for name, env in _environment(row).items()}
     jobs = {row.id: (found[0], _env(found[1], stored)) for row in rows if (found := _job(row)) is not None}

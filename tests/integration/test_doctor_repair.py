@@ -19,6 +19,7 @@ from scheduler.settings import Settings
 from scheduler.store import Store, environments, repair
 from scheduler.wishes import wish
 from tests.integration.deck import kill_daemon, log_of, python
+from tests.integration.torture.faults import small_disk
 from tests.support import eventually, state_folder
 
 JOBS = 24
@@ -139,6 +140,24 @@ def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) 
         assert deck.timeline(waits)[-1].what == "held"
         deck.stop_daemon()
     assert repair.examine(paths.store_file(), known) == ""
+
+
+def test_on_a_full_disk_the_doctor_says_so_and_the_store_is_as_it_was(home: Path, tmp_path: Path) -> None:
+    zero_the_first_page(home, random.Random(0))
+    spoilt = (home / "gpudeck.sqlite").read_bytes()
+    try:
+        with small_disk(tmp_path / "disk", "1m") as disk:
+            file = Path(shutil.copy(home / "gpudeck.sqlite", disk))
+            disk.chmod(0o700)
+            with (disk / "ballast").open("wb", buffering=0) as f:
+                while shutil.disk_usage(disk).free:
+                    f.write(b"x" * 4096)
+            for act in (repair.examine, repair.rebuild):
+                with pytest.raises(UserError, match=r"(No space left on device|the disk is full)"):
+                    act(file, range(1, JOBS + 1))
+            assert file.read_bytes() == spoilt
+    except PermissionError as e:
+        pytest.skip(str(e))
 
 
 def test_a_store_of_which_nothing_is_left_gives_no_number_twice(home: Path) -> None:

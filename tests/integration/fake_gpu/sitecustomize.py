@@ -53,8 +53,8 @@ def install_engine() -> None:
     from assistant import engine
 
     class Engine(engine.Engine):
-        def __init__(self, path: str, device: str) -> None:
-            super().__init__(path, "cpu")
+        def __init__(self, path: str, device: str, *, wait: bool = True) -> None:
+            super().__init__(path, "cpu", wait=wait or device == "cuda")
             self.device = device
             if device == "cuda":
                 (FOLDER / "new").write_text(str(2**30))

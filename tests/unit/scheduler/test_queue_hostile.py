@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
+from scheduler import daemon, paths
+from scheduler.daemon import Daemon
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import base
@@ -119,3 +121,56 @@ def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_o
     assert isinstance(queue.get(second).state, Running)
     eventually(lambda: ended(queue, second))
     assert isinstance(queue.get(second).state, Done)
+
+
+def test_while_the_disk_is_full_one_job_that_ended_is_tried_and_not_all_of_them(home: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try looks at all processes of the machine, and the daemon answers nobody meanwhile."""
+    tried: list[int] = []
+    full = True
+
+    def runner_ended(job: int) -> None:
+        tried.append(job)
+        if full:
+            raise UserError("the disk is full")
+
+    async def look() -> None:
+        nonlocal full
+        found = Daemon(Store(paths.store_file()))
+        monkeypatch.setattr(found.queue, "runner_ended", runner_ended)
+        monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
+        for job in range(30):
+            found.settle(job)
+        assert len(tried) == 30, "each once, when it ends"
+        for _ in range(5):
+            found._look()
+        assert len(tried) == 30, "then not before some time has passed"
+        monkeypatch.setattr(daemon, "AGAIN_S", 0.0)
+        found._again = 0.0
+        for _ in range(5):
+            found._look()
+        assert len(tried) == 35
+        full = False
+        found._look()
+        assert len(tried) == 65 and not found._unsettled
+        found._store.close()
+
+    asyncio.run(look())
+
+
+def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(store, lambda job, runner: None)
+    ran, runs = submit(queue), submit(queue, "sleep", "600")
+    queue.step([CPU])
+    eventually(lambda: not lives(queue.get(ran).state.runner))  # type: ignore[union-attr]
+    seen: list[int] = []
+    again = Queue(store, lambda job, runner: seen.append(job))
+    monkeypatch.setattr(store, "update", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+    for _ in range(3):
+        with pytest.raises(UserError, match="the disk is full"):
+            again.recover()
+    assert seen == [runs], "looked after, once, behind one that could not be stored"
+    monkeypatch.undo()
+    again.recover()
+    assert isinstance(again.get(ran).state, Done)
+    again.cancel(runs)
+    eventually(lambda: ended(again, runs))
