@@ -120,11 +120,14 @@ def test_requests_written_by_hand_are_learnt_in_no_disguise(monkeypatch) -> None
 def test_no_sentence_asks_for_two_things() -> None:
     for language in requests.LANGUAGES:
         needs: dict[str, tuple[tuple[str, str], dict[str, str]]] = {}
+        tools: dict[str, tuple[str, str]] = {}
         for name, section in phrasings.grammar(language).sections.items():
             for line in section:
                 for sentence in phrasings.sentences(line.text):
                     plain = " ".join(re.sub(r"[?!.,:]", " ", sentence).split())
                     assert needs.setdefault(plain, (name, line.arguments)) == (name, line.arguments), (language, plain)
+                    seen = re.sub(r"<job>|<other>|%[cw]", "{w1}", plain)
+                    assert tools.setdefault(seen, name) == name, (language, seen, "a name and a command are masked alike")
 
 
 def test_what_a_request_written_by_hand_needs_can_be_said_of_it() -> None:
