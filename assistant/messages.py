@@ -25,7 +25,7 @@ Device = Literal["auto", "cpu"]
 
 def slow(by: str) -> str:
     """What is to be said of what computes, where it is not the fastest there is."""
-    return " (by torch, while the faster engine is compiled for this machine)" if by == "torch" else ""
+    return " (torch, until compiled for this machine)" if by == "torch" else ""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
@@ -150,7 +150,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
 
     @property
     def where(self) -> str:
-        """In words: cpu, by torch while the faster engine is compiled."""
+        """In words: cpu (torch, until compiled for this machine)."""
         return self.device + slow(self.by)
 
 

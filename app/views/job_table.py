@@ -73,8 +73,9 @@ class JobTable(QAbstractTableModel):
     def _remove(self, places: dict[int, int], start: int, end: int) -> None:
         """Of the rows from `start` to before `end`, take out what has no place any more, run by run from the end."""
         ids = self.rows.ids
+        whole = places.keys().isdisjoint(ids[start:end])  # another search: of a hundred thousand rows one run, which is not looked for
         while end > start:
-            first = end
+            first = start if whole else end
             while first > start and ids[first - 1] not in places:
                 first -= 1
             if first < end:

@@ -46,7 +46,7 @@ def test_why_it_waits_what_it_asked_for_and_what_it_used_are_told(fed, page):
     fed.settle()
     facts = page.details.facts.toPlainText()
     assert facts.lstrip().startswith(f"Reason\nwaits: {WHY}")
-    for told in ("40 GiB", "h100", "3", "2 h", "number 2 of 3", "31 GiB", "31.4 kJ", "87 %", "the long one"):
+    for told in ("40 GiB", "h100", "3", "2 h", "number 2 of 3", "31 GiB", "8.72 Wh", "87 %", "the long one"):
         assert told in facts
     assert WHY in page.details.doing.text()
 

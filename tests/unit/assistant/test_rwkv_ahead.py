@@ -83,7 +83,7 @@ def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(
             eventually(lambda: any(state.reading for state in deck.snapshot().devices))
             first = Assistant().ask("how busy is the CPU?")
             assert (first.routed, first.by) == ("model rwkv7-deck-13m", "torch")
-            assert first.where == "cpu (by torch, while the faster engine is compiled for this machine)"
+            assert first.where == "cpu (torch, until compiled for this machine)"
             last = eventually(lambda: (answer := Assistant().ask("how busy is the CPU?")).by == "compiled" and answer, 300)
             assert last.where == "cpu"
             assert Assistant().benchmark(deck.snapshot().settings.model).decode.median > 0
