@@ -185,7 +185,7 @@ def drawn(at):
         "softcap": at.choice([0.0, 0.0, 15.0]),
     }
     hopper = Hopper(seed=at.randrange(1 << 30), processors=at.choice([1, 2, 3, 5]), resident=at.choice([1, 2]))
-    return with_atomics(hopper, at.choice([1, 2, 3, 1 << 20])), inputs, asked
+    return with_atomics(hopper) if at.random() < 0.6 else hopper, inputs, asked
 
 
 @pytest.mark.emulation
@@ -207,7 +207,8 @@ def test_drawn_ragged_batches(seed):
     lengths = [[*x[: min(map(len, lengths))], 1] for x in lengths]
     ragged, places = ragged_of(*lengths)
     dout, q, k, v = tensors(dim, (2, 1), (sum(lengths[0]), sum(lengths[1])))
-    hopper = with_atomics(Hopper(seed=seed, processors=at.choice([1, 2, 4])), at.choice([1, 2, 1 << 20]))
+    hopper = Hopper(seed=seed, processors=at.choice([1, 2, 4]))
+    hopper = with_atomics(hopper) if at.random() < 0.6 else hopper
     out, lse = forward(hopper, q, k, v, ragged=ragged, **asked)
     got = backward(hopper, dout, q, k, v, out, lse, ragged=ragged, **asked)
     for at_q, at_k in places:

@@ -138,7 +138,7 @@ SHARED = {
         "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row, 0]",
         "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row - 1, 0]",
     ),
-    "ragged rows without a bound": ("ROWS_AT_MOST, dim], [1, 1, 1, rows", "FAR, dim], [1, 1, 1, rows"),
+    "ragged rows without a bound": ("heads, ROWS_AT_MOST, dim)", "heads, FAR, dim)"),
     "rows of another head stored": ("tma_store(desc, [sequence, head, row, 0]", "tma_store(desc, [sequence, 0, row, 0]"),
 }
 """Of descriptors.py, which both directions use."""
