@@ -64,7 +64,8 @@ What was routed where, of the held-out phrasings and the hand-written requests t
 
 - It knows its tools and its facts. Free chat, code and general knowledge are beyond it; it has a route for what it cannot do.
 - English is what it knows best; it was taught {others} with fewer phrasings. It writes English only.
-- It can route a request wrongly, above all one in words it never met. What acts is therefore only proposed, and a person approves it.
+- It can route a request wrongly, above all one in words it never met. Where it is not sure, the assistant asks back; what acts is only
+  proposed, and a person approves it.
 - The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
 """
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
