@@ -75,7 +75,8 @@ def _run(launch: dict[str, Any], folder: Path) -> dict[str, Any]:
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
             return {"code": child.returncode, "error": "", "over": sum(over), "uncapped": uncapped}
     except OSError as e:
-        return {"code": None, "error": f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {e.strerror}"}
+        why = e.strerror if Path(launch["cwd"]).is_dir() else "there is no such folder any more"
+        return {"code": None, "error": f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"}
     finally:
         _reap_tree()
 

@@ -87,6 +87,17 @@ def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(queue: Queue, 
     assert rests(waits, now - back) <= 8.1
 
 
+def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command(queue: Queue, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    job = queue.submit([Spec(("true",), "x", str(folder))], [CPU])[0].id
+    folder.rmdir()
+    queue.step([CPU])
+    eventually(lambda: ended(queue, job))
+    state = queue.get(job).state
+    assert isinstance(state, Failed) and state.reason == f"cannot start 'true' in {folder}: there is no such folder any more"
+
+
 def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Queue) -> None:
     """As the kernel would refuse it, to the byte."""
     longest = "x" * (MAX_ARGUMENT - 1)
