@@ -34,11 +34,11 @@ PROBE = [(i * 37) % VOCABULARY for i in range(700)]
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
-def random_weights(layers: int, channels: int, ranks: tuple[int, ...]) -> dict[str, torch.Tensor]:
-    """BlinkDL's names and shapes, on the GPU, in fp16."""
+def random_weights(layers: int, channels: int, ranks: tuple[int, ...], device: str = "cuda") -> dict[str, torch.Tensor]:
+    """BlinkDL's names and shapes, in fp16."""
 
     def normal(*shape: int, scale: float = 1.0) -> torch.Tensor:
-        return torch.randn(*shape, device="cuda", dtype=torch.float16) * scale
+        return torch.randn(*shape, device=device, dtype=torch.float16) * scale
 
     c, small = channels, channels**-0.5
     w = {"emb.weight": normal(VOCABULARY, c), "head.weight": normal(VOCABULARY, c, scale=small)}
@@ -46,7 +46,7 @@ def random_weights(layers: int, channels: int, ranks: tuple[int, ...]) -> dict[s
     for i in range(layers):
         att, ffn = f"blocks.{i}.att.", f"blocks.{i}.ffn."
         norms += [f"blocks.{i}.ln1", f"blocks.{i}.ln2", f"{att}ln_x"]
-        w |= {att + mix: torch.rand(1, 1, c, device="cuda", dtype=torch.float16) for mix in MIXES}
+        w |= {att + mix: torch.rand(1, 1, c, device=device, dtype=torch.float16) for mix in MIXES}
         for name, rank in zip("wavg", ranks, strict=True):
             w |= {f"{att}{name}1": normal(c, rank, scale=small), f"{att}{name}2": normal(rank, c, scale=rank**-0.5)}
             w |= {} if name == "g" else {f"{att}{name}0": normal(1, 1, c)}
@@ -55,7 +55,7 @@ def random_weights(layers: int, channels: int, ranks: tuple[int, ...]) -> dict[s
         w |= {ffn + "x_k": normal(1, 1, c), ffn + "key.weight": normal(4 * c, c, scale=small)}
         w |= {ffn + "value.weight": normal(c, 4 * c, scale=small / 4)}
     for norm in norms:
-        w |= {norm + ".weight": torch.ones(c, device="cuda", dtype=torch.float16), norm + ".bias": normal(c, scale=0.1)}
+        w |= {norm + ".weight": torch.ones(c, device=device, dtype=torch.float16), norm + ".bias": normal(c, scale=0.1)}
     return w
 
 

@@ -54,6 +54,7 @@ STEPS: tuple[Step, ...] = (
     *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
     Step("eviction", "queue: from enqueue to memory free", _bench("eviction", "--trials", "100", "--pairs", "0"), 210, "machine"),
     Step("rwkv", "assistant: beside its peers, and as right", _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"), 400, "gpu", needs=("rwkv",)),
+    Step("rwkv-load", "assistant: 3 GB to the first token", _bench("rwkv_load"), 120, "gpu"),
     Step("rwkv-tiles", "assistant: which tiles a GPU wants", _bench("rwkv_tiles", "--seconds", "200"), 220, "gpu"),
     Step("slowdown", "queue: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
     Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 100, "machine"),
