@@ -34,7 +34,7 @@ _JOB = _words(
 _DEVICE = _words("label use holder name util mem_used mem_total tflops temp power util.mean temp.mean temp.max")
 _OTHERS = {"deck": ("devices", "paused", "notice0"), "span": ("when", "length"), "jobs": ("any", "ran", "queued", "failed", "lost")}
 _ASKED = {"use": ("use", "holder", "process0", "process1", "process2")}
-_LIMITS = ("mem_total", "power_limit")
+_LIMITS = ("mem_total", "mem_free", "power_limit")
 _SELDOM = ("progress", "left", "doing")
 """What it tells at times, and at times not."""
 _NEEDED = ("reason", "verdict", "backend", "tflops")
@@ -132,6 +132,8 @@ class _Telling:
             for topic in wanted:  # of each the value now, else the mean, else why there is none
                 first = next((name for name in TOPICS[topic][1] if name in there and name not in _LIMITS), TOPICS[topic][1][0])
                 required += [f"d{i}.{name}" for name in (first, f"{first}~2") if name in there or name == first]
+                if first == "mem_used" and "mem_free" in there and "mem_used~2" not in there:
+                    required.append(f"d{i}.mem_free")  # who asks about memory wants to know what is left
         return self._done(" ".join(["device", *([] if devices else ["unknown"]), *wanted]), required)
 
     def _told_jobs(self, jobs: Sequence[str]) -> list[str]:

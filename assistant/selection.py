@@ -13,7 +13,7 @@ TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("temp", "temp.mean", "temp.max"),
     ),
     "power": (r"power|watts?|energy|draw", ("power", "power_limit", "power.mean", "power.max")),
-    "memory": (r"memory|vram|ram|mib|gib", ("mem_used", "mem_total", "mem_used.mean", "mem_used.max")),
+    "memory": (r"memory|vram|ram|mib|gib", ("mem_used", "mem_total", "mem_free", "mem_used.mean", "mem_used.max")),
     "util": (r"utili[sz]ation|usage|load|how busy|percent", ("util", "util.mean", "util.max")),
     "tflops": (r"tflops?(?:/s)?|flops?|throughput", ("tflops", "tflops.mean", "tflops.max")),
     "clock": (r"clocks?|clock speed|mhz|frequency", ("clock_sm",)),

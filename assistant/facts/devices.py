@@ -12,7 +12,7 @@ from scheduler.devices.model import NA, Device
 from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
 from scheduler.units import numbered
 
-FIELDS_NOW = ("util", "mem_used", "mem_total", "tflops", "temp", "power", "power_limit")
+FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
 FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
 _TITLES = {"tflops": "rate"}
 

@@ -66,4 +66,5 @@ def _values(book: Book, device: str, metric: str) -> str:
     if not any(values):
         return f"N/A, {book.missing(f'{device}.{metric}') or 'no data'}"
     form, limit = _LIMITS.get(metric, ("{}", "none"))
-    return ", ".join(filter(None, values)) + given(f" ({form})", book.said(f"{device}.{limit}"))
+    free = given("; {} is free", book.said(f"{device}.mem_free")) if metric == "mem_used" else ""
+    return ", ".join(filter(None, values)) + given(f" ({form})", book.said(f"{device}.{limit}")) + free

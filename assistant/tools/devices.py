@@ -39,7 +39,7 @@ def device(daemon: Client, call: Call) -> Told:
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
         facts += device_facts(state, now, about)
-        if spanned := [field for field in about if field not in ("mem_total", "power_limit")]:
+        if spanned := [field for field in about if field not in ("mem_total", "mem_free", "power_limit")]:
             facts += _past(daemon, state, past, spanned)
 
     def say(book: Book) -> list[str]:
@@ -49,8 +49,8 @@ def device(daemon: Client, call: Call) -> Told:
             return devices.chapter(book)
         return [of_device(book, subject(state.device), topic) for state in found]
 
-    first = TOPICS[topic][1][0] if topic else about[0]
-    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{first}" for state in found)))
+    needed = ["mem_used", "mem_free"] if topic == "memory" else TOPICS[topic][1][:1] if topic else about[:1]
+    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)))
 
 
 def history(daemon: Client, call: Call) -> Told:
@@ -124,7 +124,7 @@ def _over(book: Book, device: str, field: str, stats: Sequence[str]) -> str:
 
 
 def _known() -> set[str]:
-    return {"temp", "power", "power_limit", "mem_used", "mem_total", "util", "tflops", "clock_sm", "fan"}
+    return {"temp", "power", "power_limit", "mem_used", "mem_total", "mem_free", "util", "tflops", "clock_sm", "fan"}
 
 
 def _missing(snapshot: Snapshot, gpu: int | None) -> str:

@@ -25,6 +25,8 @@ _TITLES = {
     "tflops": ("tflops", "compute rate"),
 }
 """By topic: the field, and how it is called in a sentence."""
+_WITH = {"mem_used": "mem_free"}
+"""What a sentence about a field must tell, too, where it is asked for."""
 _DECK = ("deck.devices", "deck.paused", "deck.notice0", "jobs.ran")
 
 
@@ -70,7 +72,7 @@ class _Teller:
         ways = [way.replace("FIELD", field).replace("TITLE", title) for way in _sayings()[section]]
         needed = {name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")}
         if field:
-            needed = {name for name in needed if name.partition(".")[0].partition("~")[0] == field}
+            needed = {name for name in needed if name.partition(".")[0].partition("~")[0] in (field, _WITH.get(field))}
         elif section.startswith(("ask", "no data")):
             needed &= {section.partition(" ")[2]}
         able = [way for way in ways if _can(way, facts, needed)]

@@ -123,6 +123,8 @@ def _device(random: Random, index: int) -> DeviceState:
             absent[field] = random.choice(_ABSENT)
         else:
             values[field] = math.nan if random.random() < 0.03 else random.uniform(0, most)
+    if random.random() > 0.05 and math.isfinite(values.get("mem_used", math.nan)):
+        values["mem_free"] = values["mem_total"] - values["mem_used"]
     return DeviceState(device, Reading(device.id, NOW, values, absent), use)
 
 
