@@ -1076,6 +1076,7 @@ def test_no_text_is_clipped(fed, scheme, size, kind):
         assert clipped(fed.window) == [], page
 
 
+@pytest.mark.slow
 def test_pages_are_rendered_as_pictures(fed, tmp_path):
     fed.feed(snapshots.cpu_snapshot(), history=True)
     files = render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light", "dark"])

@@ -99,7 +99,10 @@ def assert_as_exact(got, truth, plain):
         assert not error.numel() or error.max() <= allowed, f"{name}: {error.max():.3g} > {allowed:.3g}"
 
 
-@pytest.mark.parametrize("name", list(CASES))
+LONG = ("bias of every pair", "bias of heads and keys")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.matrix) if name in LONG else name for name in CASES])
 def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, name):
     q, k, v, dout, bias = data(CASES[name])
     rules = rules_of(CASES[name])

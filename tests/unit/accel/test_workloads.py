@@ -53,7 +53,7 @@ def environment(**more):
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **more}
 
 
-@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name == "copy" else name for name in SMALL])
 def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
     workload = catalog.find(name)
     file = tmp_path / "result.json"

@@ -45,6 +45,7 @@ def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_round
     assert torch.equal(after, compiled.forward([5], before)[0]), "it is the compiled code"
 
 
+@pytest.mark.slow
 def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path) -> None:
     for room in ("assistant", "scheduler"):
         shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "training"))
