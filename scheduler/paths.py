@@ -59,6 +59,15 @@ def replace_file(file: Path, data: bytes) -> None:
     new.replace(file)
 
 
+def sync(path: Path) -> None:
+    """What a file holds, or which names a folder holds, is on disk when this returns. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def store_file() -> Path:
     return home() / "gpudeck.sqlite"
 

@@ -9,7 +9,7 @@ from assistant import phrases
 from assistant.facts.fact import Adder, Fact
 from scheduler.devices.fields import FIELDS
 from scheduler.devices.model import NA, Device
-from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
+from scheduler.telemetry.snapshot import Columns, DeviceState, Idle, called
 from scheduler.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
@@ -17,9 +17,8 @@ FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
 _TITLES = {"tflops": "rate"}
 
 
-def label(device: Device) -> str:
-    """How a device is called: GPU 0, CPU, REPLAY GPU 0."""
-    return {"nvidia": f"GPU {device.index}", "cpu": "CPU", "replay": f"REPLAY GPU {device.index}"}[device.kind]
+label = called
+"""How a device is called: GPU 0, CPU, REPLAY GPU 0."""
 
 
 def subject(device: Device) -> str:

@@ -79,7 +79,7 @@ class Journal:
         self._file = _folder() / (self.id + _ENDING)
         try:
             self._fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, paths.PRIVATE_FILE)
-            _sync(self._file.parent)
+            paths.sync(self._file.parent)
         except OSError as e:
             raise self._failed(e) from e
 
@@ -159,11 +159,3 @@ def forget(receipt: str) -> None:
 def _folder() -> Path:
     paths.ensure(paths.home())
     return paths.ensure(paths.home() / "trash")
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

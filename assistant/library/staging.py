@@ -60,7 +60,7 @@ def take_over(entry: Path, folder: Path) -> None:
 def replace(folder: Path) -> None:
     """What was gathered is the folder now; what the folder was is deleted. It is on disk when this returns. Raises OSError."""
     new, old = beside(folder), _aside(folder)
-    _sync(new)
+    paths.sync(new)
     if not folder.exists():
         new.rename(folder)
     else:
@@ -72,7 +72,7 @@ def replace(folder: Path) -> None:
                 raise
             folder.rename(old)  # one who looks between these two finds none, and `begin` puts it back
             new.rename(folder)
-    _sync(folder.parent)
+    paths.sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -96,11 +96,3 @@ def _link(entry: str | Path, to: str | Path) -> None:
         os.link(entry, to, follow_symlinks=False)
     except OSError:
         shutil.copy2(entry, to, follow_symlinks=False)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

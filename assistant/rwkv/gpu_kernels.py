@@ -19,7 +19,7 @@ Multiples of 16: the places of weights and x, the strides of x and of weights, a
 TANH, SIGMOID, SQUARED_RELU = 1, 2, 3
 _TANH, _SIGMOID, _SQUARED_RELU = tl.constexpr(TANH), tl.constexpr(SIGMOID), tl.constexpr(SQUARED_RELU)
 _COLUMNS = tl.constexpr(COLUMNS)
-_LAYER_EPS, _GROUP_EPS, _FALL = tl.constexpr(1e-5), tl.constexpr(64e-5), tl.constexpr(-0.6065306597126334)
+LAYER_EPS, GROUP_EPS, FALL = tl.constexpr(1e-5), tl.constexpr(64e-5), tl.constexpr(-0.6065306597126334)
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def mix(
         tl.store(x_ptr + here, x, mask=inside)
     mean = tl.sum(x, 0) / channels
     centred = tl.where(inside, x - mean, 0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / channels + _LAYER_EPS)
+    scale = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / channels + LAYER_EPS)
     weight = tl.load(weight_ptr + at, mask=inside, other=0.0).to(tl.float32)
     normed = centred * scale * weight + tl.load(bias_ptr + at, mask=inside, other=0.0).to(tl.float32)
     if MIXES == 0:
@@ -239,7 +239,7 @@ def recur(
     r = tl.load(projected_ptr + here)
     k = tl.load(projected_ptr + size + here)
     v = tl.load(projected_ptr + 2 * size + here)
-    w = tl.exp(sigmoid(decay + tl.load(decay_ptr + at).to(tl.float32)) * _FALL)
+    w = tl.exp(sigmoid(decay + tl.load(decay_ptr + at).to(tl.float32)) * FALL)
     rate = sigmoid(rate + tl.load(rate_ptr + at).to(tl.float32))
     if FIRST:
         tl.store(first_ptr + here, v)
@@ -255,7 +255,7 @@ def recur(
     y = tl.sum(state * r[None, :], 1)
 
     mean = tl.sum(y, 0) / HEAD
-    scale = 1.0 / tl.sqrt(tl.sum((y - mean) * (y - mean), 0) / HEAD + _GROUP_EPS)
+    scale = 1.0 / tl.sqrt(tl.sum((y - mean) * (y - mean), 0) / HEAD + GROUP_EPS)
     normed = (y - mean) * scale * tl.load(weight_ptr + at).to(tl.float32) + tl.load(bias_ptr + at).to(tl.float32)
     bonus = tl.sum(r * k * tl.load(r_k_ptr + at).to(tl.float32), 0)
     tl.store(out_ptr + here, (normed + bonus * v) * gate)

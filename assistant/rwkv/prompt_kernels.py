@@ -9,9 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from assistant.rwkv.gpu_kernels import sigmoid
-
-_LAYER_EPS, _GROUP_EPS, _FALL = tl.constexpr(1e-5), tl.constexpr(64e-5), tl.constexpr(-0.6065306597126334)
+from assistant.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
 
 
 @triton.jit
@@ -27,7 +25,7 @@ def row(x_ptr, delta_ptr, number, at, inside, channels, ADDED: tl.constexpr):
 def normed(x, weight, bias, inside, channels):
     """LayerNorm of a row."""
     centred = tl.where(inside, x - tl.sum(x, 0) / channels, 0.0)
-    return centred / tl.sqrt(tl.sum(centred * centred, 0) / channels + _LAYER_EPS) * weight + bias
+    return centred / tl.sqrt(tl.sum(centred * centred, 0) / channels + LAYER_EPS) * weight + bias
 
 
 @triton.jit(do_not_specialize=["length"])
@@ -91,7 +89,7 @@ def prepare_recurrence(
     """
     at, here, there = block(length, channels, HEAD, TOKENS)
     k, v = rows(k_ptr, here, there), rows(v_ptr, here, there)
-    decay = tl.exp(sigmoid(rows(decay_ptr, here, there) + vector(decay_bias_ptr, at)) * _FALL)
+    decay = tl.exp(sigmoid(rows(decay_ptr, here, there) + vector(decay_bias_ptr, at)) * FALL)
     rate = sigmoid(rows(rate_ptr, here, there) + vector(rate_bias_ptr, at))
     if not FIRST:
         share = sigmoid(rows(share_ptr, here, there) + vector(share_bias_ptr, at))
@@ -147,7 +145,7 @@ def finish_recurrence(
     y, r = rows(y_ptr, here, there), rows(r_ptr, here, there)
     k, v = rows(vectors_ptr + size, here, there), rows(vectors_ptr + 2 * size, here, there)
     centred = y - tl.sum(y, 1)[:, None] / HEAD
-    y = centred / tl.sqrt(tl.sum(centred * centred, 1)[:, None] / HEAD + _GROUP_EPS) * vector(weight_ptr, at) + vector(bias_ptr, at)
+    y = centred / tl.sqrt(tl.sum(centred * centred, 1)[:, None] / HEAD + GROUP_EPS) * vector(weight_ptr, at) + vector(bias_ptr, at)
     bonus = tl.sum(r * k * vector(r_k_ptr, at), 1)[:, None] * v
     tl.store(out_ptr + here, ((y + bonus) * rows(gate_ptr, here, there)).to(out_ptr.dtype.element_ty), mask=there)
 

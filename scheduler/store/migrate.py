@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from importlib import resources
 from pathlib import Path
@@ -58,10 +57,6 @@ def _copy(db: sqlite3.Connection, to: Path) -> None:
     finally:
         copy.close()
     for path, rename in ((new, True), (to.parent, False)):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        paths.sync(path)
         if rename:
             new.replace(to)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from scheduler import paths
 from scheduler.errors import MALFORMED, UserError
 from scheduler.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from scheduler.store import carve, environments
@@ -108,7 +109,7 @@ def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
         store.close()
     kept = _put_aside(file)
     new.replace(file)
-    _sync(file.parent)
+    paths.sync(file.parent)
     return Rescue(len(jobs), [number for number in range(1, highest + 1) if number not in jobs], sorted(held), kept)
 
 
@@ -141,18 +142,10 @@ def _put_aside(file: Path) -> Path:
     kept = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     for part in _parts(file):
         os.link(part, kept.with_name(part.name.replace(file.name, kept.name)))
-    _sync(file.parent)
+    paths.sync(file.parent)
     for name in (f"{file.name}-wal", f"{file.name}-shm"):  # of the damaged file: SQLite would apply them to the new one
         file.with_name(name).unlink(missing_ok=True)
     return kept
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _look(rows: Iterable[carve.Row]) -> tuple[set[int], list[int]]:

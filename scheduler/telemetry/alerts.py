@@ -15,7 +15,7 @@ from scheduler.jobs import Job, Running, held_devices
 from scheduler.settings import Settings
 from scheduler.telemetry.hysteresis import Calm, Limits, Raised, State, step
 from scheduler.telemetry.rules import CORRECTED, RULES, STUCK, Sight
-from scheduler.telemetry.snapshot import Alert, label
+from scheduler.telemetry.snapshot import Alert, called
 from scheduler.units import span
 
 GAP_S = 5.0
@@ -98,7 +98,7 @@ class Alerts:
         for device in devices:
             holders = [job for job in jobs if device.id in held_devices(job)]
             reading = readings.get(device.id)
-            sight = None if reading is None else Sight(_called(device), device, reading, None, settings, self._grown(reading))
+            sight = None if reading is None else Sight(called(device), device, reading, None, settings, self._grown(reading))
             for rule, limits in on:
                 for job in holders if rule.job else (None,):
                     key = Key(rule.name, device.id, job.id if job else None)
@@ -141,8 +141,3 @@ class Alerts:
         while len(past) > 1 and past[1][0] <= reading.time - HOUR_S:
             past.popleft()
         return count - past[0][1]
-
-
-def _called(device: Device) -> str:
-    """An alert goes where nothing else says that it is of a recording."""
-    return f"REPLAY {label(device)}" if device.kind == "replay" else label(device)

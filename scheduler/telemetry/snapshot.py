@@ -87,3 +87,8 @@ class Columns(msgspec.Struct, frozen=True):
 def label(device: Device) -> str:
     """What people call the device: "GPU 0", or "CPU"."""
     return "CPU" if device.kind == "cpu" else f"GPU {device.index}"
+
+
+def called(device: Device) -> str:
+    """As `label`, and REPLAY before it where nothing else says that it is of a recording: "REPLAY GPU 0"."""
+    return f"REPLAY {label(device)}" if device.kind == "replay" else label(device)

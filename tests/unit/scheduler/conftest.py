@@ -1,13 +1,18 @@
-"""An H100 at NVML's edge, for tests of what stands above it."""
+"""An H100 at NVML's edge, for tests of what stands above it; a queue with a real store and real runners."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pynvml
 import pytest
 
+from scheduler import paths
 from scheduler.devices.nvidia import errors, gpm, gpu, source
+from scheduler.queue.queue import Queue
+from scheduler.store import Store
 from tests.unit.scheduler.recorded_nvml import RecordedNvml
 
 
@@ -22,3 +27,16 @@ def h100(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     for module in (gpm, gpu, source):
         monkeypatch.setattr(module, "monotonic", lambda: recorded.now)
     return recorded
+
+
+@pytest.fixture
+def store(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    found = Store(paths.store_file())
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return Queue(store, lambda job, runner: None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,32 +20,9 @@ from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store, environments
 from tests.support import eventually, lives
+from tests.unit.scheduler.own_queue import CPU, ended, submit
 
-CPU, GPU = Device("cpu", 0, "EPYC", "cpu"), Device("GPU-0", 0, "H100", "nvidia")
-
-
-@pytest.fixture
-def store(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    found = Store(paths.store_file())
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return Queue(store, lambda job, runner: None)
-
-
-def submit(queue: Queue, *argv: str, **more: object) -> int:
-    return queue.submit([Spec(argv or ("true",), "x", "/", **more)], [CPU])[0].id  # type: ignore[arg-type]
-
-
-def ended(queue: Queue, job: int) -> bool:
-    state = queue.get(job).state
-    if isinstance(state, Running) and not lives(state.runner):
-        queue.runner_ended(job)
-    return not queue.get(job).active
+GPU = Device("GPU-0", 0, "H100", "nvidia")
 
 
 def fail(queue: Queue, job: int) -> None:

@@ -7,14 +7,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scheduler import daemon, paths
 from scheduler.daemon import Daemon
-from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import base
 from scheduler.jobs import Done, Failed, Lost, Queued, Running, Spec
@@ -24,32 +22,7 @@ from scheduler.queue.queue import Queue
 from scheduler.queue.retry import rests
 from scheduler.store import Store
 from tests.support import eventually, lives
-
-CPU = Device("cpu", 0, "EPYC", "cpu")
-
-
-@pytest.fixture
-def store(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    found = Store(paths.store_file())
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return Queue(store, lambda job, runner: None)
-
-
-def submit(queue: Queue, *argv: str, **more: object) -> int:
-    return queue.submit([Spec(argv or ("true",), "x", "/", **more)], [CPU])[0].id  # type: ignore[arg-type]
-
-
-def ended(queue: Queue, job: int) -> bool:
-    state = queue.get(job).state
-    if isinstance(state, Running) and not lives(state.runner):
-        queue.runner_ended(job)
-    return not queue.get(job).active
+from tests.unit.scheduler.own_queue import CPU, ended, submit
 
 
 @pytest.mark.parametrize("how", ["ends", "killed"])
