@@ -1,11 +1,11 @@
-"""Which way out of a GPU is the shortest: how soon its memory is free after a process with 3 GiB there is told to leave.
+"""Which way out of a GPU is the shortest: how soon its memory is free after a process with some GiB there is told to leave.
 
 On a machine with an NVIDIA GPU that nobody uses:
 
-python -m tests.benchmarks.eviction_ends [--trials 10]
+python -m tests.benchmarks.eviction_ends [--trials 6]
 
-The ways are taken in turn. Two moments are told apart, by NVML asked every millisecond: the 3 GiB are free, and all is but for SLACK,
-the context among it. Rows go to results/eviction_ends.csv. This process makes no CUDA context: it would be on the GPU itself.
+The ways are taken in turn. Two moments are told apart, by NVML asked every millisecond: what it allocated is free, and all is but for
+SLACK, the context among it. Rows go to results/eviction_ends.csv. This process makes no CUDA context: it would be on the GPU itself.
 """
 
 from __future__ import annotations
@@ -24,15 +24,24 @@ from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually
 
-WEIGHTS = 3 * 2**30
+GIB = 2**30
+WEIGHTS = 3 * GIB
 
-BY_TORCH = f"""
-import os, sys, threading
+TORCH = f"""
+import ctypes, os, signal, sys, threading
 import torch
+print("imported", flush=True)
 sys.stdin.readline()
 told = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
 weights = torch.zeros({WEIGHTS} // 2, dtype=torch.bfloat16, device="cuda")
+"""
+IDLES = """
+torch.cuda.synchronize()
+print("resident", flush=True)
+told.wait()
+"""
+COMPUTES = """
 block = weights[: 4096 * 4096].view(4096, 4096)
 state = torch.zeros(4096, 1, dtype=torch.bfloat16, device="cuda")
 torch.cuda.synchronize()
@@ -42,33 +51,43 @@ while not told.is_set():  # a token: some products of a matrix and a vector, and
         state = block @ state
     torch.cuda.synchronize()
 """
+BY_TORCH = TORCH + COMPUTES
 
-BY_DRIVER = f"""
+
+def by_driver(size: int) -> str:
+    """A process with a context and `size` bytes, and nothing else."""
+    return f"""
 import ctypes, os, sys
-sys.stdin.readline()
 cuda = ctypes.CDLL("libcuda.so.1")
+print("imported", flush=True)
+sys.stdin.readline()
 device, context, weights = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
 for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device),
-             cuda.cuMemAlloc_v2(ctypes.byref(weights), ctypes.c_size_t({WEIGHTS}))):
+             cuda.cuMemAlloc_v2(ctypes.byref(weights), ctypes.c_size_t({size}))):
     assert code == 0, code
 print("resident", flush=True)
 sys.stdin.readline()
 """
 
+
 EXIT = "os._exit(0)\n"
+RESET = 'assert ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxReset_v2(0) == 0\n'
 WAYS = {
-    "exit": BY_TORCH + EXIT,
-    "free the weights, then exit": BY_TORCH + "del weights, block\ntorch.cuda.empty_cache()\n" + EXIT,
-    "reset the device, then exit": BY_TORCH + "torch.cuda.cudart().cudaDeviceReset()\n" + EXIT,
-    "killed": BY_TORCH + "import signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
-    "exit, in expandable segments": 'import os\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n' + BY_TORCH + EXIT,
-    "exit, without torch": BY_DRIVER + EXIT,
+    "exit": (WEIGHTS, BY_TORCH + EXIT),
+    "free the weights, then exit": (WEIGHTS, BY_TORCH + "del weights, block\ntorch.cuda.empty_cache()\n" + EXIT),
+    "reset the context, then exit": (WEIGHTS, BY_TORCH + RESET + EXIT),
+    "killed": (WEIGHTS, BY_TORCH + "os.kill(os.getpid(), signal.SIGKILL)\n"),
+    "exit, nothing was computed": (WEIGHTS, TORCH + IDLES + EXIT),
+    "exit, without torch": (WEIGHTS, by_driver(WEIGHTS) + EXIT),
+    "exit, without torch, 1/4 GiB": (GIB // 4, by_driver(GIB // 4) + EXIT),
+    "exit, without torch, 12 GiB": (12 * GIB, by_driver(12 * GIB) + EXIT),
 }
+"""By name: bytes that it holds, and its program."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.eviction_ends")
-    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     need_gpu()
@@ -76,12 +95,13 @@ def main() -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = str(memory.gpus - 1)
     where = context(memory.name, ["torch", "nvidia-ml-py"])
     took: dict[str, dict[str, list[float]]] = {
-        way: {"the 3 GiB are free": [], "all is free": [], "the process has ended": []} for way in WAYS
+        way: {"what it holds is free": [], "all is free": [], "the process has ended": []} for way in WAYS
     }
     for _ in range(args.trials):
-        for way in WAYS:
-            for what, moment in _trial(memory, way).items():
-                took[way][what].append(moment)
+        with _importing() as processes:
+            for way, process in processes.items():
+                for what, milliseconds in _trial(memory, WAYS[way][0], process).items():
+                    took[way][what].append(milliseconds)
         rows = [{"way": way, "until": what, "unit": "ms", **spread(samples)} for way in WAYS for what, samples in took[way].items()]
         written = write("eviction_ends", [{**row, **where} for row in rows], args.out)
     for row in rows:
@@ -90,42 +110,54 @@ def main() -> int:
     return 0
 
 
-def _trial(memory: Memory, way: str) -> dict[str, float]:
+def _trial(memory: Memory, size: int, process: subprocess.Popen[str]) -> dict[str, float]:
     """Milliseconds from the word to leave to what is watched for."""
     before = memory.free()
-    with _resident(way) as process:
-        eventually(lambda: memory.free() < before - WEIGHTS, PATIENCE_S)
-        held = memory.free()
-        with memory.until_free(held + WEIGHTS - SLACK) as weights, memory.until_free(before - SLACK) as all_of_it:
-            began = time.monotonic()
-            _tell(process)
-            process.wait(PATIENCE_S)
-            ended = time.monotonic()
+    _tell(process, "resident")
+    eventually(lambda: memory.free() < before - size, PATIENCE_S)
+    held = memory.free()
+    slack = min(SLACK, size // 2)
+    with memory.until_free(held + size - slack) as weights, memory.until_free(before - slack) as all_of_it:
+        began = time.monotonic()
+        _tell(process)
+        process.wait(PATIENCE_S)
+        ended = time.monotonic()
     return {
-        "the 3 GiB are free": 1e3 * (weights[0] - began),
+        "what it holds is free": 1e3 * (weights[0] - began),
         "all is free": 1e3 * (all_of_it[0] - began),
         "the process has ended": 1e3 * (ended - began),
     }
 
 
 @contextlib.contextmanager
-def _resident(way: str) -> Iterator[subprocess.Popen[str]]:
-    """A process with its memory on the GPU."""
-    process = subprocess.Popen([sys.executable, "-c", WAYS[way]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def _importing() -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """A process for each way that has imported what it needs, and is not on the GPU yet."""
+    processes = {
+        way: subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for way, (_, program) in WAYS.items()
+    }
     try:
-        _tell(process)
-        if process.stdout is None or process.stdout.readline() != "resident\n":
-            raise SystemExit(f"nothing could be put on the GPU ({way})")
-        yield process
+        for process in processes.values():
+            _hear(process, "imported")
+        yield processes
     finally:
-        process.kill()
-        process.communicate()
+        for process in processes.values():
+            process.kill()
+            process.communicate()
 
 
-def _tell(process: subprocess.Popen[str]) -> None:
+def _hear(process: subprocess.Popen[str], word: str) -> None:
+    if process.stdout is None or process.stdout.readline() != f"{word}\n":
+        raise SystemExit(f"nothing could be put on the GPU ({process.args!r})")
+
+
+def _tell(process: subprocess.Popen[str], answer: str = "") -> None:
+    """The next step; `answer`: what it says when it is done."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
+    if answer:
+        _hear(process, answer)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Our RWKV-7 on a GPU: decode and prefill with random weights in the official shapes, beside its peers (rwkv_peers.py), in turn.
 
-    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--out DIR]
+    python -m tests.benchmarks.rwkv_gpu [0.1B 1.5B 2.9B] [--alone] [--out DIR]
 
 Writes results/rwkv_gpu.csv, anew after every round: tokens a second of all sequences together, and for decoding the share of the limit
 that memory sets: the bytes of weights and states that a step must move, over the bandwidth that a large copy reaches in the same run. Half
@@ -31,6 +31,8 @@ SHAPES = {"0.1B": (12, 768, (64, 64, 32, 128)), "1.5B": (24, 2048, (96, 96, 64, 
 VOCABULARY, BATCHES = 65536, (1, 32, 128)
 ROUNDS, TOKENS, PROMPT = 5, 64, 4096
 PROBE = [(i * 37) % VOCABULARY for i in range(700)]
+PEERS = (("rwkv", "rwkv"), ("flash-linear-attention", "fla"))
+"""Packages and their modules."""
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
@@ -124,11 +126,11 @@ Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
 """By implementation and what it does: the call, its tokens, and the least seconds that memory allows it."""
 
 
-def measure(name: str, limit: float) -> Iterator[list[dict[str, object]]]:
-    """The rows of one model after each round."""
+def measure(name: str, limit: float, alone: bool) -> Iterator[list[dict[str, object]]]:
+    """The rows of one model after each round; `alone`: without peers."""
     tensors = random_weights(*SHAPES[name])
     models = {f"gpudeck {label}": ours(tensors, dtype) for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8))}
-    peers = peers_of(tensors)
+    peers = [] if alone else peers_of(tensors)
     asked: dict[str, Callable[[], torch.Tensor]] = {who: lambda model=model: model.forward(PROBE)[0] for who, model in models.items()}
     asked |= {peer.name: lambda peer=peer: peer.logits(PROBE) for peer in peers}
     errors = differences(name, ours(tensors, torch.float32), asked)
@@ -172,6 +174,7 @@ def rows_of(name: str, runs: Runs, times: Mapping[tuple[str, str], Sequence[floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SHAPES)}; default: all")
+    parser.add_argument("--alone", action="store_true", help="without the peers, whose kernels take minutes to build and to tune")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if unknown := set(options.models) - set(SHAPES):
@@ -179,13 +182,13 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the peers', at import
     limit = bandwidth()
     print(f"a copy moves {limit / 1e12:.3g} TB/s")
-    packages = ["torch", "triton", "rwkv", *(["flash-linear-attention"] if importlib.util.find_spec("fla") else [])]
+    packages = ["torch", "triton", *(name for name, module in PEERS if importlib.util.find_spec(module))]
     where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), packages)}
     rows: list[dict[str, object]] = []
     for name in options.models or SHAPES:
         new: list[dict[str, object]] = []
         with torch.inference_mode():
-            for new in measure(name, limit):
+            for new in measure(name, limit, options.alone):
                 write("rwkv_gpu", [row | where for row in [*rows, *new]], options.out)
         rows += new
         for row in new:

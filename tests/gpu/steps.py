@@ -57,7 +57,7 @@ STEPS: tuple[Step, ...] = (
     Step("rwkv-load", "assistant: 3 GB to the first token", _bench("rwkv_load"), 120, "gpu"),
     Step("rwkv-tiles", "assistant: which tiles a GPU wants", _bench("rwkv_tiles", "--seconds", "200"), 220, "gpu"),
     Step("slowdown", "queue: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
-    Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 100, "machine"),
+    Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 70, "machine"),
     _tests("assistant", "assistant: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
     Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 150, "machine", needs=("PySide6",)),
     Step(
@@ -78,6 +78,7 @@ STEPS: tuple[Step, ...] = (
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
     _tests("memory", "attention: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
     Step("nvml-truth", "monitor: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
+    Step("nvml-calls", "monitor: what each question of the probe costs", _bench("nvml_calls"), 30, "machine"),
     Step("tiles", "attention: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),
     Step("cudnn", "attention: is cuDNN's backward wrong again", ("-m", "tests.gpu.cudnn_again", "--seconds", "90"), 110),
 )

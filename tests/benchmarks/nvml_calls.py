@@ -1,0 +1,98 @@
+"""What each question of the probe costs: CPU time and wall time of a call, and what it adds up to at the pace of its fields.
+
+On a machine with an NVIDIA GPU:
+
+python -m tests.benchmarks.nvml_calls [--hz 2] [--out DIR]
+
+Rows go to results/nvml_calls.csv. At rest, so that a call waits for nobody; the rest of the probe's work (Python, JSON, waking up) is the
+difference to results/probe_cost.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pynvml as nv
+
+from scheduler.devices.nvidia.clocks import SmClock, Throttle
+from scheduler.devices.nvidia.errors import optional
+from scheduler.devices.nvidia.events import XidEvents
+from scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, Gpm
+from scheduler.devices.nvidia.links import NvLinks
+from scheduler.devices.nvidia.mig import Mig
+from scheduler.devices.nvidia.scalars import CALLS, SLOW_S
+from scheduler.devices.nvidia.users import Users
+from scheduler.devices.probe import TICKS
+from tests.benchmarks.gpu_probe import need_gpu
+from tests.benchmarks.rows import RESULTS, context, write
+
+REPEATS = 30
+
+
+class Question(NamedTuple):
+    """One that the probe asks, and how often a second."""
+
+    name: str
+    ask: Callable[[], object]
+    hz: float
+
+
+def questions(handle: Any, hz: float) -> list[Question]:
+    """All that `scheduler.devices.nvidia.gpu.Gpu` asks of one GPU for a reading."""
+    found = [Question(" ".join(c.fields), lambda c=c: optional(c.ask, handle), _pace(c.period_s, hz)) for c in CALLS]
+    links, clock, throttle, users, mig = NvLinks(handle), SmClock(handle), Throttle(handle), Users(handle), Mig(handle)
+    events = XidEvents({nv.nvmlDeviceGetUUID(handle): handle})
+    found += [
+        Question("SM clock", clock.look, hz * TICKS),
+        Question("throttle", lambda: throttle.read(time.time(), {}, {}), hz),
+        Question("processes", users.now, hz),
+        Question("Xid events", events.hear, hz),
+        Question("number of GPUs", nv.nvmlDeviceGetCount, hz),
+        Question("MIG instances", mig.changed, 1 / SLOW_S),
+        Question("NVLink, all links", lambda: links.read(time.monotonic() + 1e6, {}, {}, True), 1 / SLOW_S),
+    ]
+    gpm = optional(Gpm, handle)
+    return found if gpm is None else [*found, Question("GPM", gpm.read, hz)]
+
+
+def _pace(period_s: float, hz: float) -> float:
+    return 1 / period_s if period_s else hz
+
+
+def cost(question: Question) -> dict[str, object]:
+    """Means over REPEATS calls, a little apart as in the probe; the first call is left out."""
+    cpu, wall = [], []
+    for _ in range(REPEATS + 1):
+        time.sleep(MIN_INTERVAL_S if question.name == "GPM" else 0.005)
+        before, start = time.thread_time(), time.perf_counter()
+        question.ask()
+        cpu.append(1e6 * (time.thread_time() - before))
+        wall.append(1e6 * (time.perf_counter() - start))
+    cpu_us, wall_us = sum(cpu[1:]) / REPEATS, sum(wall[1:]) / REPEATS
+    share = 100 * 1e-6 * cpu_us * question.hz
+    row = {"question": question.name, "per_second": round(question.hz, 4), "cpu_us": round(cpu_us, 1), "wall_us": round(wall_us, 1)}
+    return {**row, "percent_of_a_core": round(share, 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.nvml_calls")
+    parser.add_argument("--hz", type=float, default=2.0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    need_gpu()
+    nv.nvmlInit()
+    handle = nv.nvmlDeviceGetHandleByIndex(0)
+    where = context(str(nv.nvmlDeviceGetName(handle)), ["nvidia-ml-py"]) | {"driver": str(nv.nvmlSystemGetDriverVersion())}
+    rows = sorted((cost(q) for q in questions(handle, arguments.hz)), key=lambda row: -float(str(row["percent_of_a_core"])))
+    for row in rows:
+        print("{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us {per_second:8} a second  {question}".format(**row))
+    print(sum(float(str(row["percent_of_a_core"])) for row in rows), "% of a core together")
+    print(write("nvml_calls", [row | where for row in rows], arguments.out))
+
+
+if __name__ == "__main__":
+    main()
