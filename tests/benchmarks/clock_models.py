@@ -1,30 +1,44 @@
 """Candidates for the clock that GPM's shares are to be multiplied with, each computed from the same raw recording.
 
-A share is the mean over an interval of how busy a pipe was. What the hardware takes the mean over is not told:
+A share is busy cycles / elapsed cycles of the SMs, so FLOP = share x cycles of the interval, and the clock's mean over the whole interval
+is right, idle moments and all. Three witnesses, from the H100 whose load was busy every other 0.5 s (LOG.md, 2026-11-22):
 
-- over elapsed cycles: share = busy cycles / elapsed cycles, so FLOP = share x cycles of the interval: the mean clock over time is right;
-- over time: share = mean of a(t), so FLOP/s = mean of a(t) f(t) = share x the mean clock weighted with a(t), which is the clock while it
-  is busy. Where the card idles at 1980 MHz and works at 1400 the mean clock is then too high.
+- A share over 0.5 s is not the mean of the five shares over 0.1 s in it: it leans towards the moments of high clock, as far as NVML's
+  clocks say (`tells`: long_above_short_percent beside by_clocks_percent). The share of the memory, whose clock is fixed, is that mean.
+- So the shares alone tell how fast the SMs ran in each 0.1 s against another, and that agrees with NVML's clocks.
+- Traffic to memory per FLOP is the same for all calls of one kernel, so traffic / share tells the clock, too.
 
-At full load the two are the same. A load that is busy for a part of the time tells them apart, and so does a share over 0.5 s beside the
-mean of the five shares over 0.1 s in it: over time they are equal, over cycles the long one leans towards the moments of high clock.
+What NVML tells comes late, and in steps. The shares are those of 0.1 s that ended 0.1 to 0.2 s ago. The clock is renewed every 0.1 s and is
+one moment's, not the mean since: a load that pauses in just this rhythm is seen in the same moment of its course each time, as by a
+stroboscope. `tells` has how many changes of the clock were seen while the card was busy, beside how much of the time it was.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import mean
-
-import pynvml as nv
 
 from tests.benchmarks.raw_counters import Interval, Raw
 
 TENSOR, FP32 = 4096.0, 256.0
 """FLOP per cycle and SM of Hopper's pipes, as `scheduler.devices.nvidia.gpm` has them (BF16, FP16)."""
-LOOKS = 8
+LATE_S = 0.15
+"""By how much, on average, shares are older than the moment at which they are read; by 0.05 less or more at times."""
+NET_S = 0.05
+"""By how much they are older than the clocks that are read at that moment."""
+SLACK_S = 0.05
+LOOKS = 5
 """Of the probe an interval."""
 Spans = Sequence[tuple[float, float]]
+Looks = Sequence[tuple[float, float]]
+"""Clocks, (time, MHz)."""
+
+
+def overlap(spans: Spans, start: float, end: float) -> float:
+    """Seconds of `spans` between two moments."""
+    return sum(max(min(b, end) - max(a, start), 0.0) for a, b in spans)
 
 
 class Case:
@@ -32,118 +46,107 @@ class Case:
 
     def __init__(self, raw: Raw, start: float, end: float, spans: Spans) -> None:
         self.raw, self.spans = raw, spans
-        inside = [i for i in raw.intervals if start <= i.start and i.end <= end]
+        self.start, self.end = start, end
+        first, last = start + LATE_S + SLACK_S, end + LATE_S - SLACK_S
+        if len(spans) > 1 and (whole := last - first) > (period := spans[1][0] - spans[0][0]):
+            last = first + whole // period * period
+        inside = [i for i in raw.intervals if first <= i.start and i.end <= last]
         self.short, self.long = [i for i in inside if not i.long], [i for i in inside if i.long]
         self._times = [t for t, _ in raw.clocks]
-        self._slow = [t for t, *_ in raw.slow]
-        self.rest_watts = min((watts for _, watts, _ in raw.slow), default=0.0)
 
-    def looks(self, interval: Interval) -> list[tuple[float, float]]:
-        """Clocks that were looked at within an interval, (time, MHz)."""
-        return self.raw.clocks[bisect_left(self._times, interval.start) : bisect_left(self._times, interval.end)]
-
-    def slow_at(self, moment: float) -> tuple[float, float, int]:
-        """Power and reasons that were read at that time or before."""
-        return self.raw.slow[max(bisect_left(self._slow, moment) - 1, 0)]
+    def looks(self, start: float, end: float) -> Looks:
+        """Clocks that were looked at between two moments."""
+        return self.raw.clocks[bisect_left(self._times, start) : bisect_left(self._times, end)]
 
     def busy(self, moment: float) -> bool:
         at = bisect_left(self.spans, (moment, float("inf"))) - 1
         return at >= 0 and moment <= self.spans[at][1]
 
-
-Clock = Callable[[Case, Interval, list[tuple[float, float]]], float]
-"""From a case, an interval and the looks within it to MHz."""
-
-
-def _mean(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-    return mean(clock for _, clock in looks)
+    def work(self, interval: Interval) -> float:
+        """Which part of all its work the load did in the seconds that an interval's shares are of."""
+        done = overlap(self.spans, interval.start - LATE_S, interval.end - LATE_S)
+        return done / overlap(self.spans, self.start, self.end)
 
 
-def _eight(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
+Clock = Callable[[Case, Interval], float]
+"""MHz."""
+
+
+def _mean(case: Case, interval: Interval) -> float:
+    return mean(clock for _, clock in case.looks(interval.start, interval.end))
+
+
+def _few(case: Case, interval: Interval) -> float:
     """As the probe does it."""
-    step = len(looks) / LOOKS
-    return mean(looks[int(i * step)][1] for i in range(LOOKS))
+    looks = case.looks(interval.start, interval.end)
+    return mean(looks[int(i * len(looks) / LOOKS)][1] for i in range(LOOKS))
 
 
-def _while_busy(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-    """Known to the benchmark alone: what the others are to come near, if shares are means over time."""
-    found = [clock for t, clock in looks if case.busy(t)]
-    return mean(found) if found else _mean(case, interval, looks)
+def _before(case: Case, interval: Interval) -> float:
+    """Of the time that the shares are of."""
+    return mean(clock for _, clock in case.looks(interval.start - NET_S, interval.end - NET_S))
 
 
-def _two_states(share: str) -> Clock:
-    """Idle at the highest clock seen, busy at one other, of which the mean clock and the share of busy time tell."""
-
-    def clock(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-        clocks, busy = [c for _, c in looks], interval.values.get(share, 0.0) / 100
-        rest = max(clocks)
-        return max(min(clocks), min(rest, (mean(clocks) - (1 - busy) * rest) / busy)) if busy > 0 else rest
-
-    return clock
+def _while_busy(case: Case, interval: Interval) -> float:
+    """Known to the benchmark alone. Right, were shares means over time."""
+    found = [clock for t, clock in case.looks(interval.start, interval.end) if case.busy(t)]
+    return mean(found) if found else _mean(case, interval)
 
 
-def _by_power(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-    """Weighted with the power above that of an idle card."""
-    weighed = [(max(case.slow_at(t)[1] - case.rest_watts, 1e-3), clock) for t, clock in looks] if case.raw.slow else [(1.0, looks[0][1])]
-    return sum(w * c for w, c in weighed) / sum(w for w, _ in weighed)
-
-
-def _while_capped(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-    """While the driver says that the power limit holds the clocks down; all looks where it never does."""
-    held = nv.nvmlClocksEventReasonSwPowerCap
-    found = [clock for t, clock in looks if case.raw.slow and case.slow_at(t)[2] & held]
-    return mean(found) if found else _mean(case, interval, looks)
-
-
-def _lowest(case: Case, interval: Interval, looks: list[tuple[float, float]]) -> float:
-    return min(clock for _, clock in looks)
-
-
-CLOCKS: dict[str, Clock] = {
-    "mean": _mean,
-    "eight looks": _eight,
-    "while busy (known)": _while_busy,
-    "two states by graphics": _two_states("graphics_util"),
-    "two states by SM": _two_states("sm_util"),
-    "by power": _by_power,
-    "while capped": _while_capped,
-    "lowest": _lowest,
-}
+CLOCKS: dict[str, Clock] = {"mean": _mean, "five looks": _few, "mean, before": _before, "while busy (known)": _while_busy}
 LENGTHS = {"0.1 s": False, "0.5 s": True}
 
 
-def rate(case: Case, name: str, long: bool) -> float | None:
-    """FLOP/s by a clock's name and the length of the intervals; None where nothing was recorded."""
-    total = seconds = 0.0
+def error(case: Case, name: str, long: bool, flops: float) -> float | None:
+    """Percent by which a clock, by its name, makes the FLOPs of all intervals of a length too many; None where nothing was recorded.
+
+    `flops`: FLOP/s, counted over the whole case. Compared with what was done in the seconds that the shares are of.
+    """
+    shown = done = 0.0
     for interval in case.long if long else case.short:
-        looks = case.looks(interval)
-        if len(looks) < LOOKS or "hmma_tensor_util" not in interval.values:
+        if len(case.looks(interval.start, interval.end)) < LOOKS or "hmma_tensor_util" not in interval.values:
             continue
-        length = interval.end - interval.start
         per_cycle = (interval.values["hmma_tensor_util"] * TENSOR + interval.values.get("fp32_util", 0.0) * FP32) / 100
-        total += length * per_cycle * CLOCKS[name](case, interval, looks)
-        seconds += length
-    return total / seconds * case.raw.sms * 1e6 if seconds else None
+        shown += (interval.end - interval.start) * per_cycle * case.raw.sms * CLOCKS[name](case, interval) * 1e6
+        done += case.work(interval) * flops * (case.end - case.start)
+    return round((shown / done - 1) * 100, 2) if done else None
 
 
 def errors(case: Case, counted: float, factor: float) -> dict[str, float | None]:
-    """Percent by which every candidate is off the counted FLOP/s. `factor`: what this data type does in a cycle, BF16 being 1."""
-    found = {f"{name}, {words}": rate(case, name, long) for words, long in LENGTHS.items() for name in CLOCKS}
-    return {name: None if value is None else round((value * factor / counted - 1) * 100, 2) for name, value in found.items()}
+    """Of every candidate, see `error`. `factor`: what this data type does in a cycle, BF16 being 1."""
+    return {f"{name}, {words}": error(case, name, long, counted / factor) for words, long in LENGTHS.items() for name in CLOCKS}
 
 
 def tells(case: Case) -> dict[str, float | None]:
-    """Mean of every raw metric, and by how much (percent) the long shares of the tensor pipe are above the short ones in them."""
+    """Mean of every raw metric, and what tells of shares and clocks what they are (percent, see above)."""
     names = sorted(set().union(*(i.values for i in case.short)) if case.short else ())
     found: dict[str, float | None] = {name: round(mean(i.values.get(name, 0.0) for i in case.short), 3) for name in names}
-    apart = [
-        i.values["hmma_tensor_util"] / short - 1
-        for i in case.long
-        if (inside := [s for s in case.short if i.start <= s.start and s.end <= i.end and "hmma_tensor_util" in s.values])
-        and (short := mean(s.values["hmma_tensor_util"] for s in inside)) > 0
-        and "hmma_tensor_util" in i.values
-    ]
-    return {**found, "long_above_short_percent": round(100 * mean(apart), 3) if apart else None}
+    apart = [pair for i in case.long if (pair := _apart(case, i))]
+    changes = _changes(case, case.raw.clocks)
+    return {
+        **found,
+        "long_above_short_percent": round(100 * mean(a for a, _ in apart), 3) if apart else None,
+        "by_clocks_percent": round(100 * mean(b for _, b in apart), 3) if apart else None,
+        "clock_changes_while_busy_percent": round(100 * mean(case.busy(t) for t in changes), 1) if changes else None,
+        "busy_percent": round(100 * overlap(case.spans, case.start, case.end) / (case.end - case.start), 1),
+        "clock_changes": len(changes),
+        **{f"clock_changes, {name}": len(_changes(case, looks)) for name, looks in case.raw.others.items()},
+    }
+
+
+def _changes(case: Case, looks: Looks) -> list[float]:
+    return [t for (_, before), (t, clock) in pairwise(looks) if clock != before and case.start <= t <= case.end]
+
+
+def _apart(case: Case, long: Interval) -> tuple[float, float] | None:
+    """By which part a long share is above the mean of the short ones in it, and by which it would be, if NVML's clocks are the weights."""
+    inside = [i for i in case.short if long.start <= i.start and i.end <= long.end and "hmma_tensor_util" in i.values]
+    shares = [i.values["hmma_tensor_util"] for i in inside]
+    if len(inside) < LOOKS or not sum(shares) or any(not case.looks(i.start - NET_S, i.end - NET_S) for i in inside):
+        return None
+    clocks = [_before(case, i) for i in inside]
+    weighted = sum(s * c for s, c in zip(shares, clocks, strict=True)) / sum(clocks)
+    return long.values.get("hmma_tensor_util", 0.0) / mean(shares) - 1, weighted / mean(shares) - 1
 
 
 def best(rows: Sequence[dict[str, float | None]]) -> list[tuple[str, float]]:

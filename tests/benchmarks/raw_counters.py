@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.raw_counters FILE SMS
 
-Reads until its standard input is closed, then writes FILE (JSON, gzip): the SM clock every millisecond or so, power and throttle reasons
-every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s. What this driver refuses is left out, and kept once with its reason.
+Reads until its standard input is closed, then writes FILE (JSON, gzip): the SM clock every millisecond or so, two other calls that tell a
+clock every 5 ms (are they renewed more often?), power and throttle reasons every 20 ms, and the GPM metrics over each 0.1 s and each 0.5 s.
+What this driver refuses is left out, and kept once with its reason.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ METRICS = {
 }
 """Utilisation of every pipe, and the counts of cycles that the driver of our H100 refused."""
 T = TypeVar("T", bound=msgspec.Struct)
-LOOK_S, SLOW_S, GPM_S, LONG = 0.001, 0.02, 0.1, 5
+LOOK_S, OTHERS_S, SLOW_S, GPM_S, LONG = 0.001, 0.005, 0.02, 0.1, 5
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -48,6 +49,8 @@ class Raw(msgspec.Struct):
     clock_max: float = 0.0
     clocks: list[tuple[float, float]] = []
     """When, and MHz."""
+    others: dict[str, list[tuple[float, float]]] = {}
+    """The same by other calls: the graphics clock, and what NVML names the current SM clock."""
     slow: list[tuple[float, float, int]] = []
     """When, watts (instant), and the bits of why the clocks are held down."""
     intervals: list[Interval] = []
@@ -64,12 +67,15 @@ class Recorder:
         self.raw.clock_max = self._told("clock_max", nv.nvmlDeviceGetMaxClockInfo, self._handle, nv.NVML_CLOCK_SM) or 0.0
         self._samples: deque[tuple[float, Any]] = deque()
         self._spare = [nv.nvmlGpmSampleAlloc() for _ in range(LONG + 1)]
-        self._due = {"slow": 0.0, "gpm": 0.0}
+        self._due = {"others": 0.0, "slow": 0.0, "gpm": 0.0}
 
     def look(self, now: float) -> None:
         """`now`: seconds since the epoch."""
         if (clock := self._told("clock", nv.nvmlDeviceGetClockInfo, self._handle, nv.NVML_CLOCK_SM)) is not None:
             self.raw.clocks.append((now, clock))
+        if now >= self._due["others"]:
+            self._due["others"] = now + OTHERS_S
+            self._look_elsewhere(now)
         if now >= self._due["slow"]:
             self._due["slow"] = now + SLOW_S
             watts = self._told("power", _watts, self._handle)
@@ -79,6 +85,14 @@ class Recorder:
         if now >= self._due["gpm"]:
             self._due["gpm"] = now + GPM_S
             self._sample(now)
+
+    def _look_elsewhere(self, now: float) -> None:
+        for name, ask, *which in (
+            ("graphics", nv.nvmlDeviceGetClockInfo, nv.NVML_CLOCK_GRAPHICS),
+            ("current", nv.nvmlDeviceGetClock, nv.NVML_CLOCK_SM, nv.NVML_CLOCK_ID_CURRENT),
+        ):
+            if (clock := self._told(f"clock, {name}", ask, self._handle, *which)) is not None:
+                self.raw.others.setdefault(name, []).append((now, clock))
 
     def _sample(self, now: float) -> None:
         sample = self._spare.pop()

@@ -3,9 +3,13 @@
     python -m tests.benchmarks.tflops_truth [--whole] [--out DIR]
     python -m tests.benchmarks.tflops_truth --again FILE [--out DIR]
 
-Large products, which meet the card's own power limit, in BF16, FP16, FP8 and TF32, busy for 15, 30, 60 and 100 % of the time: 17 cases
-of 3.5 s each. --whole adds FP32, small products, attention and copies, and runs all twice. Inputs are random. No setting of the card is
-touched.
+Large products, which meet the card's own power limit, in BF16 and FP16, busy for 15, 30, 60 and 100 % of the time; FP8 and TF32 at 30 and
+100 %; BF16 with longer and shorter pauses: 16 cases of 3.5 s each. --whole adds FP32, small products, attention and copies, and runs all
+twice. Inputs are random. No setting of the card is touched.
+
+The driver renews what it tells of the clock every 0.1 s. A load with this very period is seen in one moment of its course again and again;
+one of 0.13 s is seen evenly. One case has 0.1 s nevertheless, to show what that does. What is shown is compared with what was done in the
+seconds that it is about: the counters' shares come 0.15 s late.
 
 Beside what the probe shows (tflops_truth.csv), the raw counters and clocks are recorded (tflops_raw.json.gz), and the error of every
 candidate for the clock is computed from them (tflops_clocks.csv, see clock_models.py); --again does that anew from such a file, without a
@@ -30,8 +34,13 @@ from tests.benchmarks.rows import RESULTS, context, write
 
 SECONDS, ROUNDS, N, SMALL, TOKENS, WORDS = 3.5, 2, 8192, 2048, 16384, 2**30
 DUTIES = (0.15, 0.3, 0.6, 1.0)
+PERIOD, IN_STEP = 0.13, 0.1
+OTHER_PACES = ((0.6, IN_STEP), (0.6, 0.037), (0.3, 0.37), (0.5, 1.0))
+"""Busy for which share of how many seconds, besides."""
 FACTORS = {"bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "tf32": 0.5}
 AIM = 0.05
+INTERVAL_S = 0.5
+"""Of the probe's readings."""
 REST_S = 1.0
 """Before the first case, so that the recording knows the idle card."""
 
@@ -47,7 +56,7 @@ class Case(NamedTuple):
     call: Call
     factor: float = 1.0
     """What a cycle of the tensor pipe does with this data type, BF16 being 1."""
-    period: float = 0.1
+    period: float = PERIOD
     """Seconds in which it is busy once."""
 
 
@@ -80,16 +89,18 @@ def gemm_cases(torch: Any, whole: bool) -> list[Case]:
         Case(f"gemm {kind}", _load(duty), duty, "tflops_gpm", 2.0 * N**3, call, FACTORS[kind])
         for duty in DUTIES
         for kind, call in kinds.items()
+        if duty in (0.3, 1.0) or kind in ("bf16", "fp16")
     ]
-    cases.append(Case("gemm bf16", "busy every other 0.5 s", 0.5, "tflops_gpm", 2.0 * N**3, kinds["bf16"], period=1.0))
+    for duty, period in OTHER_PACES:
+        cases.append(Case("gemm bf16", _load(duty, period), duty, "tflops_gpm", 2.0 * N**3, kinds["bf16"], period=period))
     if not whole:
         return cases
     cases.append(Case("gemm fp32", "full", 1.0, "tflops_gpm", 2.0 * N**3, product(N, torch.float32)))
     return [*cases, Case("gemm bf16", f"small, {SMALL}", 1.0, "tflops_gpm", 2.0 * SMALL**3, product(SMALL, torch.bfloat16))]
 
 
-def _load(duty: float) -> str:
-    return "full" if duty == 1.0 else f"busy {duty:.0%} of the time"
+def _load(duty: float, period: float = PERIOD) -> str:
+    return "full" if duty == 1.0 else f"busy {duty:.0%} of {period:g} s"
 
 
 def attention_cases(torch: Any) -> list[Case]:
@@ -108,7 +119,7 @@ def attention_cases(torch: Any) -> list[Case]:
             name, work = f"attention d{d} {backend.name.lower().removesuffix('_attention')}", 4.0 * 2048 * TOKENS**2
             cases.append(Case(name, "full", 1.0, "tflops_gpm", work, call))
             if backend is SDPBackend.CUDNN_ATTENTION:
-                cases.append(Case(name, "busy 30% of the time", 0.3, "tflops_gpm", work, call))
+                cases.append(Case(name, _load(0.3), 0.3, "tflops_gpm", work, call))
     return cases
 
 
@@ -117,8 +128,8 @@ def bandwidth_cases(torch: Any) -> list[Case]:
     source = torch.randn(WORDS, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
     return [
-        Case("copy", load, duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source), period=0.5)
-        for load, duty in (("full", 1.0), ("busy 30% of the time", 0.3), ("busy 60% of the time", 0.6))
+        Case("copy", _load(duty, 0.53), duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source), period=0.53)
+        for duty in (1.0, 0.3, 0.6)
     ]
 
 
@@ -144,16 +155,24 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None]:
-    """One row: what was counted, what was shown in the same span, and how far they are apart. And what the analysis needs, of FLOPs."""
+    """One row: what was counted, what was shown of the same seconds, and how far they are apart. And what the analysis needs, of FLOPs.
+
+    Of a load that is busy once in a second or so, only whole periods are compared.
+    """
     ran = loop(case.call, SECONDS, case.duty, case.period)
     time.sleep(0.6)  # the last interval is still being read
-    readings = probe.between(ran.start, ran.end)
+    late = clock_models.LATE_S
+    readings = probe.between(ran.start + late, ran.end + late)
+    readings = readings[: len(readings) - len(readings) % max(round(case.period / INTERVAL_S), 1)]
     scale = 1e12 if case.field == "bandwidth" else 1.0
-    counted = ran.calls * case.work / (ran.end - ran.start) / 1e12
+    flops = ran.calls * case.work / (ran.end - ran.start)
     shown = [r.values[case.field] / scale for r in readings if case.field in r.values]
     if not shown:
         raise RuntimeError(f"the probe told no {case.field} meanwhile: {readings[-1].absent.get(case.field) if readings else 'no reading'}")
     mean = statistics.mean(shown)
+    began, ended = readings[0].time - INTERVAL_S - late, readings[-1].time - late
+    part = clock_models.overlap(ran.spans, began, ended) / clock_models.overlap(ran.spans, ran.start, ran.end)
+    counted = part * ran.calls * case.work / (ended - began) / 1e12
     row = {
         "case": case.name,
         "load": case.load,
@@ -168,8 +187,9 @@ def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None
         "clock_mhz": round(statistics.mean(r.values.get("clock_sm", 0.0) for r in readings)),
         "watts": round(statistics.mean(r.values.get("power", 0.0) for r in readings)),
     }
-    flops = None if case.field == "bandwidth" else counted * 1e12
-    return row, flops and Counted(case.name, case.load, case.factor, flops, ran.start, ran.end, ran.spans)
+    if case.field == "bandwidth":
+        return row, None
+    return row, Counted(case.name, case.load, case.factor, flops, ran.start, ran.end, ran.spans)
 
 
 def analyse(session: Session, out: Path) -> Path | None:

@@ -21,7 +21,7 @@ from scheduler.devices.nvidia.source import NvmlSource
 
 UUID = "GPU-07310d02-5a07-b366-b9c8-dda734271cd2"
 NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-_CLOCKS = {pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 2619, pynvml.NVML_CLOCK_VIDEO: 1545}
+_CLOCKS = {pynvml.NVML_CLOCK_GRAPHICS: 1980, pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 2619, pynvml.NVML_CLOCK_VIDEO: 1545}
 _GPM = {
     pynvml.NVML_GPM_METRIC_SM_UTIL: 96.629,
     pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: 14.28,
@@ -103,6 +103,7 @@ class RecordedNvml:
     def _documented(self) -> dict[str, Any]:
         return {
             "nvmlDeviceGetBAR1MemoryInfo": Answer(bar1Used=6694633472, bar1Total=137438953472),  # the first was recorded
+            "nvmlDeviceGetClock": NOT_SUPPORTED,
             "nvmlDeviceGetNumFans": 0,
             "nvmlDeviceGetFanSpeedRPM": NOT_SUPPORTED,
             "nvmlDeviceGetMarginTemperature": 33,
