@@ -20,8 +20,9 @@ from scheduler.devices.model import Detail, Device, DevicesChanged, Reading, Sou
 from scheduler.devices.open import open_source
 from scheduler.errors import UserError
 
-TICKS = 8
-"""How many times the clocks are looked at between two readings."""
+RENEWED_S, MOST_TICKS = 0.1, 8
+"""How often NVIDIA's driver renews what it tells of the clocks (measured on an H100), and how many times they are looked at, at the most,
+between two readings."""
 
 FIRST_S = 0.15
 """The first reading comes this soon, so that a window that has just opened has something to show; counters need 0.1 s."""
@@ -98,11 +99,12 @@ class Player:
         due = time.monotonic() + min(FIRST_S - self._interval, 0.0)
         while True:
             interval = self._interval
-            for tick in range(1, TICKS + 1):
-                self._wait(due + interval * tick / TICKS)
+            ticks = min(max(round(interval / RENEWED_S), 1), MOST_TICKS)
+            for tick in range(1, ticks + 1):
+                self._wait(due + interval * tick / ticks)
                 if self._interval != interval:
                     break
-                if tick < TICKS:
+                if tick < ticks:
                     self._source.tick()
             # after a suspended laptop wakes up, or a new pace, go on from now instead of catching up
             now = time.monotonic()

@@ -4,16 +4,16 @@ The share of cycles in which a pipe was busy, times what the pipe does in a cycl
 
     FLOP/s = (tensor share x 4096 + FP32 share x 256) x SMs x SM clock          (Hopper: FLOP per cycle and SM)
 
-The clock must be averaged over the same interval: one instantaneous reading each 200 ms made the sum 11 % too high on a card at
-its power limit. Measured against counted FLOPs on an H100 (tests/benchmarks/LOG.md): within 3 % for FP16, BF16 and FP32 matrix
-products and for attention kernels built on wgmma.
+A share is busy cycles / elapsed cycles of the SMs, so share x clock is the cycles that the pipe was busy, and the clock's mean over the
+whole interval is wanted, its idle moments included; one instantaneous reading each 200 ms made the sum 11 % too high on a card at its
+power limit. That it is so, and no mean over time (which would want the clock while busy), a load that was busy every other 0.5 s has
+shown: its share over 0.5 s is 11 % under the mean of the shares over 0.1 s in it, as it must be where the idle card runs faster, while the
+share of the memory, whose clock is fixed, is that mean (tests/benchmarks/LOG.md, 2026-11-22).
 
-Which average, NVIDIA does not tell. Were a share busy cycles / elapsed cycles, then share x cycles of the interval were the busy
-cycles, and the clock's mean over time right, also where the card idles faster than it works. But a product of 8192 that runs for 60 %
-of the time reads 16 to 17 % too high that way (it idles at 1980 MHz, and at full load the power limit holds it at 1370 to 1390), as a
-share that is a mean over time would: then FLOP/s = mean of a(t) f(t) = share x the clock while the pipe is busy. At full load both are
-the same. Which it is, and which clock that the probe can have comes nearest, tests/benchmarks/tflops_truth.py decides from one
-recording. Until it has been run the mean is used, and a card that works with pauses at its power limit reads too high.
+Measured against counted FLOPs on an H100: at full load within 3 % for FP16, BF16 and FP32 matrix products and for attention kernels built
+on wgmma. With pauses it is as good as the mean clock: the driver renews the clock every 0.1 s, and tells one moment's. A load that was busy
+every other 0.5 s at the power limit read 4 % too high; loads that pause in step with the driver, once in 0.1 s, are caught in the same
+moment of their course again and again, and read 2 to 21 % too high: the clock falls in the first 30 ms of work.
 
 The counters cannot tell data types and instructions apart: FP8 goes through the same pipe as BF16 (the pipe for INT8 stays at 0) and does
 twice as much in a cycle, so what is shown for FP8 is a lower bound, half of the truth. TF32 reads double, and kernels built on the older
@@ -54,7 +54,8 @@ MIN_INTERVAL_S = 0.09
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
     "FP64 and FP16 without tensor cores are not in the sum. "
-    "True for FP16, BF16 and FP32 at full load; up to 17 % too high for a load with pauses at the card's power limit. "
+    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: 4 % too high, and up to 21 % where they come "
+    "every 0.1 s, in step with the driver, which tells the clock so often. "
     "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. TF32 and older (mma.sync) kernels read up to double"
 )
 

@@ -28,6 +28,27 @@ def test_against_what_was_measured(hmma: float, fp32: float, clock: float, shown
     assert found / 1e12 == pytest.approx(counted, rel=0.02)
 
 
+def test_a_load_with_pauses() -> None:
+    """Busy every other 0.5 s at the power limit: two readings are its period. Tensor share (%), clock as looked at (MHz)."""
+    period = [(65.55, 1602.0), (18.71, 1809.0)], [(65.67, 1599.0), (19.23, 1875.0)]
+    for readings, counted in zip(period, (363.9, 363.3), strict=True):
+        shown = [flops(counters(share, 0.0, clock), H100, 132) for share, clock in readings]
+        assert sum(value for value in shown if isinstance(value, float)) / 2e12 == pytest.approx(counted, rel=0.06)
+
+
+def test_a_share_is_over_cycles() -> None:
+    """So the mean clock belongs to it: 0.5 s of that load, in which it fell idle, and the five times 0.1 s in them, all recorded together.
+
+    Weighted with the clock the short shares make the long one; their mean, which a share over time would be, is far above it. The memory's
+    clock is fixed, so its long share is the mean.
+    """
+    tensor, clocks = (93.92, 93.86, 93.82, 68.06, 0.0), (1443, 1426, 1425, 1511, 1950)
+    memory = (26.57, 27.18, 27.0, 20.22, 0.0)
+    assert sum(s * c for s, c in zip(tensor, clocks, strict=True)) / sum(clocks) == pytest.approx(66.53, rel=0.02)
+    assert sum(tensor) / 5 > 1.05 * 66.53
+    assert sum(memory) / 5 == pytest.approx(20.20, rel=0.002)
+
+
 def test_nothing_runs() -> None:
     assert flops(counters(0.0, 0.0, 1980.0), H100, 132) == 0.0
 
