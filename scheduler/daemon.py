@@ -11,7 +11,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from scheduler.jobs import Job, held_devices
 from scheduler.landlord import Landlord
 from scheduler.notices import Notices
 from scheduler.publisher import Publisher
+from scheduler.queue.book import PIECE
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.scribing import Scribing
@@ -49,6 +51,8 @@ STAND_BY_S = 0.02
 """So long after jobs were started a runner for the next one is: first these get the processor."""
 AGAIN_S = 1.0
 """What could not be stored, as on a full disk, is tried again after this long."""
+BREATH_S = 0.005
+"""Where many jobs are settled in pieces, everybody else has so long between two."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 
@@ -64,6 +68,8 @@ class Daemon:
         self._source, self._seq = STARTING, 0
         self._latest: dict[str, Reading] = {}
         """What was read of each device last; empty while the probe does not answer."""
+        self._over: deque[int] = deque()
+        """Jobs whose runners have ended; those of one moment are settled together."""
         self._unsettled: set[int] = set()
         """Jobs whose end could not be stored yet."""
         self._again = 0.0
@@ -186,11 +192,9 @@ class Daemon:
             self._step()
 
     def _try_again(self) -> None:
-        """Store what could not be stored; where the first cannot, nor will the others: each try costs a look at all processes."""
-        for job in tuple(self._unsettled):
-            self.settle(job)
-            if job in self._unsettled:
-                return
+        """Store what could not be stored."""
+        if self._unsettled:
+            self._settle(sorted(self._unsettled)[:PIECE])
         if "recover" in self._notices:
             self._recover()
             self._step()
@@ -219,6 +223,8 @@ class Daemon:
     def _step(self) -> None:
         with self._notices.about("queue"):
             self.queue.step(self.monitor.devices, self.sight())
+            if self.queue.unfinished:
+                asyncio.get_running_loop().call_later(BREATH_S, self.start_soon)
         asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
         self.touch()
 
@@ -246,7 +252,7 @@ class Daemon:
         try:
             fd = os.pidfd_open(runner)
         except ProcessLookupError:
-            asyncio.get_running_loop().call_soon(self.settle, job)
+            self._runner_ended(job)
             return
         except OSError as e:
             raise UserError(f"no more processes can be watched: {e.strerror}. The daemon may need a higher limit of open files.") from e
@@ -254,16 +260,31 @@ class Daemon:
         def ended() -> None:
             asyncio.get_running_loop().remove_reader(fd)
             os.close(fd)
-            self.settle(job)
+            self._runner_ended(job)
 
         asyncio.get_running_loop().add_reader(fd, ended)
 
+    def _runner_ended(self, job: int) -> None:
+        """To be settled once this turn of the loop is over, with all that end in it: each time costs a look at all processes."""
+        if not self._over:
+            asyncio.get_running_loop().call_soon(self._settle_over)
+        self._over.append(job)
+
+    def _settle_over(self) -> None:
+        jobs = [self._over.popleft() for _ in range(min(PIECE, len(self._over)))]
+        if self._over:
+            asyncio.get_running_loop().call_later(BREATH_S, self._settle_over)
+        self._settle(jobs)
+
     def settle(self, job: int) -> None:
-        self._unsettled.add(job)
+        self._settle((job,))
+
+    def _settle(self, jobs: Collection[int]) -> None:
+        self._unsettled.update(jobs)
         self._again = time.monotonic() + AGAIN_S
         with self._notices.about("settle"):
-            self.queue.runner_ended(job)
-            self._unsettled.discard(job)
+            self.queue.runners_ended(jobs)
+            self._unsettled.difference_update(jobs)
         self._step()
 
     # What the executors of clusters need: see `executors.cluster.Hub`

@@ -57,6 +57,9 @@ class Lost(NamedTuple):
     why: str
 
 
+Outcome = Exit | Unstarted | Lost
+
+
 class FolderError(UserError):
     """The job's own folder cannot be used: no use in trying again."""
 
@@ -88,10 +91,10 @@ class Executor(Protocol):
     def end(self, job: Job) -> None:
         """Ask the attempt to end: politely, then by force. Returns at once."""
 
-    def kill(self, job: Job) -> None:
-        """Kill what an attempt left behind."""
+    def kill(self, jobs: Sequence[Job]) -> None:
+        """Kill what these attempts left behind."""
 
-    def outcome(self, job: Job) -> Exit | Unstarted | Lost:
+    def outcome(self, job: Job) -> Outcome:
         """How an attempt went that is not alive any more."""
 
 
@@ -164,4 +167,10 @@ def identity(job: Job, attempt: str) -> dict[str, str]:
 def attempt_of(job: Job) -> Starting | Running:
     """The state of a job that was started and has not ended."""
     assert isinstance(job.state, Starting | Running)
+    return job.state
+
+
+def running(job: Job) -> Running:
+    """The state of a job that runs."""
+    assert isinstance(job.state, Running)
     return job.state

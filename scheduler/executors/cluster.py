@@ -91,7 +91,7 @@ class Cluster:
     def end(self, job: Job) -> None:
         self._send(e.Halt(attempt_of(job).attempt))
 
-    def kill(self, job: Job) -> None:
+    def kill(self, jobs: Sequence[Job]) -> None:
         pass  # the cluster ends whole trees itself
 
     def outcome(self, job: Job) -> Exit | Unstarted | Lost:

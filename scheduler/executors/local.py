@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 
 from scheduler import paths
@@ -109,11 +109,12 @@ class Local:
         assert isinstance(job.state, Running)
         end(job.state)
 
-    def kill(self, job: Job) -> None:
-        state = attempt_of(job)
-        if (child := self._children.pop(state.attempt, None)) is not None:
-            child.wait()
-        kill(state, sure=exit_record(job.id, state.attempt) is None)
+    def kill(self, jobs: Sequence[Job]) -> None:
+        attempts = {job.id: attempt_of(job) for job in jobs}
+        for state in attempts.values():
+            if (child := self._children.pop(state.attempt, None)) is not None:
+                child.wait()
+        kill(attempts.values(), sure=any(exit_record(job_id, state.attempt) is None for job_id, state in attempts.items()))
 
     def outcome(self, job: Job) -> Exit | Unstarted | Lost:
         state = attempt_of(job)
@@ -241,29 +242,33 @@ def end(running: Running) -> None:
             pass  # it ended in this moment
 
 
-def kill(state: Starting | Running, sure: bool) -> None:
-    """Kill what an attempt left behind when its runner was killed: again while a look finds any, as they may fork meanwhile.
+def kill(states: Collection[Starting | Running], sure: bool) -> None:
+    """Kill what these attempts left behind when their runners were killed: again while a look finds any, as they may fork meanwhile.
 
-    That is every process with the attempt's nonce in its environment, and all of the runner's session. One that cleared the
+    That is every process with the nonce of one in its environment, and all of the runners' sessions. One that cleared the
     environment and left the session cannot be told from a stranger any more, and is not found. `sure`: a look that finds nobody is
-    followed by another, as during a look a process may be born and its parent end; needless where the runner has told the end.
+    followed by another, as during a look a process may be born and its parent end; needless where the runners have told the end.
+    Each look goes through all processes of the machine, however many attempts there are.
     """
-    session = None
-    if isinstance(state, Running) and state.boot == boot_id() and start_time(state.runner) in (None, state.started):
-        session = state.runner  # no other process gets this pid while anybody is left in the session
-    needle = f"GPUDECK_ATTEMPT={state.attempt}".encode()
+    attempts = {f"GPUDECK_ATTEMPT={state.attempt}".encode() for state in states}
+    if not attempts:
+        return
+    boot = boot_id()
+    ran = [state for state in states if isinstance(state, Running) and state.boot == boot]
+    sessions = {state.runner for state in ran if start_time(state.runner) in (None, state.started)}
+    # no other process gets a runner's pid while anybody is left in its session
     clean = 0
     for _ in range(KILL_LOOKS):
-        clean = 0 if [pid for pid in _left(needle, session) if _killed(pid)] else clean + 1
+        clean = 0 if [pid for pid in _left(attempts, sessions) if _killed(pid)] else clean + 1
         if clean > sure:
             return
 
 
-def _left(needle: bytes, session: int | None) -> Iterator[int]:
+def _left(attempts: Set[bytes], sessions: Set[int]) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             pid = int(entry.name)
-            if (fields := _stat(pid)) is not None and (int(fields[3]) == session or needle in _environ(pid)):
+            if (fields := _stat(pid)) is not None and (int(fields[3]) in sessions or not attempts.isdisjoint(_environ(pid))):
                 yield pid
 
 

@@ -34,7 +34,7 @@ class Unknown:
     def end(self, job: Job) -> None:
         pass
 
-    def kill(self, job: Job) -> None:
+    def kill(self, jobs: Sequence[Job]) -> None:
         pass
 
     def outcome(self, job: Job) -> Exit | Lost:

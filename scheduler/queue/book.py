@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
@@ -27,6 +28,11 @@ RECENT = 50
 """How many ended jobs a snapshot shows."""
 NEXT = 200
 """How many waiting jobs a snapshot shows: those whose turn comes first."""
+PIECE = 500
+"""How many jobs are settled in one go where one event concerns many: the daemon answers between two."""
+
+Change = tuple[Job, Sequence[Event]]
+"""What became of a job, and what its timeline says of that."""
 
 
 class Book:
@@ -40,7 +46,7 @@ class Book:
         self._line = Line()
         self._dependents = Dependents()
         self._suspects: set[int] = set()
-        """Jobs that are to run after others of which one has ended: perhaps they never can."""
+        """Jobs that are to run after others of which one has ended: perhaps they never can. None is started before that is known."""
         self._unbound: set[int] = set()
         """Jobs for devices of a kind that was not known when they were submitted."""
         self._resting: set[int] = set()
@@ -119,6 +125,8 @@ class Book:
         now = time.time()
         if job.id in self._dependents.ids():
             return waits_for(job.spec, self._active, self._ends(now, (*job.spec.after, *job.spec.after_any)), now)
+        if job.id in self._suspects:
+            return broken(job.spec, self._fate) or "not looked at yet"
         if job.id in self._resting and rests(job, now):
             return resting(job)
         return self._plan.why(job)
@@ -147,11 +155,13 @@ class Book:
         now, soon = time.time(), time.monotonic()
         resting = {n for n in self._resting if rests(self._active[n], now)}
         refused = {n for n, (until, _) in self._refused.items() if soon < until}
-        kept = self._dependents.ids() | resting | refused
+        kept = self._dependents.ids() | self._suspects | resting | refused
         return {key: (self._active[n] for n in lane if n not in kept) for key, lane in self._line.lanes().items()}
 
-    def _status(self, job_id: int) -> str:
-        """Of a job that has ended. One that is in the store no more, as a repair could not save it, is lost."""
+    def _fate(self, job_id: int) -> str:
+        """How a job has ended, empty while it has not. One that is in the store no more, as a repair could not save it, is lost."""
+        if job_id in self._active:
+            return ""
         if job_id not in self._outcomes:
             try:
                 self._outcomes[job_id] = self._store.get(job_id).status
@@ -159,22 +169,28 @@ class Book:
                 self._outcomes[job_id] = "lost"
         return self._outcomes[job_id]
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is still to be seen of some jobs if they can ever run: the next step goes on with that."""
+        return bool(self._suspects)
+
     def _drop_broken(self) -> None:
-        """Cancel jobs that were to run after one that did not succeed, and in turn those that were to run after them."""
-        now, active, gone = time.time(), set(self._active), dict[int, str]()
+        """Cancel jobs that were to run after one that did not succeed, and in turn those that were to run after them.
 
-        def status(number: int) -> str:
-            return "cancelled" if number in gone else self._status(number)
-
-        suspects = self._suspects & self._line.ids()
-        while suspects:
-            found = {n: why for n in sorted(suspects) if (why := broken(self._active[n].spec, active, status))}
-            gone |= found
-            active -= found.keys()
-            suspects = self._dependents.after(found) & active
+        PIECE of them are looked at, in one transaction. Where the daemon ends before the next, the one after it suspects the rest anew.
+        """
+        now, gone = time.time(), dict[int, str]()
+        suspects = deque(sorted(self._suspects & self._line.ids()))
+        for _ in range(PIECE):
+            if not suspects:
+                break
+            number = suspects.popleft()
+            if number not in gone and (why := broken(self._active[number].spec, lambda n: "cancelled" if n in gone else self._fate(n))):
+                gone[number] = why
+                suspects.extend(sorted(self._dependents.after([number])))
         changes = [(msgspec.structs.replace(self._active[n], state=Cancelled(now, reason=why)), why) for n, why in gone.items()]
-        self._put_all([(job, (Event(now, "cancelled", why),)) for job, why in changes])  # one wait for the disk, however many they are
-        self._suspects.clear()
+        self._put_all([(job, (Event(now, "cancelled", why),)) for job, why in changes])
+        self._suspects = set(suspects)
 
     def _bind(self, devices: Sequence[Device]) -> None:
         jobs = [self._active[job_id] for job_id in sorted(self._unbound)]
@@ -186,7 +202,7 @@ class Book:
         self._know(job)
         return job
 
-    def _put_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
+    def _put_all(self, changes: Sequence[Change]) -> None:
         """In one transaction."""
         if changes:
             self._store.update_all(changes)

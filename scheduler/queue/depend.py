@@ -7,14 +7,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Set
 from scheduler.jobs import Job, Queued, Spec
 from scheduler.queue.expected import End
 
-Status = Callable[[int], str]
-"""The state's name of a job that is not active any more."""
+Fate = Callable[[int], str]
+"""The state's name of a job that has ended; empty while it has not."""
 
 
-def broken(spec: Spec, active: Container[int], status: Status) -> str:
+def broken(spec: Spec, fate: Fate) -> str:
     """Why the job will never run: one that had to succeed before it did not. Empty where it still may."""
     for number in spec.after:
-        if number not in active and (ended := status(number)) != "done":
+        if (ended := fate(number)) not in ("", "done"):
             return f"job {number}, after whose success it was to run, {_ENDS[ended]}"
     return ""
 

@@ -51,7 +51,7 @@ class Orders(Book):
             raise UserError(f"no cluster is called {spec.where}{known}. To name one: gpudeck cluster add {spec.where} ADDRESS")
         for number in (*spec.after, *spec.after_any):
             self.get(number)
-        if why := broken(spec, self._active, self._status):
+        if why := broken(spec, self._fate):
             raise UserError(f"it can never run: {why}")
 
     def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:

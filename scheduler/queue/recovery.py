@@ -8,14 +8,14 @@ from typing import Literal
 import msgspec
 
 from scheduler import jobs
-from scheduler.executors.base import Exit, Lost, Unstarted
+from scheduler.executors.base import Exit, Outcome, Unstarted
 from scheduler.jobs import Cancelled, Done, Failed, Job, Queued, Running, Starting, State
 from scheduler.units import span
 
+Verdict = State | Literal["adopt"]
 
-def recover(
-    job: Job, outcome: Exit | Unstarted | Lost, alive: bool, result: msgspec.Raw, last_line: str, now: float
-) -> State | Literal["adopt"]:
+
+def recover(job: Job, outcome: Outcome, alive: bool, result: msgspec.Raw, last_line: str, now: float) -> Verdict:
     """In this order: the runner's own word, an attempt that runs on, one that never ran anything, and else it is lost.
 
     A job whose start was committed but not who runs it was never released: it waits again.

@@ -14,7 +14,7 @@ DELETE FROM sqlite_sequence WHERE name = 'jobs';
 INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?);
 
 -- name: update_job
-UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ? WHERE id = ?;
+UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?, env = iif(?, '', env) WHERE id = ?;
 
 -- name: get_job
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
@@ -25,12 +25,11 @@ INSERT INTO environments (digest, env) VALUES (?, ?) ON CONFLICT (digest) DO UPD
 -- name: get_env
 SELECT digest, CAST(environments.env AS BLOB) FROM jobs JOIN environments ON digest = jobs.env WHERE id = ?;
 
--- name: drop_env
-DELETE FROM environments
-WHERE digest = (SELECT env FROM jobs WHERE id = :job) AND NOT EXISTS (SELECT 1 FROM jobs WHERE env = digest AND env != '' AND id != :job);
+-- name: envs_of
+SELECT DISTINCT env FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND env != '';
 
--- name: forget_env
-UPDATE jobs SET env = '' WHERE id = :job;
+-- name: drop_env
+DELETE FROM environments WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE env = ?1 AND env != '');
 
 -- name: active_jobs
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE status IN ('queued', 'starting', 'running') ORDER BY id;

@@ -113,8 +113,7 @@ class Store(Database):
                 row = (job.id, job.submitted, job.status, spec, named.get(env, ""), state, job.place, job.tries, usage)
                 self._db.execute(self._q["restore_job"], row)
                 self._set_search(job)
-            for job_id, event in events:
-                self._add_events(job_id, (event,))
+            self._add_events(events)
             for group in groups:
                 self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
             self._db.execute(self._q["set_paused"], (paused,))
@@ -123,32 +122,24 @@ class Store(Database):
 
     def update(self, job: Job, *events: Event) -> Job:
         """Commit what became of the job, and what its timeline says of it."""
-        with self._transaction():
-            self._update(job, events)
+        self.update_all([(job, events)])
         return job
 
     def update_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
-        """Commit what became of several jobs: of all or of none."""
+        """Commit what became of several jobs: of all or of none. Those that ended need their environments no more: they are forgotten."""
+        jobs = [job for job, _ in changes]
+        rows = [(_encode(_bare(j.spec)), j.status, _encode(j.state), j.place, j.tries, _encode(j.usage), not j.active, j.id) for j in jobs]
+        ended = _encode([job.id for job in jobs if not job.active])
         with self._transaction():
-            for job, events in changes:
-                self._update(job, events)
+            digests = self._db.execute(self._q["envs_of"], (ended,)).fetchall()
+            self._db.executemany(self._q["update_job"], rows)
+            self._db.executemany(self._q["set_search"], map(_search_row, jobs))
+            self._add_events((job.id, event) for job, events in changes for event in events)
+            self._db.executemany(self._q["drop_env"], digests)
 
-    def _update(self, job: Job, events: Sequence[Event]) -> None:
-        """One that ended needs its environment no more: it is forgotten."""
-        row = (_encode(_bare(job.spec)), job.status, _encode(job.state), job.place, job.tries, _encode(job.usage), job.id)
-        self._db.execute(self._q["update_job"], row)
-        self._set_search(job)
-        self._add_events(job.id, events)
-        if not job.active:
-            self._forget_env(job.id)
-
-    def _forget_env(self, job_id: int) -> None:
-        """The job needs its environment no more; it is gone once no job does."""
-        for query in ("drop_env", "forget_env"):
-            self._db.execute(self._q[query], {"job": job_id})
-
-    def _add_events(self, job_id: int, events: Sequence[Event]) -> None:
-        self._db.executemany(self._q["add_event"], [(job_id, e.time, e.what, e.text) for e in events])
+    def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
+        """Each with the number of its job."""
+        self._db.executemany(self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events))
 
     def timeline(self, job_id: int) -> list[Event]:
         """What the job went through, oldest first."""

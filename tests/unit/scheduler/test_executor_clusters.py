@@ -122,7 +122,7 @@ class Clustered(Deck):
         self.committed.append(self.store.get(1).state)
 
     def settle(self, job_id: int) -> None:
-        self.queue.runner_ended(job_id)
+        self.queue.runners_ended([job_id])
 
 
 def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(home: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
+from scheduler.executors import local
 from scheduler.jobs import Done, Failed, Queued, Running, Spec
 from scheduler.queue import book
 from scheduler.queue import queue as module
@@ -48,7 +49,7 @@ def unwatched(job: int, runner: int) -> None:
 def ended(queue: Queue, job: int) -> bool:
     state = queue.get(job).state
     if isinstance(state, Running) and not lives(state.runner):
-        queue.runner_ended(job)
+        queue.runners_ended([job])
     return not queue.get(job).active
 
 
@@ -101,7 +102,7 @@ def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(store:
     assert queue.get(first.id).state == Queued("no more processes can be watched")
     assert not lives(runners[0])
     assert len(runners) == 2, "it was tried once, and the other one started"
-    queue.runner_ended(first.id)  # a watch that came too late
+    queue.runners_ended([first.id])  # a watch that came too late
     eventually(lambda: ended(queue, second.id))
     monkeypatch.setattr(module, "RETRY_S", 0.0)
     queue._refused = {first.id: (0.0, "the time has come")}
@@ -129,7 +130,7 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monk
     queue = Queue(store, unwatched)
     job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0]
     with monkeypatch.context() as patch:
-        patch.setattr(module.local.sys, "executable", "/nowhere")
+        patch.setattr(local.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started: No such file or directory"):
             queue.step([CPU])
     queue._refused.clear()

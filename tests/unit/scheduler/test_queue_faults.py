@@ -8,14 +8,15 @@ import time
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
-from scheduler.executors import base
+from scheduler.executors import base, local
 from scheduler.jobs import Cancelled, Changes, Done, Event, Failed, Queued, Running, Spec
-from scheduler.queue import forecast
+from scheduler.queue import book, forecast
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store, environments
@@ -86,6 +87,50 @@ def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(queue: Queue,
     assert isinstance(queue.get(spared).state, Queued)
 
 
+def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhile(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the daemon is killed between two pieces: the next one goes on."""
+    monkeypatch.setattr(book, "PIECE", 4)
+    monkeypatch.setattr(os, "cpu_count", lambda: 100)
+    first = submit(queue, hold=True)
+    after, spared = [submit(queue, after=(first,)) for _ in range(9)], submit(queue, after_any=(first,), hold=True)
+    last = submit(queue, after=(after[8],))
+    queue.cancel(first)
+    queue.step([CPU])
+    assert [queue.get(n).status for n in after] == ["cancelled"] * 4 + ["queued"] * 5
+    assert queue.unfinished
+    reason = f"job {first}, after whose success it was to run, was cancelled"
+    assert queue.get(after[4]).state == Queued(reason), "why it waits, until it is cancelled"
+    queue = Queue(queue._store, lambda job, runner: None)
+    queue.recover()
+    while queue.unfinished:
+        queue.step([CPU])
+    assert {queue.get(n).state.reason for n in after} == {reason}  # type: ignore[union-attr]
+    assert queue.get(last).status == "cancelled" and queue.get(spared).status == "queued"
+    assert all([e.what for e in queue.timeline(n)] == ["submitted", "cancelled"] for n in (*after, last))
+
+
+def test_many_ends_are_one_look_at_the_processes_and_one_commit(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a killed runner left behind of one of them is found among the others."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 100)
+    jobs = [submit(queue, "sleep", "600") for _ in range(4)]
+    good = submit(queue, "true")
+    queue.step([CPU])
+    runners = [queue.get(n).state.runner for n in (*jobs, good)]  # type: ignore[union-attr]
+    left = [eventually(psutil.Process(runner).children)[0].pid for runner in runners[:4]]
+    for runner in runners[:4]:
+        os.kill(runner, signal.SIGKILL)
+    eventually(lambda: not any(map(lives, runners)))
+    looks, commits = [], []
+    find, update = local._left, queue._store.update_all
+    monkeypatch.setattr(local, "_left", lambda *given: (looks.append(given), find(*given))[1])
+    monkeypatch.setattr(queue._store, "update_all", lambda changes: (commits.append(len(changes)), update(changes))[1])
+    queue.runners_ended([*jobs, good])
+    assert commits == [5]
+    assert len(looks) <= 4, "until one finds nobody, and once more"
+    eventually(lambda: not any(map(lives, left)))
+    assert [queue.get(n).status for n in (*jobs, good)] == ["lost"] * 4 + ["done"]
+
+
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_a_runner_that_was_stopped_while_it_stood_by_goes_on_or_is_sent_away(
     queue: Queue, abandoned: bool, monkeypatch: pytest.MonkeyPatch
@@ -140,7 +185,7 @@ def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_some
     monkeypatch.setattr(module, "RETRY_S", 0.05)
     job = submit(queue)
     with monkeypatch.context() as patch:
-        patch.setattr(module.local.sys, "executable", "/nowhere")
+        patch.setattr(local.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started"):
             queue.step([CPU])
     queue.edit(job, Changes(hold=True), [CPU])
@@ -172,7 +217,7 @@ def test_a_job_whose_failure_cannot_be_stored_waits_on(queue: Queue, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(queue, "_put", full)
-        patch.setattr(module.local, "next_folder", in_the_way)
+        patch.setattr(local, "next_folder", in_the_way)
         with pytest.raises(UserError, match="the disk is full"):
             queue.step([CPU])
     assert queue.get(job).state == Queued("the disk is full")

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from scheduler import daemon, paths
 from scheduler.daemon import Daemon
 from scheduler.errors import UserError
-from scheduler.executors import base
+from scheduler.executors import base, local
 from scheduler.jobs import Done, Failed, Lost, Queued, Running, Spec
 from scheduler.queue import queue as module
 from scheduler.queue.admit import MAX_ARGUMENT
@@ -93,50 +94,57 @@ def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_o
     if why == "environment":
         store._db.execute("UPDATE environments SET env = '{}' WHERE env LIKE '%A%'")
     else:
-        prepare = module.local.next_folder
+        prepare = local.next_folder
 
         def in_the_way(job: module.Job) -> Path:
             if job.id == first:
                 raise base.FolderError("in the way")
             return prepare(job)
 
-        monkeypatch.setattr(module.local, "next_folder", in_the_way)
+        monkeypatch.setattr(local, "next_folder", in_the_way)
     queue.step([CPU])
     assert isinstance(queue.get(second).state, Running)
     eventually(lambda: ended(queue, second))
     assert isinstance(queue.get(second).state, Done)
 
 
-def test_while_the_disk_is_full_one_job_that_ended_is_tried_and_not_all_of_them(home: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multiply_the_tries(
+    home: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each try looks at all processes of the machine, and the daemon answers nobody meanwhile."""
-    tried: list[int] = []
+    tried: list[list[int]] = []
     full = True
 
-    def runner_ended(job: int) -> None:
-        tried.append(job)
+    def runners_ended(jobs: Iterable[int]) -> None:
+        tried.append(list(jobs))
         if full:
             raise UserError("the disk is full")
 
     async def look() -> None:
         nonlocal full
         found = Daemon(Store(paths.store_file()))
-        monkeypatch.setattr(found.queue, "runner_ended", runner_ended)
+        monkeypatch.setattr(found.queue, "runners_ended", runners_ended)
         monkeypatch.setattr(found.queue, "stand_by", lambda: None)
         monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
+        monkeypatch.setattr(daemon, "PIECE", 20)
+        monkeypatch.setattr(daemon, "BREATH_S", 0.0)
         for job in range(30):
-            found.settle(job)
-        assert len(tried) == 30, "each once, when it ends"
+            found._runner_ended(job)
+        while found._over:
+            await asyncio.sleep(0)
+        assert tried == [list(range(20)), list(range(20, 30))], "each once, and the others are answered in between"
         for _ in range(5):
             found._look()
-        assert len(tried) == 30, "then not before some time has passed"
+        assert len(tried) == 2, "then not before some time has passed"
         monkeypatch.setattr(daemon, "AGAIN_S", 0.0)
         found._again = 0.0
         for _ in range(5):
             found._look()
-        assert len(tried) == 35
+        assert tried[2:] == [list(range(20))] * 5
         full = False
         found._look()
-        assert len(tried) == 65 and not found._unsettled
+        found._look()
+        assert tried[-1] == list(range(20, 30)) and not found._unsettled
         found._store.close()
 
     asyncio.run(look())
@@ -151,7 +159,7 @@ def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(s
         child.returncode = 0  # the daemon that started it is gone
     seen: list[int] = []
     again = Queue(store, lambda job, runner: seen.append(job))
-    monkeypatch.setattr(store, "update", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+    monkeypatch.setattr(store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
     for _ in range(3):
         with pytest.raises(UserError, match="the disk is full"):
             again.recover()

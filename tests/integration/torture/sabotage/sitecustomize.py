@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(os.environ.get("TORTURE_FOLDER", ""))
@@ -66,7 +67,6 @@ def sabotage() -> None:
         def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
             word = sql.split(None, 1)[0].upper().rstrip(";")
             if word not in ("BEGIN", "COMMIT"):
-                plan.gate_shut |= word == "UPDATE" and any("running" in row for row in values if isinstance(row, tuple))
                 return super().execute(sql, *values)
             plan.kill("daemon", f"before {word}")
             cursor = super().execute(sql, *values)
@@ -75,6 +75,11 @@ def sabotage() -> None:
                 plan.gate_shut = False
                 plan.kill("daemon", "before the gate opens")
             return cursor
+
+        def executemany(self, sql: str, rows: Iterable[tuple[object, ...]], /) -> sqlite3.Cursor:  # type: ignore[override]
+            found = list(rows)
+            plan.gate_shut |= sql.startswith("UPDATE") and any("running" in row for row in found)
+            return super().executemany(sql, found)
 
     class Popen(popen):  # type: ignore[type-arg, misc]
         def __init__(self, args: list[str], *rest: object, **more: object) -> None:
