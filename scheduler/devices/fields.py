@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Pace = Literal["fast", "slow", "static"]
-"""How often a field is read anew: with every reading, every few seconds, or once for as long as the device stays open."""
+Pace = Literal["fast", "slow", "rare", "static"]
+"""How often a field is read anew: with every reading, every few seconds, twice a minute, or once for as long as the device is open."""
 
 
 class Field(NamedTuple):
@@ -21,7 +21,7 @@ _WORK = {
     "tflops": Field("TFLOP/s", "TFLOP/s", "floating-point operations a second"),
     "tflops_gpm": Field("TFLOP/s (counters)", "TFLOP/s", "floating-point operations a second by the hardware counters"),
     "bandwidth": Field("Memory bandwidth", "B/s", "device memory traffic"),
-    "graphics": Field("Compute and graphics", "%", "share of time in which the compute or graphics engine was active"),
+    "graphics": Field("Compute and graphics", "%", "share of time in which the compute or graphics engine was active", "slow"),
     "sm_active": Field("SM active", "%", "share of multiprocessors with work, averaged"),
     "sm_occupancy": Field("SM occupancy", "%", "share of warp slots in use"),
     "tensor": Field("Tensor cores", "%", "share of cycles in which a tensor pipe was busy, all types"),
@@ -35,8 +35,8 @@ _WORK = {
     "dram": Field("DRAM bandwidth", "%", "share of the peak memory bandwidth in use"),
     "encoder": Field("Encoder", "%", "video encoder utilisation"),
     "decoder": Field("Decoder", "%", "video decoder utilisation"),
-    "jpeg": Field("JPEG", "%", "JPEG engine utilisation"),
-    "ofa": Field("Optical flow", "%", "optical flow engine utilisation"),
+    "jpeg": Field("JPEG", "%", "JPEG engine utilisation", "slow"),
+    "ofa": Field("Optical flow", "%", "optical flow engine utilisation", "slow"),
 }
 _MEMORY = {
     "mem_used": Field("Memory used", "B", "memory in use, the driver's own reserve left out"),
@@ -66,7 +66,7 @@ _POWER = {
     "power_limit_default": Field("Power limit (default)", "W", "limit the card comes with", "static"),
     "power_limit_min": Field("Power limit (lowest)", "W", "lowest limit that can be set", "static"),
     "power_limit_max": Field("Power limit (highest)", "W", "highest limit that can be set", "static"),
-    "energy": Field("Energy", "J", "energy used since the driver was loaded", "slow"),
+    "energy": Field("Energy", "J", "energy used since the driver was loaded", "rare"),
 }
 _HEAT = {
     "temp": Field("Temperature", "°C", "core temperature"),
@@ -86,14 +86,14 @@ _LINKS = {
     "pcie_width_max": Field("PCIe width (max)", "lanes", "most lanes that this card and slot can do", "static"),
     "pcie_rx": Field("PCIe in", "B/s", "bytes received over PCIe"),
     "pcie_tx": Field("PCIe out", "B/s", "bytes sent over PCIe"),
-    "pcie_replays": Field("PCIe replays", "", "packets that had to be sent again", "slow"),
+    "pcie_replays": Field("PCIe replays", "", "packets that had to be sent again", "rare"),
     "nvlink_rx": Field("NVLink in", "B/s", "bytes received over NVLink"),
     "nvlink_tx": Field("NVLink out", "B/s", "bytes sent over NVLink"),
     "nvlink_links": Field("NVLink links", "", "NVLink links that are up", "slow"),
     "nvlink_errors": Field("NVLink errors", "", "NVLink replays, recoveries and checksum errors of all links", "slow"),
 }
 _HEALTH = {
-    "ecc": Field("ECC", "", "1 while errors of the device memory are corrected", "slow"),
+    "ecc": Field("ECC", "", "1 while errors of the device memory are corrected", "rare"),
     "ecc_corrected": Field("ECC corrected", "", "memory errors put right since the driver was loaded", "slow"),
     "ecc_uncorrected": Field("ECC uncorrected", "", "memory errors since the driver was loaded that could not be put right", "slow"),
     "ecc_corrected_total": Field("ECC corrected, ever", "", "memory errors put right in the card's life", "slow"),
@@ -102,12 +102,12 @@ _HEALTH = {
     "rows_uncorrected": Field("Rows remapped, uncorrected", "", "memory rows replaced after errors that could not be put right", "slow"),
     "rows_pending": Field("Row remapping pending", "", "1 while a memory row is to be replaced at the next reset of the card", "slow"),
     "rows_failure": Field("Row remapping failed", "", "1 once a memory row could not be replaced: the card should be exchanged", "slow"),
-    "pages_corrected": Field("Pages retired, corrected", "", "memory pages given up after errors that could be put right", "slow"),
-    "pages_uncorrected": Field("Pages retired, uncorrected", "", "memory pages given up after one that could not be put right", "slow"),
-    "pages_pending": Field("Page retirement pending", "", "1 while a memory page is to be given up at the next reset of the card", "slow"),
+    "pages_corrected": Field("Pages retired, corrected", "", "memory pages given up after errors that could be put right", "rare"),
+    "pages_uncorrected": Field("Pages retired, uncorrected", "", "memory pages given up after one that could not be put right", "rare"),
+    "pages_pending": Field("Page retirement pending", "", "1 while a memory page is to be given up at the next reset of the card", "rare"),
     "xid": Field("Last Xid", "", "number of the last error the driver told of this card since it is watched; 0: none"),
     "xid_count": Field("Xid errors", "", "errors the driver told of this card since it is watched"),
-    "mig": Field("MIG", "", "1 while the card is divided into MIG instances", "slow"),
+    "mig": Field("MIG", "", "1 while the card is divided into MIG instances", "rare"),
 }
 _MACHINE = {
     "cores": Field("Cores", "", "logical processors: the hardware threads of all cores", "static"),

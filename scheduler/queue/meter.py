@@ -56,7 +56,7 @@ class _Sum:
         """The time between two readings of one of its devices."""
         seconds = after.time - before.time
         self._seconds += seconds / devices
-        if (energy := _energy(before.values, after.values, seconds)) is not None:
+        if (energy := _energy(after.values, seconds)) is not None:
             self._energy += energy
         else:
             self._absent.setdefault("energy", after.absent.get("power", "its device does not tell its power"))
@@ -77,11 +77,13 @@ class _Sum:
         return Usage(self._seconds, self._memory, energy, util, absent)
 
 
-def _energy(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> float | None:
-    """Joules between two readings: by the device's own counter, else by its power at the second."""
-    if "energy" in before and "energy" in after and after["energy"] >= before["energy"]:
-        return after["energy"] - before["energy"]
-    return after["power"] * seconds if "power" in after else None
+def _energy(after: Mapping[str, float], seconds: float) -> float | None:
+    """Joules since the reading before: by the mean power that the device tells, else by its power at the moment.
+
+    Not by its counter of energy: that costs 6 ms a look and is read twice a minute, so a job of ten seconds would have none, or another's.
+    """
+    power = after.get("power_avg", after.get("power"))
+    return None if power is None else power * seconds
 
 
 def _joined(old: Usage | None, new: Usage) -> Usage:

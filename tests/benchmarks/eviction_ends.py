@@ -52,6 +52,7 @@ while not told.is_set():  # a token: some products of a matrix and a vector, and
     torch.cuda.synchronize()
 """
 BY_TORCH = TORCH + COMPUTES
+WITHOUT_CUBLAS = BY_TORCH.replace("block @ state", "(block * state.T).sum(1, keepdim=True)")
 
 
 def by_driver(size: int) -> str:
@@ -77,6 +78,8 @@ WAYS = {
     "free the weights, then exit": (WEIGHTS, BY_TORCH + "del weights, block\ntorch.cuda.empty_cache()\n" + EXIT),
     "reset the context, then exit": (WEIGHTS, BY_TORCH + RESET + EXIT),
     "killed": (WEIGHTS, BY_TORCH + "os.kill(os.getpid(), signal.SIGKILL)\n"),
+    "exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + EXIT),
+    "reset the context, then exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + RESET + EXIT),
     "exit, nothing was computed": (WEIGHTS, TORCH + IDLES + EXIT),
     "exit, without torch": (WEIGHTS, by_driver(WEIGHTS) + EXIT),
     "exit, without torch, 1/4 GiB": (GIB // 4, by_driver(GIB // 4) + EXIT),

@@ -26,7 +26,7 @@ from scheduler.devices.nvidia.links import NvLinks
 from scheduler.devices.nvidia.mig import Mig
 from scheduler.devices.nvidia.scalars import CALLS, SLOW_S
 from scheduler.devices.nvidia.users import Users
-from scheduler.devices.probe import TICKS
+from scheduler.devices.probe import RENEWED_S
 from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
@@ -47,11 +47,11 @@ def questions(handle: Any, hz: float) -> list[Question]:
     links, clock, throttle, users, mig = NvLinks(handle), SmClock(handle), Throttle(handle), Users(handle), Mig(handle)
     events = XidEvents({nv.nvmlDeviceGetUUID(handle): handle})
     found += [
-        Question("SM clock", clock.look, hz * TICKS),
+        Question("SM clock", clock.look, max(hz, 1 / RENEWED_S)),
         Question("throttle", lambda: throttle.read(time.time(), {}, {}), hz),
         Question("processes", users.now, hz),
         Question("Xid events", events.hear, hz),
-        Question("number of GPUs", nv.nvmlDeviceGetCount, hz),
+        Question("number of GPUs", nv.nvmlDeviceGetCount, 1 / SLOW_S),
         Question("MIG instances", mig.changed, 1 / SLOW_S),
         Question("NVLink, all links", lambda: links.read(time.monotonic() + 1e6, {}, {}, True), 1 / SLOW_S),
     ]

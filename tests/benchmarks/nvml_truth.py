@@ -46,7 +46,7 @@ def compare(phase: str, way: str, field: str, theirs: list[float], ours: list[Re
         return row | {"outside": "", "verdict": verdict, "reason": why.reason if isinstance(why, NA) else ""}
     mean = sum(theirs) / len(theirs)
     outside = max(min(values) - mean, mean - max(values), 0.0)
-    allowed = _ROUNDING.get(FIELDS[field].unit, 0.0) + (NOISE * max(map(abs, values)) if FIELDS[field].pace == "fast" else 0.0)
+    allowed = _ROUNDING.get(FIELDS[field].unit, 0.0) + (NOISE * max(map(abs, values)) if FIELDS[field].pace in ("fast", "slow") else 0.0)
     verdict = "same" if outside == 0 else "within rounding and noise" if outside <= allowed else "DIFFERS"
     return row | {"outside": round(outside, 4), "verdict": verdict, "reason": ""}
 

@@ -23,11 +23,13 @@ mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed before 
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pynvml as nv
 
+from scheduler.devices.fields import FIELDS
 from scheduler.devices.nvidia.errors import why
+from scheduler.devices.nvidia.scalars import SLOW_S
 
 METRICS: dict[str, int] = {
     "graphics": nv.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -47,6 +49,8 @@ METRICS: dict[str, int] = {
     "nvlink_rx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
+"""By field. One of them, `graphics`, takes 1.8 ms of CPU time, the others together 0.1 (tests/benchmarks/LOG.md): it is read slowly."""
+T = TypeVar("T")
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
 _DERIVED = ("tflops", "tflops_gpm", "bandwidth")
 MIN_INTERVAL_S = 0.09
@@ -92,22 +96,29 @@ class Gpm:
         self._handle = handle
         self._before = nv.nvmlGpmSampleAlloc()
         self._after = nv.nvmlGpmSampleAlloc()
+        self._slow_due = 0.0
+        self._kept: tuple[dict[str, float], dict[str, str]] = {}, {}
+        """What is read slowly, as it was last (the mean of one interval), and why some of it is missing."""
         nv.nvmlGpmSampleGet(handle, self._before)
 
     def read(self) -> tuple[dict[str, float], dict[str, str]]:
         """Averages since the last call: (values, reasons for those that are missing). At least MIN_INTERVAL_S must have passed."""
+        now = monotonic()
+        slowly = now >= self._slow_due
+        fields = [field for field in METRICS if slowly or FIELDS[field].pace == "fast"]
+        if slowly:
+            self._slow_due, self._kept = now + SLOW_S, ({}, {})
         nv.nvmlGpmSampleGet(self._handle, self._after)
         request = nv.c_nvmlGpmMetricsGet_t()
         request.version = nv.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(METRICS)
+        request.numMetrics = len(fields)
         request.sample1, request.sample2 = self._before, self._after
-        for i, metric in enumerate(METRICS.values()):
-            request.metrics[i].metricId = metric
+        for i, field in enumerate(fields):
+            request.metrics[i].metricId = METRICS[field]
         nv.nvmlGpmMetricsGet(request)
         self._before, self._after = self._after, self._before
-        values: dict[str, float] = {}
-        absent: dict[str, str] = {}
-        for i, field in enumerate(METRICS):
+        values, absent = self._kept[0].copy(), self._kept[1].copy()
+        for i, field in enumerate(fields):
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
                 absent[field] = f"GPM: {nv.NVMLError(metric.nvmlReturn)}"
@@ -115,11 +126,17 @@ class Gpm:
                 values[field] = metric.value * 2**20 if field in _IN_MIB else metric.value
             else:
                 absent[field] = "GPM counted nothing in this interval"
+        if slowly:
+            self._kept = _slow(values), _slow(absent)
         return values, absent
 
     def close(self) -> None:
         for sample in (self._before, self._after):
             nv.nvmlGpmSampleFree(sample)
+
+
+def _slow(found: dict[str, T]) -> dict[str, T]:
+    return {field: value for field, value in found.items() if FIELDS[field].pace != "fast"}
 
 
 class Counters:

@@ -1,7 +1,7 @@
 """What NVML is asked for one GPU and answers with plain numbers: the calls, and how often each is made.
 
-Calls cost up to 3.6 ms of CPU each (tests/benchmarks/LOG.md), so each is made as often as the pace of its fields says
-(`scheduler.devices.fields`): fast with every reading, slow every SLOW_S and spread over that span, static once.
+Calls cost up to 6 ms of CPU each (tests/benchmarks/results/nvml_calls.csv), so each is made as often as the pace of its fields says
+(`scheduler.devices.fields`): fast with every reading, slow every SLOW_S and rare every RARE_S, spread over that span, static once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from scheduler.devices.nvidia.errors import RETRY_S, lasting, why
 
 SLOW_S = 5.0
 """What changes slowly is read this often and kept in between."""
+RARE_S = 30.0
+"""What hardly ever changes, or costs most."""
 _STATIC_S = 3600.0
 """Limits and maxima may change when somebody changes the card's settings."""
 
@@ -28,7 +30,7 @@ class Call(NamedTuple):
 
     @property
     def period_s(self) -> float:
-        return {"fast": 0.0, "slow": SLOW_S, "static": _STATIC_S}[FIELDS[self.fields[0]].pace]
+        return {"fast": 0.0, "slow": SLOW_S, "rare": RARE_S, "static": _STATIC_S}[FIELDS[self.fields[0]].pace]
 
 
 def field_value(value: Any) -> float:
@@ -172,4 +174,4 @@ class Scalars:
             self._kept[i] = why(e)
             self._due[i] = now + (RETRY_S if lasting(e) else 0.0)
         if first and self._due[i] > now:  # all were read at once: from now on they take turns
-            self._due[i] += SLOW_S * i / len(self._calls)
+            self._due[i] += min(call.period_s, RARE_S) * i / len(self._calls)

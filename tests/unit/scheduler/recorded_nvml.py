@@ -182,6 +182,7 @@ class RecordedNvml:
     def _metrics(self, request: Any) -> None:
         for i in range(request.numMetrics):
             metric = request.metrics[i]
+            self.calls.append(f"GPM metric {metric.metricId}")
             metric.nvmlReturn = self.gpm_returns.get(metric.metricId, pynvml.NVML_SUCCESS)
             metric.value = self.gpm_values.get(metric.metricId, 0.0)
 

@@ -34,10 +34,24 @@ def test_what_costs_much_and_changes_slowly_is_asked_seldom(h100: RecordedNvml) 
         assert later.values.keys() == first.values.keys(), "and told all the time"
     calls = Counter(h100.calls)
     assert calls["nvmlDeviceGetUtilizationRates"] == 120, "two fields, one call"
-    assert 11 <= calls["nvmlDeviceGetTotalEnergyConsumption"] <= 12
+    assert calls[f"GPM metric {pynvml.NVML_GPM_METRIC_SM_UTIL}"] == 120
+    assert 11 <= calls[f"GPM metric {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL}"] <= 12, "18 times as dear as any other"
+    assert 11 <= calls["nvmlDeviceGetTotalEccErrors"] / 4 <= 12
+    assert 1 <= calls["nvmlDeviceGetTotalEnergyConsumption"] <= 2
+    assert calls["nvmlDeviceGetCount"] <= 12
     assert calls["nvmlDeviceGetMaxClockInfo"] == 0
     assert calls["nvmlDeviceGetTemperatureThreshold"] == 0
     assert all(len({FIELDS[f].pace for f in c.fields} - {"static"}) <= 1 for c in CALLS)
+
+
+def test_what_is_asked_seldom_keeps_its_reason_between(h100: RecordedNvml) -> None:
+    h100.gpm_returns[pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    opened = NvmlSource()
+    one(opened, h100)
+    for _ in range(30):
+        assert one(opened, h100).absent["graphics"] == "GPM: Not Supported"
+    h100.gpm_returns.clear()
+    assert any("graphics" in one(opened, h100).values for _ in range(12))
 
 
 def test_slow_calls_take_turns(h100: RecordedNvml) -> None:
@@ -47,7 +61,7 @@ def test_slow_calls_take_turns(h100: RecordedNvml) -> None:
     for _ in range(40):
         h100.calls.clear()
         one(opened, h100)
-        most = max(most, sum(c in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetTotalEnergyConsumption") for c in h100.calls))
+        most = max(most, sum(c in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMarginTemperature") for c in h100.calls))
     assert most <= 4, "five of them, and never all with one reading"
 
 

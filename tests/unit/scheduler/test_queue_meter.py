@@ -28,11 +28,11 @@ def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
     assert meter.take(one) is None, "taken once"
 
 
-def test_the_devices_own_counter_is_better_than_its_power() -> None:
+def test_energy_is_told_of_short_jobs_though_the_cards_counter_is_read_twice_a_minute() -> None:
     meter, one = Meter(), job(1, "a")
-    for at, energy in ((0.0, 1000.0), (1.0, 1250.0)):
-        meter.add([reading("a", at, util=1.0, energy=energy, power=100.0)], [one])
-    assert meter.take(one).energy == 250.0  # type: ignore[union-attr]
+    for at, power in ((0.0, 700.0), (1.0, 250.0), (2.0, 350.0)):
+        meter.add([reading("a", at, util=1.0, energy=9000.0, power=100.0, power_avg=power)], [one])
+    assert meter.take(one).energy == 600.0, "by the mean that the card tells"  # type: ignore[union-attr]
 
 
 def test_two_devices_count_together() -> None:
