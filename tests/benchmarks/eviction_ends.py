@@ -53,6 +53,24 @@ while not told.is_set():  # a token: some products of a matrix and a vector, and
 """
 BY_TORCH = TORCH + COMPUTES
 WITHOUT_CUBLAS = BY_TORCH.replace("block @ state", "(block * state.T).sum(1, keepdim=True)")
+ENGINE = """
+import ctypes, os, sys, threading
+import torch
+from tests.benchmarks.rwkv_gpu import PROBE, SHAPES, ours, random_weights
+print("imported", flush=True)
+sys.stdin.readline()
+told = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+with torch.inference_mode():
+    model = ours(random_weights(*SHAPES["1.5B"]), torch.bfloat16)
+    torch.cuda.empty_cache()
+    logits, state = model.step([1], model.fresh(1))
+    PROMPT
+    print("resident", flush=True)
+    while not told.is_set():
+        logits, state = model.step(logits.argmax(1).tolist(), state)
+"""
+PROMPTED = ENGINE.replace("PROMPT\n", "model.forward(PROBE)\n")
 
 
 def by_driver(size: int) -> str:
@@ -81,11 +99,14 @@ WAYS = {
     "exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + EXIT),
     "reset the context, then exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + RESET + EXIT),
     "exit, nothing was computed": (WEIGHTS, TORCH + IDLES + EXIT),
+    "the engine, exit": (5 * GIB // 2, ENGINE.replace("PROMPT\n", "pass\n") + EXIT),
+    "the engine after a prompt, exit": (5 * GIB // 2, PROMPTED + EXIT),
+    "the engine after a prompt, reset the context": (5 * GIB // 2, PROMPTED + RESET + EXIT),
     "exit, without torch": (WEIGHTS, by_driver(WEIGHTS) + EXIT),
     "exit, without torch, 1/4 GiB": (GIB // 4, by_driver(GIB // 4) + EXIT),
     "exit, without torch, 12 GiB": (12 * GIB, by_driver(12 * GIB) + EXIT),
 }
-"""By name: bytes that it holds, and its program."""
+"""By name: bytes that it holds at least, and its program. The engine is RWKV-7 with 1.5 billion weights in bf16."""
 
 
 def main() -> int:
