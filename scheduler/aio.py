@@ -84,6 +84,7 @@ class AsyncClient:
     groups = _in_thread(Client.groups)
     set_group = _in_thread(Client.set_group)
     cancel = _in_thread(Client.cancel)
+    cancel_many = _in_thread(Client.cancel_many)
     job = _in_thread(Client.job)
     jobs = _in_thread(Client.jobs)
     page = _in_thread(Client.page)

@@ -24,7 +24,7 @@ from scheduler import messages as m
 from scheduler.devices.model import Detail, Process
 from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.handle import JobHandle
-from scheduler.jobs import Changes, Event, Forecast, Job, Spec
+from scheduler.jobs import Cancelling, Changes, Event, Forecast, Job, Spec
 from scheduler.logfile import Output
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings, Settings
@@ -47,6 +47,7 @@ R = TypeVar(
     m.Ok,
     m.JobReply,
     m.JobsReply,
+    m.CancellingReply,
     m.FoundReply,
     m.TimelineReply,
     m.GroupsReply,
@@ -155,6 +156,17 @@ class Client:
     def cancel(self, job: int) -> Job:
         """Cancel a job that waits, or end one that runs (its whole process tree)."""
         return self._ask(m.Cancel(job), m.JobReply).job
+
+    def cancel_many(self, jobs: Iterable[int | range] = (), *, array: int | None = None, group: str = "") -> Cancelling:
+        """Cancel all of these that wait, and end those that run, in one transaction: by number, `range(9, 201)`, array (the number of
+        any of its jobs), group. What has ended already, or is not there, is told. Raises NotFound where the array is not there.
+        """
+        named = list(jobs)
+        if any(one.step != 1 for one in named if isinstance(one, range)):
+            raise UserError("a range of jobs has steps of 1")
+        alone = [one for one in named if isinstance(one, int)]
+        ranges = [(one.start, one.stop - 1) for one in named if isinstance(one, range) and one]
+        return self._ask(m.CancelMany(tuple(alone), tuple(ranges), array, group), m.CancellingReply).cancelling
 
     def job(self, job: int) -> Job:
         """Raises NotFound."""

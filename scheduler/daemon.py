@@ -33,7 +33,6 @@ from scheduler.jobs import Job, held_devices
 from scheduler.landlord import Landlord
 from scheduler.notices import Notices
 from scheduler.publisher import Publisher
-from scheduler.queue.book import PIECE
 from scheduler.queue.placement import Sight, look
 from scheduler.queue.queue import Queue
 from scheduler.scribing import Scribing
@@ -52,7 +51,9 @@ STAND_BY_S = 0.02
 AGAIN_S = 1.0
 """What could not be stored, as on a full disk, is tried again after this long."""
 BREATH_S = 0.005
-"""Where many jobs are settled in pieces, everybody else has so long between two."""
+"""Where many jobs are started or ended in pieces, everybody else has so long between two."""
+ENDS = 100
+"""Jobs that have ended and are settled in one go."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
 
@@ -194,10 +195,9 @@ class Daemon:
     def _try_again(self) -> None:
         """Store what could not be stored."""
         if self._unsettled:
-            self._settle(sorted(self._unsettled)[:PIECE])
+            self._settle(sorted(self._unsettled)[:ENDS])
         if "recover" in self._notices:
             self._recover()
-            self._step()
 
     async def _keep(self) -> None:
         """Readings to disk. What cannot be stored waits in memory, for minutes: telemetry must not stand in the way of jobs."""
@@ -212,6 +212,7 @@ class Daemon:
         self._again = time.monotonic() + AGAIN_S
         with self._notices.about("recover"):
             self.queue.recover()
+        self.start_soon()
 
     async def _obey(self) -> None:
         """Start what orders allow to start. They were acknowledged before, and what came meanwhile is looked at once."""
@@ -271,7 +272,7 @@ class Daemon:
         self._over.append(job)
 
     def _settle_over(self) -> None:
-        jobs = [self._over.popleft() for _ in range(min(PIECE, len(self._over)))]
+        jobs = [self._over.popleft() for _ in range(min(ENDS, len(self._over)))]
         if self._over:
             asyncio.get_running_loop().call_later(BREATH_S, self._settle_over)
         self._settle(jobs)

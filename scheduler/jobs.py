@@ -240,6 +240,19 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return None if raw == b"null" else raw
 
 
+class Cancelling(msgspec.Struct, frozen=True):
+    """What an order to cancel many jobs did: numbers, each once, the lowest first."""
+
+    cancelled: tuple[int, ...] = ()
+    """They waited, and will never run."""
+    ending: tuple[int, ...] = ()
+    """They run, and are being ended."""
+    ended: tuple[int, ...] = ()
+    """Named alone, not within a range, and had ended already."""
+    missing: tuple[int, ...] = ()
+    """Named alone, and there is none of that number."""
+
+
 class Forecast(msgspec.Struct, frozen=True):
     """Where and when a job would start, were it submitted now."""
 

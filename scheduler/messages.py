@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from scheduler.devices.model import Detail
-from scheduler.jobs import Changes, Event, Forecast, Group, Job, Spec
+from scheduler.jobs import Cancelling, Changes, Event, Forecast, Group, Job, Spec
 from scheduler.search import Search
 from scheduler.settings import ClusterSettings
 from scheduler.telemetry.annotation import Annotation
@@ -76,6 +76,17 @@ class SetGroup(_Asked, frozen=True, tag="group"):
 
 class Cancel(_Asked, frozen=True, tag="cancel"):
     job: int
+
+
+class CancelMany(_Asked, frozen=True, tag="cancel_many"):
+    """Cancel all that is named and has not ended, in one transaction. Answered by what was done, also where that was nothing."""
+
+    jobs: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    """First and last of each."""
+    array: int | None = None
+    """Number of any job of it."""
+    group: str = ""
 
 
 class GetJob(_Asked, frozen=True, tag="job"):
@@ -194,7 +205,7 @@ class Lease(_Asked, frozen=True, tag="lease"):
     """Bytes that must be free on it."""
 
 
-Order = Submit | SubmitMany | Edit | Move | Cancel | SetGroup | Pause
+Order = Submit | SubmitMany | Edit | Move | Cancel | CancelMany | SetGroup | Pause
 """What changes the queue."""
 Question = GetJob | GetTimeline | ListJobs | FindJobs | GetGroups | Foresee | ForeseeJob
 """What is asked about jobs."""
@@ -240,6 +251,10 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
 
 class JobReply(msgspec.Struct, frozen=True, tag="job"):
     job: Job
+
+
+class CancellingReply(msgspec.Struct, frozen=True, tag="cancelling"):
+    cancelling: Cancelling
 
 
 class JobsReply(msgspec.Struct, frozen=True, tag="jobs"):
@@ -311,6 +326,7 @@ Reply = (
     | Error
     | JobReply
     | JobsReply
+    | CancellingReply
     | FoundReply
     | TimelineReply
     | GroupsReply

@@ -140,6 +140,10 @@ class Verbs:
                 queue.move(job_id, beside, after)
             case m.Cancel(job_id):
                 queue.cancel(job_id)
+            case m.CancelMany(jobs, ranges, array, group):
+                done = queue.cancel_many(jobs, ranges, array, group)
+                self._weigh()
+                return m.CancellingReply(done)
             case m.SetGroup(name, limit, paused):
                 queue.set_group(name, limit, paused)
             case m.Pause(paused):

@@ -117,4 +117,8 @@ def groups(made: ArgumentParser) -> None:
 
 
 def cancel(made: ArgumentParser) -> None:
-    made.add_argument("jobs", type=types.count, nargs="+", metavar="JOB")
+    made.add_argument(
+        "jobs", type=types.jobs, nargs="*", metavar="JOB", help="a number, or a range such as 9-200: all in it that has not ended"
+    )
+    made.add_argument("--array", type=types.count, metavar="JOB", help="the whole array of which this is one")
+    made.add_argument("--group", metavar="NAME", help="all that wait or run of this group")

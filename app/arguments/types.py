@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -29,6 +30,15 @@ def count(text: str) -> int:
     if not text.isdigit():
         raise ArgumentTypeError(f"a whole number, 0 or more, is needed; got {text!r}")
     return int(text)
+
+
+def jobs(text: str) -> int | range:
+    if not (match := re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", text, re.ASCII)):
+        raise ArgumentTypeError(f"the number of a job, or a range such as 9-200, is needed; got {text!r}")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ArgumentTypeError(f"ranges go upwards, as in {last}-{first}; got {text!r}")
+    return range(first, last + 1) if match[2] else first
 
 
 def integer(text: str) -> int:

@@ -18,7 +18,7 @@ from app.commands.usage import UsageError
 from app.models import format as fmt
 from app.models.export import save_result, whole
 from app.models.forecast import foretold
-from app.models.job_line import describe, doing
+from app.models.job_line import cancelled, describe, doing, several
 from app.models.jobs import details, device_labels, state_word
 from app.models.results import result_of
 from scheduler.client import Client
@@ -280,13 +280,23 @@ def results(args: Namespace) -> int:
 
 
 def cancel(args: Namespace) -> int:
-    """Of several, those before one that cannot be cancelled are."""
-    done = []
+    """One that is named alone must be there, and not have ended; of several, those are cancelled that have not."""
+    if sum(map(bool, (args.jobs, args.array is not None, args.group))) != 1:
+        raise UsageError("name what to cancel: JOB..., --array JOB or --group NAME, one of them. See: gpudeck cancel --help")
     with Client() as deck:
-        for number in args.jobs:
-            done.append(job := deck.cancel(number))
-            if not args.json:
+        if len(args.jobs) == 1 and isinstance(args.jobs[0], int):
+            job = deck.cancel(args.jobs[0])
+            if args.json:
+                say_json(job)
+            else:
                 say(f"job {job.id}: {'is being ended' if job.active else 'cancelled'}")
+            return 0
+        done = deck.cancel_many(args.jobs, array=args.array, group=args.group or "")
     if args.json:
-        say_json(done if len(done) > 1 else done[0])
-    return 0
+        say_json(done)
+    else:
+        for line in cancelled(done):
+            say(line)
+    if done.missing:
+        print(f"gpudeck: there is no {several(done.missing)}. See: gpudeck jobs", file=sys.stderr)
+    return 1 if done.missing else 0

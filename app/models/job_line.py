@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 
 from app.models.jobs import row, state_word
-from scheduler.jobs import Job
+from scheduler.jobs import Cancelling, Job
+from scheduler.units import numbered
+
+_NAMED = 5
+"""Jobs of which each is named."""
 
 
 def describe(job: Job) -> str:
@@ -18,3 +23,17 @@ def doing(job: Job) -> str:
     shown = row(job, {}, time.time())
     words = (shown.doing, f"after {shown.duration}" if shown.duration and not job.active else "")
     return ", ".join(w for w in words if w)
+
+
+def cancelled(done: Cancelling) -> Iterator[str]:
+    """What an order to cancel many did, a line each; what is not there is left out."""
+    for jobs, became in ((done.cancelled, "cancelled"), (done.ending, "being ended"), (done.ended, "ended already")):
+        if jobs:
+            yield f"{several(jobs)}: {became}"
+    if not (done.cancelled or done.ending or done.ended):
+        yield "nothing to cancel: none of them waits or runs"
+
+
+def several(jobs: Sequence[int]) -> str:
+    """job 3; jobs 3 and 4; 200 jobs from 3 to 950."""
+    return numbered(jobs) if len(jobs) <= _NAMED else f"{len(jobs)} jobs from {jobs[0]} to {jobs[-1]}"

@@ -51,8 +51,11 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     if len(found) > _TOGETHER:
         raise UserError(f"{len(found)} jobs are more than I end at once ({_TOGETHER}). Pause the queue, or name a job")
 
+    jobs = tuple(job.id for job in found)
+
     def act(daemon: Client, env: Environment) -> str:
-        ended = [job.id for job in found if _cancelled(daemon, job.id)]
+        done = daemon.cancel_many(jobs)
+        ended = sorted((*done.cancelled, *done.ending))
         return f"Cancelled: {numbered(ended)}." if ended else "All of them had ended already."
 
     waiting = sum(isinstance(job.state, Queued) for job in found)
@@ -60,16 +63,7 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     parts.append(_told(len(found) - waiting, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}"))
     effect = f"{listed(found)}. {'; '.join(filter(None, parts))}."
     effect = upper(effect)
-    jobs = tuple(job.id for job in found)
     return Plan(f"Cancel {counted(len(found), 'job')}", effect, frozenset(map(_situation, found)), act, jobs=jobs)
-
-
-def _cancelled(daemon: Client, job: int) -> bool:
-    try:
-        daemon.cancel(job)
-    except UserError:
-        return False  # it ended in this moment
-    return True
 
 
 def kill(daemon: Client, call: Call) -> Plan:

@@ -145,9 +145,7 @@ def start_time(pid: int) -> int | None:
 
 def _stat(pid: int) -> list[bytes] | None:
     """What the kernel tells of a process, from its state on (proc_pid_stat(5), field 3); None where it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    if (stat := _read(f"/proc/{pid}/stat")) is None:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else fields
@@ -265,18 +263,22 @@ def kill(states: Collection[Starting | Running], sure: bool) -> None:
 
 
 def _left(attempts: Set[bytes], sessions: Set[int]) -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            pid = int(entry.name)
-            if (fields := _stat(pid)) is not None and (int(fields[3]) in sessions or not attempts.isdisjoint(_environ(pid))):
-                yield pid
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        if (fields := _stat(pid)) is not None and (int(fields[3]) in sessions or not attempts.isdisjoint(_environ(pid))):
+            yield pid
 
 
 def _environ(pid: int) -> list[bytes]:
+    return (_read(f"/proc/{pid}/environ") or b"").split(b"\0")
+
+
+def _read(name: str) -> bytes | None:
+    """What the kernel tells of a process; None where it has ended, or is not ours to look into. Many are read: no Path, no buffer."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        with open(name, "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
     except OSError:
-        return []  # ended meanwhile, or not ours to look into
+        return None
 
 
 def _killed(pid: int) -> bool:

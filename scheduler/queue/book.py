@@ -171,7 +171,7 @@ class Book:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is still to be seen of some jobs if they can ever run: the next step goes on with that."""
+        """Whether it is still to be seen of some jobs if they can ever run."""
         return bool(self._suspects)
 
     def _drop_broken(self) -> None:

@@ -13,8 +13,8 @@ from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import base
 from scheduler.executors.cluster import Cluster
-from scheduler.jobs import Cancelled, Event, Failed, Job, Running, Starting
-from scheduler.queue import story
+from scheduler.jobs import Cancelled, Cancelling, Event, Failed, Job, Running, Starting
+from scheduler.queue import named, story
 from scheduler.queue.orders import UNSEEN, slots
 from scheduler.queue.placement import Sight
 from scheduler.queue.policy import plan
@@ -23,6 +23,8 @@ from scheduler.queue.tail import Tail
 from scheduler.store import Store, environments
 
 NONE: Mapping[str, Cluster] = {}
+STARTS = 8
+"""How many jobs are started in one go."""
 
 
 class Queue(Settling):
@@ -46,18 +48,53 @@ class Queue(Settling):
     def cancel(self, job_id: int) -> Job:
         """A job that waits is cancelled at once; one that runs is told to end. Raises NotFound, UserError where it ended already."""
         job = self.get(job_id)
-        if isinstance(job.state, Running):
-            job = msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True))
-            try:
-                self._put(job, Event(time.time(), "told to end"))
-            except UserError:  # a full disk must not keep the job alive that fills it; a crash before it ended forgets who ended it
-                self._know(job)
-            self._executor(job).end(job)
-            return job
         if not job.active:
             raise UserError(f"job {job_id} has ended already: {job.status}")
+        self._cancel([self._active[job_id]])
+        return self.get(job_id)
+
+    def cancel_many(self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str) -> Cancelling:
+        """All that is named, in one transaction. Raises UserError where nothing or too much is, NotFound where the array is not there."""
+        if not jobs and not ranges and array is None and not group:
+            raise UserError("name what to cancel: jobs, an array or a group")
+        named.refuse(jobs, ranges)
+        wanted = named.within(self._active, ranges) | (self._active.keys() & set(jobs))
+        if array is not None:
+            wanted |= named.of_array(self.get(array), self._active)
+        if group:
+            wanted |= {number for number, job in self._active.items() if job.spec.group == group}
+        over = set(jobs) - wanted
+        there = self._store.which_are(over)
+        self._cancel([self._active[number] for number in sorted(wanted)])
+        ending = wanted & self._active.keys()
+        found = (wanted - ending, ending, there, over - there)
+        return Cancelling(*(tuple(sorted(numbers)) for numbers in found))
+
+    def _cancel(self, jobs: Sequence[Job]) -> None:
+        """Those that wait have ended with this; those that run are told to end, once. Raises UserError where the former cannot be."""
         now = time.time()
-        return self._put(msgspec.structs.replace(job, state=Cancelled(now)), Event(now, "cancelled", "before it ran"))
+        running = [
+            msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, stopping=True))
+            for job in jobs
+            if isinstance(job.state, Running) and not job.state.stopping
+        ]
+        waiting = [msgspec.structs.replace(job, state=Cancelled(now)) for job in jobs if not isinstance(job.state, Running)]
+        told, never = Event(now, "told to end"), Event(now, "cancelled", "before it ran")
+        trouble: UserError | None = None
+        try:
+            self._put_all([*((job, (told,)) for job in running), *((job, (never,)) for job in waiting)])
+        except UserError as e:  # a full disk must not keep the jobs alive that fill it; a crash before they ended forgets who ended them
+            trouble = e
+            for job in running:
+                self._know(job)
+        self._told.extend(job.id for job in running)
+        self._end()
+        if trouble is not None and waiting:
+            raise trouble
+
+    @property
+    def unfinished(self) -> bool:
+        return super().unfinished or any(start.job.id in self._line for start in self._plan.starts[STARTS:])
 
     def weigh(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
         """See what can start, and why the rest waits; nothing is started. The assistant is told at once to leave what is needed."""
@@ -81,6 +118,7 @@ class Queue(Settling):
 
         A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
         """
+        self._end()
         self._wake()
         self._bind(devices)
         self._drop_broken()
@@ -95,7 +133,7 @@ class Queue(Settling):
     def _start_planned(self, devices: Sequence[Device], sight: Sight) -> bool:
         """Whether one of them turned out to be none that can be started: it has ended, or is held."""
         left = False
-        for start in self._plan.starts:
+        for start in self._plan.starts[:STARTS]:
             try:
                 self._start(start.job, start.devices, devices, sight)
                 left |= start.job.id not in self._going

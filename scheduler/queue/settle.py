@@ -6,6 +6,7 @@ However many they are, that is one look at the processes of the machine and one 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -30,6 +31,8 @@ from scheduler.store import Store
 
 RETRY_S = 2.0
 """A job that could not be started is tried again after this long."""
+ENDS = 50
+"""How many jobs are asked to end in one go."""
 OOM_TAIL = 16 * 2**10
 """Bytes of the end of a log that are searched for what CUDA says when its memory is full."""
 
@@ -53,6 +56,8 @@ class Settling(Orders):
         self._largest: float | None = None
         """Bytes of the largest device."""
         self._tails: dict[int, Tail] = {}
+        self._told: deque[int] = deque()
+        """Jobs that are to end, and whose processes were not asked to yet."""
         self._inherited = set(self._active)
         """Jobs of the last daemon of which it is not settled yet what became of them."""
 
@@ -114,9 +119,7 @@ class Settling(Orders):
             self._put_all([(job, (told,)) for job in jobs])
         except UserError:
             pass  # a full disk must not keep the daemon from looking after them
-        for job in jobs:
-            if isinstance(job.state, Running) and job.state.stopping:
-                self._executor(job).end(job)
+        self._told.extend(job.id for job in jobs if base.running(job).stopping)
 
     def _recovered(self, job: Job, verdict: State, outcome: base.Outcome) -> Change:
         if isinstance(verdict, Queued):
@@ -138,6 +141,18 @@ class Settling(Orders):
         return self._concluded(job, Lost(job.submitted, time.time(), "it was begun, and the store lost what became of it"))
 
     # What ends now
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next step has to go on with what this one began."""
+        return bool(self._told) or super().unfinished
+
+    def _end(self) -> None:
+        """Ask the next that are to end. Not all at once: each wakes its runner, and who wakes thousands does not run again for seconds."""
+        for _ in range(min(ENDS, len(self._told))):
+            job = self._active.get(self._told.popleft())
+            if job is not None and isinstance(job.state, Running):
+                self._executor(job).end(job)
 
     def runners_ended(self, job_ids: Iterable[int]) -> None:
         """The attempts of these jobs are over: take over their runners' words, or conclude that there are none.

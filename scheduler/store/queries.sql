@@ -19,6 +19,9 @@ UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?
 -- name: get_job
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
 
+-- name: which_are
+SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?));
+
 -- name: put_env
 INSERT INTO environments (digest, env) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET env = excluded.env WHERE env != excluded.env;
 

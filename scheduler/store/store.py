@@ -153,6 +153,12 @@ class Store(Database):
             raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
         return rows[0]
 
+    def which_are(self, jobs: Iterable[int]) -> set[int]:
+        """Those of these numbers that are of a job."""
+        possible = [number for number in jobs if 0 < number < 2**63]
+        with self._words():
+            return {number for (number,) in self._db.execute(self._q["which_are"], (_encode(possible),))}
+
     def env(self, job_id: int) -> dict[str, str]:
         """The environment the job was submitted with. Raises EnvironmentLost where it is not there as it was put there, or not any more,
         as the job has ended.

@@ -198,6 +198,10 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
         (["wait", "first"], "first"),
         (["wait", "\u00b2"], "\u00b2"),
         (["cancel"], "JOB"),
+        (["cancel", "3", "--group", "g"], "one of them"),
+        (["cancel", "--group", ""], "--group NAME"),
+        (["cancel", "9-2"], "ranges go upwards, as in 2-9"),
+        (["cancel", "1-2-3"], "such as 9-200"),
         (["submit", "--gpus", "x", "--", "true"], "x"),
         (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "a whole number, also below 0"),
@@ -474,6 +478,17 @@ def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(sh: Sh
     assert f"job {held.id}: queued, is held; to let it go" in sh("pause", str(held.id))
     foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
     assert foretold == f"it would wait for job {held.id} (true); nobody knows how long\n"
-    assert sh("cancel", str(held.id), str(other.id)) == f"job {held.id}: cancelled\njob {other.id}: cancelled\n"
+    assert sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
+    assert sh("cancel", f"{held.id}-{other.id}") == "nothing to cancel: none of them waits or runs\n", "again is no error"
+    assert sh("cancel", str(held.id), f"{other.id}-1000000000") == f"job {held.id}: ended already\n"
+    assert "there is no job 999999" in sh.fails("cancel", str(held.id), "999999")
+    assert "there is no job 999999" in sh.fails("cancel", "--array", "999999")
+    assert f"job {held.id} is of no array" in sh.fails("cancel", "--array", str(held.id))
+    array = sh.json("submit", "--array", "1-7", "--hold", "--group", "sweep", "--", "true")
+    first, last = array[0]["id"], array[6]["id"]
+    assert sh("cancel", f"{first}-{first + 1}", str(last)) == f"jobs {first}, {first + 1} and {last}: cancelled\n"
+    assert sh.json("cancel", "--array", str(last))["cancelled"] == [first + 2, first + 3, first + 4, first + 5]
+    sh("submit", "--array", "1-6", "--hold", "--group", "sweep", "--", "true")
+    assert sh("cancel", "--group", "sweep") == f"6 jobs from {last + 1} to {last + 6}: cancelled\n"
     assert "the token file" in sh.fails("cluster", "add", "ray:lab", "http://head:8265", "--token-file", str(tmp_path / "none"))
     assert "no cluster is called ray:lab. To name one" in sh.fails("submit", "--on", "ray:lab", "true")

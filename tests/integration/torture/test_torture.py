@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 
 from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.errors import DaemonGone, UserError
 from scheduler.settings import Settings
 from tests.integration.deck import daemon_pid
 from tests.integration.torture.campaign import Campaign
@@ -23,7 +24,8 @@ from tests.integration.torture.faults import detach, small_disk
 from tests.integration.torture.parts import older
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, Line, Row, violations
-from tests.support import eventually, state_folder
+from tests.integration.torture.witness import processes_with
+from tests.support import eventually, send, state_folder
 
 SEED = 4
 
@@ -69,6 +71,32 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_
             eventually(lambda: not (campaign.folder / "plan").exists())
         assert campaign.settle() == []
     assert campaign.injected["daemon: before the gate opens"] == 1
+
+
+@pytest.mark.parametrize("at", ["before COMMIT", "after COMMIT"])
+def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(cpu_home: Path, tmp_path: Path, at: str) -> None:
+    """Asked again it is done, and holds however often it is killed: nothing is lost, runs on or runs again."""
+    campaign, runs = Campaign(tmp_path / "torture"), tmp_path / "runs"
+    job = ["sh", "-c", f"echo $GPUDECK_JOB >> {runs}; sleep 600; :"]
+    with campaign.sabotaged():
+        with Client() as deck:
+            eventually(lambda: deck.snapshot().devices)
+            array = deck.submit_array(job, range(12), memory=2**20)
+            held = deck.submit_array(job, range(6), hold=True)
+            ids = [one.id for one in (*array, *held)]
+            eventually(lambda: runs.exists() and len(runs.read_text().split()) == len(array))
+            campaign.arm("daemon", at, 1)
+            with pytest.raises(DaemonGone):
+                deck.cancel_many([range(ids[0], ids[-1] + 1)])
+        with Client() as deck:
+            stands = Counter(one.status for one in deck.jobs(100) if one.id in ids[len(array) :])
+            assert stands == {"cancelled" if at == "after COMMIT" else "queued": len(held)}
+            deck.cancel_many([range(ids[0], ids[-1] + 1)])
+        send(daemon_pid(), signal.SIGKILL)
+        with Client() as deck:
+            assert {deck.wait(number, 60.0).status for number in ids} == {"cancelled"}
+    assert sorted(map(int, runs.read_text().split())) == [one.id for one in array], "each once, and those that were held never"
+    assert not processes_with(str(runs))
 
 
 @pytest.mark.slow

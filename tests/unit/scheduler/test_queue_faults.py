@@ -15,7 +15,7 @@ from scheduler import paths
 from scheduler.devices.model import Device
 from scheduler.errors import UserError
 from scheduler.executors import base, local
-from scheduler.jobs import Cancelled, Changes, Done, Event, Failed, Queued, Running, Spec
+from scheduler.jobs import Cancelled, Cancelling, Changes, Done, Event, Failed, Queued, Running, Spec
 from scheduler.queue import book, forecast
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
@@ -292,3 +292,66 @@ def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queu
     with pytest.raises(UserError, match="up to 10000 jobs"):
         queue.submit([Spec(("true",), "x", "/")] * 10_001, [CPU])
     assert queue.jobs() == ()
+
+
+def test_many_are_cancelled_in_one_commit_and_again_is_no_error(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    array = [job.id for job in queue.submit([Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(4)], [CPU])]
+    same = [job.id for job in queue.submit([Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(2)], [CPU])]
+    grouped, plain = submit(queue, group="g"), submit(queue)
+    queue.step([CPU])
+    assert [queue.get(n).status for n in array] == ["running", "running", "queued", "queued"]
+    commits: list[int] = []
+    update = queue._store.update_all
+    monkeypatch.setattr(queue._store, "update_all", lambda changes: (commits.append(len(changes)), update(changes))[1])
+    assert queue.cancel_many((), (), array[3], "") == Cancelling(tuple(array[2:]), tuple(array[:2]))
+    assert commits == [4]
+    assert queue.cancel_many(array, (), array[0], "") == Cancelling((), tuple(array[:2]), tuple(array[2:])), "as it was"
+    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "told to end"], "told once: its time to end goes on"
+    assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
+    eventually(lambda: all(ended(queue, n) for n in array))
+    assert {queue.get(n).status for n in array} == {"cancelled"}
+    assert queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "") == Cancelling((*same, plain))
+    assert queue.waiting == 0 and not queue.going
+
+
+@pytest.mark.parametrize(
+    ("jobs", "ranges", "array", "group", "why"),
+    [
+        ((), (), None, "", "name what to cancel"),
+        ((), ((5, 4),), None, "", "ranges go upwards"),
+        (range(100_001), (), None, "", "up to 100000 numbers"),
+        ((), (), 99, "", "there is no job 99"),
+        ((), (), 1, "", "job 1 is of no array"),
+        ((), (), 2**70, "", "there is no job"),
+    ],
+)
+def test_what_cannot_be_meant_cancels_nothing(
+    queue: Queue, jobs: tuple[int, ...], ranges: tuple[tuple[int, int], ...], array: int | None, group: str, why: str
+) -> None:
+    job = submit(queue, hold=True)
+    with pytest.raises(UserError, match=why):
+        queue.cancel_many(jobs, ranges, array, group)
+    assert queue.get(job).status == "queued"
+
+
+def test_numbers_of_no_job_are_told_and_do_no_harm(queue: Queue) -> None:
+    job = submit(queue, hold=True)
+    wrong = (0, -1, job + 1, 2**63, 2**70)
+    assert queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody") == Cancelling((job,), (), (), tuple(sorted(wrong)))
+    assert queue.cancel_many(range(100_000), (), None, "").ended == (job,)
+
+
+def test_on_a_full_disk_those_that_run_are_ended_and_those_that_wait_are_as_they_were(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that fills it may be among them. What was not stored was not acknowledged."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    runs, waits = submit(queue, "sleep", "600"), submit(queue)
+    queue.step([CPU])
+    with monkeypatch.context() as patch:
+        patch.setattr(queue._store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+        with pytest.raises(UserError, match="the disk is full"):
+            queue.cancel_many((), ((1, 10),), None, "")
+    eventually(lambda: ended(queue, runs))
+    assert (queue.get(runs).status, queue.get(waits).status) == ("cancelled", "queued")

@@ -126,7 +126,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
         monkeypatch.setattr(found.queue, "runners_ended", runners_ended)
         monkeypatch.setattr(found.queue, "stand_by", lambda: None)
         monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
-        monkeypatch.setattr(daemon, "PIECE", 20)
+        monkeypatch.setattr(daemon, "ENDS", 20)
         monkeypatch.setattr(daemon, "BREATH_S", 0.0)
         for job in range(30):
             found._runner_ended(job)
