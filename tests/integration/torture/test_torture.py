@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -17,7 +16,7 @@ from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
 from scheduler.settings import Settings
-from tests.integration.deck import daemon_pid
+from tests.integration.deck import answers, daemon_pid, kill_daemon
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
 from tests.integration.torture.faults import detach, small_disk
@@ -25,7 +24,7 @@ from tests.integration.torture.parts import older
 from tests.integration.torture.plan import rounds
 from tests.integration.torture.verdict import NEVER_RAN, Evidence, Line, Row, violations
 from tests.integration.torture.witness import processes_with
-from tests.support import eventually, send, state_folder
+from tests.support import eventually, state_folder
 
 SEED = 4
 
@@ -88,11 +87,12 @@ def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(cpu_hom
             campaign.arm("daemon", at, 1)
             with pytest.raises(DaemonGone):
                 deck.cancel_many([range(ids[0], ids[-1] + 1)])
+        eventually(lambda: not answers())
         with Client() as deck:
             stands = Counter(one.status for one in deck.jobs(100) if one.id in ids[len(array) :])
             assert stands == {"cancelled" if at == "after COMMIT" else "queued": len(held)}
             deck.cancel_many([range(ids[0], ids[-1] + 1)])
-        send(daemon_pid(), signal.SIGKILL)
+        kill_daemon()
         with Client() as deck:
             assert {deck.wait(number, 60.0).status for number in ids} == {"cancelled"}
     assert sorted(map(int, runs.read_text().split())) == [one.id for one in array], "each once, and those that were held never"
