@@ -29,6 +29,7 @@ from app.models.requests import (
     Approve,
     Ask,
     Cancel,
+    CancelMany,
     Chat,
     Configure,
     Configured,
@@ -171,8 +172,8 @@ class Verbs(QObject):
                 self._with_client(lambda c: c.hold(job, held))
             case Move(job=job, beside=beside, after=after):
                 self._with_client(lambda c: c.move(job, after=beside) if after else c.move(job, before=beside))
-            case Cancel(job=job):
-                self._with_client(lambda c: c.cancel(job))
+            case Cancel() | CancelMany():
+                self._with_client(lambda c: c.cancel(request.job) if isinstance(request, Cancel) else c.cancel_many(request.jobs))
             case Pause(paused=paused):
                 self._with_client(lambda c: c.pause(paused))
             case Acknowledge(alert=alert):

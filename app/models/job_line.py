@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from app.models.format import plural
 from app.models.jobs import row, state_word
 from scheduler.jobs import Cancelling, Job
 from scheduler.units import numbered
@@ -32,6 +33,13 @@ def cancelled(done: Cancelling) -> Iterator[str]:
             yield f"{several(jobs)}: {became}"
     if not (done.cancelled or done.ending or done.ended):
         yield "nothing to cancel: none of them waits or runs"
+
+
+def before_cancelling(waiting: int, running: int) -> str:
+    """The question before so many jobs are cancelled, and what becomes of them."""
+    parts = [f"{waiting} {'waits' if waiting == 1 else 'wait'} and will never run"] if waiting else []
+    parts += [f"{running} {'runs' if running == 1 else 'run'} and will be ended"] if running else []
+    return f"Cancel {plural(waiting + running, 'job')}? {', '.join(parts)}."
 
 
 def several(jobs: Sequence[int]) -> str:

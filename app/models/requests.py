@@ -60,6 +60,12 @@ class Cancel(msgspec.Struct, frozen=True):
     job: int
 
 
+class CancelMany(msgspec.Struct, frozen=True):
+    """All of them with one order; those that have ended meanwhile are as they were."""
+
+    jobs: tuple[int, ...]
+
+
 class Pause(msgspec.Struct, frozen=True):
     paused: bool
 
@@ -193,6 +199,7 @@ Request = (
     | Hold
     | Move
     | Cancel
+    | CancelMany
     | Pause
     | Configure
     | Tail

@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLay
 from app import theme
 from app.models.format import plural
 from app.models.job_history import JobHistory
-from app.models.job_list import WAITING, Listing, elsewhere, together
+from app.models.job_list import RUNNING, WAITING, Listing, elsewhere, together
 from app.models.requests import (
     Cancel,
+    CancelMany,
     Fetch,
     Fetched,
     Find,
@@ -33,6 +34,7 @@ from app.models.requests import (
     WriteReport,
 )
 from app.models.state import State
+from app.views.cancel_line import CancelLine
 from app.views.job_compare import JobCompare
 from app.views.job_details import JobDetails
 from app.views.job_filter import JobFilter
@@ -82,6 +84,11 @@ class Jobs(QWidget):
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
         self.details, self.compared, self.form = JobDetails(), JobCompare(), JobFormView()
+        self.several = button("", tooltip="Cancel all that are selected and have not ended (Del)")
+        self.several.clicked.connect(self._ask_to_cancel)
+        self.several.hide()
+        self.asking = CancelLine()
+        self.asking.answered.connect(self._cancel_many)
         self.new = button("New job", kind="primary", tooltip="Queue any command (Ctrl+N)")
         self.new.clicked.connect(lambda: self._open_form(True))
         self.form.closed.connect(lambda: self._open_form(False))
@@ -96,7 +103,7 @@ class Jobs(QWidget):
         self._lay_out()
         for keys, slot in (
             ("Ctrl+N", self.new.click),
-            ("Del", self.details.cancel.click),
+            ("Del", self._cancel),
             ("Ctrl+R", self.details.again.click),
             ("Ctrl+Shift+R", self.details.report.click),
             ("Ctrl+F", self.filter.setFocus),
@@ -202,9 +209,29 @@ class Jobs(QWidget):
         ranges = self.table.selectionModel().selection()
         return [self.model.rows.ids[at] for at in sorted({at for one in ranges.toList() for at in range(one.top(), one.bottom() + 1)})]
 
+    def _selected(self, kind: str) -> list[int]:
+        """The selected jobs that wait, or that run."""
+        active = self.model.rows.active
+        return [number for number in self.chosen() if number in active and active[number].kind == kind]
+
+    def _cancel(self) -> None:
+        """The chosen job, or, once asked about them, all that are selected."""
+        (self.details.cancel if self.several.isHidden() else self.several).click()
+
+    def _ask_to_cancel(self) -> None:
+        self.asking.ask(self._selected(WAITING), self._selected(RUNNING))
+
+    def _cancel_many(self, jobs: tuple[int, ...]) -> None:
+        if jobs:
+            self.requested.emit(CancelMany(jobs))
+        self.table.setFocus()
+
     def _show_details(self) -> None:
         """Of the current job; of two that are selected, both side by side."""
         snapshot, chosen = self._state.snapshot, self.chosen()
+        active = sum(number in self.model.rows.active for number in chosen)
+        self.several.setVisible(active > 1)
+        self.several.setText(f"Cancel {active} jobs…")
         pair = [job for number in chosen if (job := self._job(number)) is not None] if len(chosen) == 2 else []
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
@@ -257,7 +284,7 @@ class Jobs(QWidget):
             self.table.setFocus()
 
     def _lay_out(self) -> None:
-        bar = row(self.chooser, self.count, self.pause, self.new, spacing=theme.M)
+        bar = row(self.chooser, self.count, self.several, self.pause, self.new, spacing=theme.M)
         bar.insertStretch(2, 1)
         top, self._stack = list_card(self.table, self.empty)
         both = QSplitter(Qt.Orientation.Vertical)
@@ -271,6 +298,7 @@ class Jobs(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.S)
         layout.addLayout(bar)
+        layout.addWidget(self.asking)
         layout.addWidget(both, 1)
 
 

@@ -17,6 +17,7 @@ from app.models.requests import (
     Acknowledge,
     AlertLog,
     Cancel,
+    CancelMany,
     Configured,
     Find,
     Foresee,
@@ -211,11 +212,11 @@ class MainWindow(QWidget):
         for page in self._made:
             page.deliver(reply)
         match reply:
-            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | Pause() | Acknowledge() | Kill(), message=message):
+            case Refused(request=Submit() | Repeat() | Hold() | Move() | Cancel() | CancelMany() | Pause(), message=message):
                 self.status.show_message(message)
             case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if self.state.link.connected:
                 self.status.show_message(message)
-            case Refused(request=WriteReport() | SaveReport(), message=message):
+            case Refused(request=WriteReport() | SaveReport() | Acknowledge() | Kill(), message=message):
                 self.status.show_message(message)
             case Accepted(request=WriteReport(file=file) | SaveReport(file=file)):
                 self.status.show_message(f"Report written to {file}", failed=False)

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.feeds.verbs import Verbs
-from app.models.requests import Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
+from app.models.requests import Cancel, CancelMany, Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
 from scheduler.client import Client
 from scheduler.jobs import Queued
 from tests.gui import snapshots
@@ -126,4 +126,33 @@ def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(cle
         assert made.spec == msgspec.structs.replace(deck.job(first.id).spec, hold=False)
         assert isinstance(replies[-1], Refused)
         assert "4711" in replies[-1].message
+        verbs.request(CancelMany((first.id, second.id, made.id, 4711)))
+        qtbot.waitUntil(lambda: not deck.jobs(active=True), timeout=PATIENCE_MS)
         verbs.stop()
+
+
+def test_a_selection_is_cancelled_with_one_question_and_one_order(fed):
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    made = snapshots.cpu_snapshot()
+    fed.feed(made)
+    active = [line.id for line in page.model.rows if line.kind in ("Running", "Waiting")]
+    page.choose(active[0])
+    assert page.several.isHidden()
+    page.table.setFocus()
+    for _ in range(len(page.model.rows) - 1):
+        QTest.keyClick(page.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    fed.settle()
+    assert page.several.text() == f"Cancel {len(active)} jobs…"
+    for answer in (Qt.Key.Key_Escape, Qt.Key.Key_Space):
+        QTest.keyClick(page, Qt.Key.Key_Delete)
+        fed.settle()
+        assert page.asking.question.text().startswith(f"Cancel {len(active)} jobs? ")
+        assert page.asking.no.hasFocus(), "what does no harm comes first"
+        if answer == Qt.Key.Key_Space:
+            page.asking.yes.setFocus()
+        QTest.keyClick(fed.app.focusWidget(), answer)
+        fed.settle()
+        assert page.asking.isHidden() and page.table.hasFocus()
+    asked = [request for request in fed.asked if isinstance(request, Cancel | CancelMany)]
+    assert [sorted(request.jobs) for request in asked] == [sorted(active)]
