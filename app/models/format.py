@@ -77,8 +77,10 @@ def memory(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """4.2 s, 3 min 05 s, 2 h 07 min."""
+    """49 ms, 4.2 s, 3 min 05 s, 2 h 07 min."""
     seconds = max(seconds, 0.0)
+    if 0 < seconds < 0.0995:
+        return f"{1e3 * seconds:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

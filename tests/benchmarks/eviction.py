@@ -2,10 +2,10 @@
 
 python -m tests.benchmarks.eviction [--trials 100] [--pairs 10] [--out DIR]
 
-A trial: a host with 3 GiB allocated computes on the GPU, by lease, as the assistant does; a job for the GPU is submitted; NVML is asked
-every millisecond how much memory is free. A pair: the same job of some ten seconds, once with such a host to be evicted and once on the
-empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to results/eviction.csv; interrupted, it tells of what
-was done until then. This process makes no CUDA context: it would be on the GPU itself.
+A trial: a host with a model of 3 GB (RWKV-7, 1.5 billion random weights) writes by it on the GPU, by lease, and leaves as the assistant
+does; a job for the GPU is submitted; NVML is asked every millisecond how much memory is free. A pair: the same job of some ten seconds,
+once with such a host to be evicted and once on the empty machine, in turn. Jobs ask for all GPUs, as the host gets the last. Rows go to
+results/eviction.csv; interrupted, it tells of what was done until then. This process makes no CUDA context: it would be on the GPU itself.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
+from assistant.context import take_down
 from assistant.lease import Lease
 from scheduler.errors import UserError
+from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()
 evicted = threading.Event()
 lease = Lease(lambda why: evicted.set())
@@ -55,15 +57,14 @@ while True:
         if time.monotonic() > end:
             raise
         time.sleep(0.05)
-weights = torch.zeros(3 * 2**30 // 2, dtype=torch.bfloat16, device="cuda")
-block = weights[: 4096 * 4096].view(4096, 4096)
-state = torch.zeros(4096, 1, dtype=torch.bfloat16, device="cuda")
-torch.cuda.synchronize()
-print("resident", flush=True)
-while not evicted.is_set():  # a token: some products of a matrix and a vector, and a look at the flag
-    for _ in range(24):
-        state = block @ state
-    torch.cuda.synchronize()
+with torch.inference_mode():
+    model = ours(random_weights(*SHAPES["1.5B"]), torch.bfloat16)
+    torch.cuda.empty_cache()
+    logits, state = model.step([1], model.fresh(1))
+    print("resident", flush=True)
+    while not evicted.is_set():  # a token, and a look at the flag
+        logits, state = model.step(logits.argmax(1).tolist(), state)
+take_down()
 os._exit(0)
 """
 BRIEF = "import time; print(time.monotonic())"

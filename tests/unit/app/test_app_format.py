@@ -52,7 +52,17 @@ def test_significant_rounds_to_what_it_then_shows(value, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-3, "0.0 s"), (4.2, "4.2 s"), (9.96, "10 s"), (59.9, "60 s"), (65, "1 min 05 s"), (3599.7, "1 h 00 min"), (7620, "2 h 07 min")],
+    [
+        (-3, "0.0 s"),
+        (0.0493, "49 ms"),
+        (0.0996, "0.1 s"),
+        (4.2, "4.2 s"),
+        (9.96, "10 s"),
+        (59.9, "60 s"),
+        (65, "1 min 05 s"),
+        (3599.7, "1 h 00 min"),
+        (7620, "2 h 07 min"),
+    ],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
