@@ -9,7 +9,7 @@ twice. Inputs are random. No setting of the card is touched.
 
 The driver renews what it tells of the clock every 0.1 s. A load with this very period is seen in one moment of its course again and again;
 one of 0.13 s is seen evenly. One case has 0.1 s nevertheless, to show what that does. What is shown is compared with what was done in the
-seconds that it is about: the counters' shares come 0.15 s late.
+seconds that it is about: the counters' shares come about 0.1 s late.
 
 Beside what the probe shows (tflops_truth.csv), the raw counters and clocks are recorded (tflops_raw.json.gz), and the error of every
 candidate for the clock is computed from them (tflops_clocks.csv, see clock_models.py); --again does that anew from such a file, without a

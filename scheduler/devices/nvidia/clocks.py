@@ -28,7 +28,8 @@ _FIELDS = ("throttle", "throttle_power", "throttle_heat", "throttled")
 class SmClock:
     """Looked at several times an interval: one look is up to 11 % off the mean of a card at its power limit.
 
-    On an H100 the driver renews it every 0.1 s, as what it is at that moment: to look more often tells nothing more.
+    On an H100 the driver renews it every 0.1 s, as what it is at that moment: to look more often tells nothing more, nor do the graphics
+    clock and `nvmlDeviceGetClock`, which change as often. When work begins, the SMs slow down 50 ms before it tells so.
     """
 
     def __init__(self, handle: Any) -> None:

@@ -11,9 +11,10 @@ shown: its share over 0.5 s is 11 % under the mean of the shares over 0.1 s in i
 share of the memory, whose clock is fixed, is that mean (tests/benchmarks/LOG.md, 2026-11-22).
 
 Measured against counted FLOPs on an H100: at full load within 3 % for FP16, BF16 and FP32 matrix products and for attention kernels built
-on wgmma. With pauses it is as good as the mean clock: the driver renews the clock every 0.1 s, and tells one moment's. A load that was busy
-every other 0.5 s at the power limit read 4 % too high; loads that pause in step with the driver, once in 0.1 s, are caught in the same
-moment of their course again and again, and read 2 to 21 % too high: the clock falls in the first 30 ms of work.
+on wgmma. Loads with pauses at the power limit read too high, by 0 to 10 %: when work begins the SMs run at some 1500 MHz at once, and the
+clock that NVML tells stays at up to 1980 for another 50 ms. What counts is how much of the time is such a beginning: busy for 60 % of 0.037
+or 0.13 s 8 to 10 %, for 30 % of 0.37 s 4 %, for half of 1 s 2 %. What comes once in 0.1 s, as often as the driver renews the clock, is seen
+in one moment of its course only, and read 2 to 21 % too high.
 
 The counters cannot tell data types and instructions apart: FP8 goes through the same pipe as BF16 (the pipe for INT8 stays at 0) and does
 twice as much in a cycle, so what is shown for FP8 is a lower bound, half of the truth. TF32 reads double, and kernels built on the older
@@ -58,8 +59,8 @@ MIN_INTERVAL_S = 0.09
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
     "FP64 and FP16 without tensor cores are not in the sum. "
-    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: 4 % too high, and up to 21 % where they come "
-    "every 0.1 s, in step with the driver, which tells the clock so often. "
+    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: up to 10 % too high, as the driver tells 50 ms "
+    "late that the clock has fallen; up to 21 % where they come every 0.1 s, as often as it tells the clock. "
     "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. TF32 and older (mma.sync) kernels read up to double"
 )
 

@@ -29,15 +29,18 @@ STEP_MS = 100
 """The driver renews the clock so often."""
 
 
-def card(duty: float, period: float, over: str = "cycles", renewed_ms: int = 1, seconds: float = 4.0) -> tuple[Case, float]:
+def card(
+    duty: float, period: float, over: str = "cycles", renewed_ms: int = 1, late_ms: int = 0, seconds: float = 4.0
+) -> tuple[Case, float]:
     """A card that idles at REST and works at WORK: the recording, and the FLOP/s counted.
 
-    `over`: what its shares are means over. `renewed_ms`: how often its clock is told anew.
+    `over`: what its shares are means over. `renewed_ms`: how often its clock is told anew. `late_ms`: how late it tells WORK.
     """
     raw = Raw(SMS, (9, 0), REST)
     ms = range(int(seconds * 1000))
     busy = [i % round(period * 1000) < duty * period * 1000 for i in ms]
-    raw.clocks = [(i / 1000 + LATE_S - NET_S, WORK if busy[i - i % renewed_ms] else REST) for i in ms]
+    told = [WORK if all(busy[max(i - late_ms, 0) : i + 1]) else REST for i in ms]
+    raw.clocks = [(i / 1000 + LATE_S - NET_S, told[i - i % renewed_ms]) for i in ms]
     raw.slow = [(i / 1000, 650.0 if b else 120.0, 4 if b else 1) for i, b in zip(ms, busy, strict=True) if i % 20 == 0]
     for length in (1, LONG):
         size = int(length * GPM_S * 1000)
@@ -45,7 +48,7 @@ def card(duty: float, period: float, over: str = "cycles", renewed_ms: int = 1, 
             part = busy[begin : begin + size]
             cycles = sum(WORK if b else REST for b in part)
             share = sum(part) / size if over == "time" else sum(WORK for b in part if b) / cycles
-            values = {"hmma_tensor_util": 100 * BUSY * share}
+            values = {"hmma_tensor_util": 100 * BUSY * share, "sm_util": 100 * share}
             raw.intervals.append(Interval(begin / 1000 + LATE_S, (begin + size) / 1000 + LATE_S, length > 1, values))
     spans = [(i * period - 1e-4, i * period + duty * period - 1e-4) for i in range(int(seconds / period) + 1)]
     return Case(raw, 0.0, seconds, spans), sum(busy) / len(busy) * PEAK * WORK
@@ -76,6 +79,13 @@ def test_a_load_in_step_with_the_driver_is_seen_in_one_moment_of_its_course() ->
     assert abs(errors(*in_step, 1.0)["mean, 0.5 s"] or 0) > 10
     assert errors(*evenly, 1.0)["mean, 0.5 s"] == pytest.approx(0, abs=3)
     assert tells(evenly[0])["busy_percent"] == pytest.approx(60, abs=1)
+
+
+def test_a_fall_of_the_clock_that_is_told_late_reads_too_high() -> None:
+    """As an H100 does it: two states are then a better guess."""
+    found = errors(*card(0.6, PERIOD, renewed_ms=STEP_MS, late_ms=50), 1.0)
+    assert (found["five looks, 0.5 s"] or 0) > 8
+    assert abs(found["two states, 0.5 s"] or 0) < (found["five looks, 0.5 s"] or 0) / 2
 
 
 def test_one_run_names_the_candidate_that_is_right_whatever_the_load() -> None:
