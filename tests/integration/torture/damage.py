@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.errors import DaemonGone, UserError
-from scheduler.jobs import Job
+from scheduler.jobs import Job, Queued
 from scheduler.settings import Settings
 from tests.integration.deck import kill_daemon, log_of
 from tests.support import eventually, state_folder
@@ -67,16 +67,25 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
                 found = deck.jobs(1000)
                 for job in found:
                     deck.job(job.id)
-                deck.wait(deck.submit(["true"], env={}).id, 20.0)
+                new = deck.submit(["true"], env={})
+                if said := eventually(lambda: _said_of(deck, new.id)).strip():
+                    return "refuses", said
                 if deceived := [words for job in found if job.spec.name.startswith("held") for words in _run(deck, job)]:
                     return "deceives", ", ".join(deceived)
         except DaemonGone as e:
             return "crashes", f"{e}\n{_last_words()}"
         except UserError as e:
             return ("crashes", f"{e}\n{_last_words()}") if "ended with an error" in str(e) or "\n" in str(e) else ("refuses", str(e))
-        except TimeoutError as e:
+        except AssertionError as e:  # neither in time
             return "crashes", str(e)
     return ("serves", "") if len(found) == JOBS + WAITING else ("serves what is left", f"{len(found)} of {JOBS + WAITING} jobs")
+
+
+def _said_of(deck: Client, job: int) -> str:
+    """A blank once the job has ended, or what is said of the damage that keeps it from being started. Empty before."""
+    state = deck.job(job).state
+    waits = [state.reason] if isinstance(state, Queued) else []
+    return next((words for words in (*waits, *deck.snapshot().notices) if "damaged" in words), "" if deck.job(job).active else " ")
 
 
 def _token(number: int) -> str:
