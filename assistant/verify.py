@@ -84,7 +84,7 @@ def verify(text: str, facts: Sequence[Fact], required: Iterable[Fact] = ()) -> N
         _check_words(sentence, _vocabulary(about), {word.lower() for word in _vocabulary(claims)})
     for fact in required:
         if fact.said not in text:
-            raise Refused(f"it does not mention {fact.name}")
+            raise Refused(f"it does not mention: {fact.text}")
 
 
 def last_end(text: str) -> int:

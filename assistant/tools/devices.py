@@ -50,9 +50,7 @@ def device(daemon: Client, call: Call) -> Told:
         return [of_device(book, subject(state.device), topic) for state in found]
 
     needed = ["mem_used", "mem_free"] if topic == "memory" else TOPICS[topic][1][:1] if topic else about[:1]
-    # the model that ships has not learnt to tell what is free: it would be refused again and again, while somebody waits
-    untaught = topic == "memory"
-    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)), untaught)
+    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)))
 
 
 def history(daemon: Client, call: Call) -> Told:

@@ -18,7 +18,7 @@ def engine() -> Engine:
 
 def test_it_is_on_the_list_with_a_card() -> None:
     (model,) = known.known()
-    assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "BF16")
+    assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "F16")
     assert 10e6 < model.parameters < 20e6
     assert describe.describe(model.path) == model
     card = (paths.shipped_model() / "README.md").read_text()
