@@ -164,7 +164,7 @@ class Client:
         named = list(jobs)
         if any(one.step != 1 for one in named if isinstance(one, range)):
             raise UserError("a range of jobs has steps of 1")
-        alone = [one for one in named if isinstance(one, int)]
+        alone = [one for one in named if not isinstance(one, range)]
         ranges = [(one.start, one.stop - 1) for one in named if isinstance(one, range) and one]
         return self._ask(m.CancelMany(tuple(alone), tuple(ranges), array, group), m.CancellingReply).cancelling
 

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import psutil
+
 from scheduler import settings
 from scheduler.client import Client
 from scheduler.jobs import Job, Spec
@@ -24,13 +26,15 @@ from scheduler.wishes import MAX_BATCH
 from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}
+RUNNER = 8 * 2**20
+"""Bytes that a job which runs takes at most, with its runner: of more than there is memory for, as many as there is."""
 _PATIENCE_S = 600.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--running", type=int, default=3000, help="jobs of an array that run at once (default: 3000)")
-    running = parser.parse_args(arguments).running
+    running = min(parser.parse_args(arguments).running, psutil.virtual_memory().available // RUNNER)
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home

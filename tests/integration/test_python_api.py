@@ -16,6 +16,7 @@ from scheduler import aio, client, paths, wire
 from scheduler.aio import AsyncClient
 from scheduler.client import Client, door
 from scheduler.errors import DaemonGone, NotFound, UserError
+from scheduler.jobs import Cancelling
 from scheduler.search import Search
 from tests.integration.deck import kill_daemon, python, ready
 
@@ -72,6 +73,13 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
             assert [job.id for job in (await deck.find(Search("job3")))[0]] == [jobs[3].id]
             assert (await deck.hold(held.id, False)).id == held.id
             assert (await waiting).status == "done"
+            more = [await deck.submit(["true"], hold=True, env={}) for _ in range(3)]
+            done = await deck.cancel_many([range(more[0].id, 10**30), held.id])
+            assert done == Cancelling(tuple(job.id for job in more), (), (held.id,))
+            with pytest.raises(UserError, match="steps of 1"):
+                await deck.cancel_many([range(1, 10**9, 2)])
+            with pytest.raises(UserError, match="Expected `int`"):
+                await deck.cancel_many(["1"])  # type: ignore[list-item]
             with pytest.raises(NotFound):
                 await deck.job(99)
             with pytest.raises(NotFound):
@@ -79,7 +87,7 @@ def test_a_loop_waits_for_many_jobs_and_answers_meanwhile(cpu_home: Path) -> Non
             with pytest.raises(UserError, match="no command"):
                 await deck.submit([])
             async for snapshot in deck.subscribe():
-                assert {job.id for job in snapshot.jobs} == {*(job.id for job in jobs), held.id}
+                assert {job.id for job in snapshot.jobs} == {job.id for job in (*jobs, *more, held)}
                 break
 
     asyncio.run(use())
