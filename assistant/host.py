@@ -21,7 +21,6 @@ from pathlib import Path
 
 import msgspec
 
-from assistant import context
 from assistant import messages as m
 from assistant.benchmark import benchmark
 from assistant.client import door
@@ -102,11 +101,6 @@ class Host:
     def evicted(self) -> bool:
         """Whether it must be off the GPU at once."""
         return self._desk.resident.evicted.is_set()
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no thread computes for anybody, or loads a model."""
-        return not self._asked and not self._one.locked()
 
     async def _answer_all(self, seconds: float = float("inf")) -> None:
         """Whoever is being answered gets the answer."""
@@ -289,8 +283,6 @@ async def _serve() -> None:
     host = Host()
     _LOG.info("ends: %s", await host.run(wire.listen(door())))
     if host.evicted:
-        if host.quiet:
-            context.take_down()
         os._exit(0)  # taking torch down in order takes longer than the kernel needs to free it all
 
 

@@ -158,8 +158,8 @@ class Client:
         return self._ask(m.Cancel(job), m.JobReply).job
 
     def cancel_many(self, jobs: Iterable[int | range] = (), *, array: int | None = None, group: str = "") -> Cancelling:
-        """Cancel all of these that wait, and end those that run, in one transaction: by number, `range(9, 201)`, array (the number of
-        any of its jobs), group. What has ended already, or is not there, is told. Raises NotFound where the array is not there.
+        """Cancel all of these that wait, in one transaction, and end those that run, in any case: by number, `range(9, 201)`, array (the
+        number of any of its jobs), group. What has ended already, or is not there, is told. Raises NotFound where the array is not there.
         """
         named = list(jobs)
         if any(one.step != 1 for one in named if isinstance(one, range)):

@@ -52,6 +52,8 @@ AGAIN_S = 1.0
 """What could not be stored, as on a full disk, is tried again after this long."""
 BREATH_S = 0.005
 """Where many jobs are started or ended in pieces, everybody else has so long between two."""
+REFUSED_S = 0.1
+"""The same where something is refused, as by a full disk."""
 ENDS = 100
 """Jobs that have ended and are settled in one go."""
 FLUSH_S = 5.0
@@ -224,8 +226,8 @@ class Daemon:
     def _step(self) -> None:
         with self._notices.about("queue"):
             self.queue.step(self.monitor.devices, self.sight())
-            if self.queue.unfinished:
-                asyncio.get_running_loop().call_later(BREATH_S, self.start_soon)
+        if self.queue.unfinished:
+            asyncio.get_running_loop().call_later(REFUSED_S if "queue" in self._notices else BREATH_S, self.start_soon)
         asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
         self.touch()
 

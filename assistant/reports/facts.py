@@ -14,6 +14,8 @@ from scheduler import units
 from scheduler.devices.model import Device
 from scheduler.telemetry.snapshot import Alert, Columns
 
+COUNTER_S = 1200.0
+"""A card's counter of energy is read twice a minute: over less than this its steps would be seen."""
 USED = {"energy": ("energy", "J"), "util": ("mean utilisation of its devices", "%"), "memory": ("most memory on one device", "B")}
 """Of `jobs.Usage`: title and unit."""
 
@@ -105,17 +107,22 @@ def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float)
 
 
 def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
-    """What a device used over the span: by its own counter, else by its power times the time it was read."""
+    """What a device used over the span: over a long one by its own counter, else by its power times the time it was read."""
     add = Adder(subject(device), label(device), "", now)
-    counted = _counted(history)
+    power = _integrated(history)
+    counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
     add.source = f"{source(device)} of {'its energy counter' if counted is not None else 'its power, added up'}, history"
-    joules = counted if counted is not None else _integrated(history)
+    joules = counted if counted is not None else power
     if joules is None:
         read = history is not None and any(v is not None for v in history.columns.get("power", ()))
         add.absent("energy", "energy", "too little was read in this time" if read else "neither energy nor power was read in this time")
     else:
         add.said("energy", "energy", joules, "J", units.energy(joules))
     return add.facts
+
+
+def _seconds(history: Columns | None) -> float:
+    return history.times[-1] - history.times[0] if history is not None and history.times else 0.0
 
 
 def _counted(history: Columns | None) -> float | None:

@@ -78,12 +78,12 @@ class _Sum:
 
 
 def _energy(after: Mapping[str, float], seconds: float) -> float | None:
-    """Joules since the reading before: by the mean power that the device tells, else by its power at the moment.
+    """Joules by the power at the reading.
 
-    Not by its counter of energy: that costs 6 ms a look and is read twice a minute, so a job of ten seconds would have none, or another's.
+    Not by the card's counter of energy, which costs 6 ms a look and is read twice a minute: a job of ten seconds would have none, or
+    another's. Not by its mean over a second either: of a job of three seconds that misses a sixth.
     """
-    power = after.get("power_avg", after.get("power"))
-    return None if power is None else power * seconds
+    return after["power"] * seconds if "power" in after else None
 
 
 def _joined(old: Usage | None, new: Usage) -> Usage:

@@ -41,7 +41,6 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
-from assistant.context import take_down
 from assistant.lease import Lease
 from scheduler.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
@@ -64,7 +63,6 @@ with torch.inference_mode():
     print("resident", flush=True)
     while not evicted.is_set():  # a token, and a look at the flag
         logits, state = model.step(logits.argmax(1).tolist(), state)
-take_down()
 os._exit(0)
 """
 BRIEF = "import time; print(time.monotonic())"

@@ -50,7 +50,7 @@ METRICS: dict[str, int] = {
     "nvlink_rx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
-"""By field. One of them, `graphics`, takes 1.8 ms of CPU time, the others together 0.1 (tests/benchmarks/LOG.md): it is read slowly."""
+"""By field. One of them, `graphics`, takes 1.8 ms of CPU time, each other 0.02 to 0.04 (tests/benchmarks/LOG.md): so it is slow."""
 T = TypeVar("T")
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
 _DERIVED = ("tflops", "tflops_gpm", "bandwidth")
@@ -107,8 +107,6 @@ class Gpm:
         now = monotonic()
         slowly = now >= self._slow_due
         fields = [field for field in METRICS if slowly or FIELDS[field].pace == "fast"]
-        if slowly:
-            self._slow_due, self._kept = now + SLOW_S, ({}, {})
         nv.nvmlGpmSampleGet(self._handle, self._after)
         request = nv.c_nvmlGpmMetricsGet_t()
         request.version = nv.NVML_GPM_METRICS_GET_VERSION
@@ -118,7 +116,7 @@ class Gpm:
             request.metrics[i].metricId = METRICS[field]
         nv.nvmlGpmMetricsGet(request)
         self._before, self._after = self._after, self._before
-        values, absent = self._kept[0].copy(), self._kept[1].copy()
+        values, absent = ({}, {}) if slowly else (self._kept[0].copy(), self._kept[1].copy())
         for i, field in enumerate(fields):
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
@@ -128,7 +126,7 @@ class Gpm:
             else:
                 absent[field] = "GPM counted nothing in this interval"
         if slowly:
-            self._kept = _slow(values), _slow(absent)
+            self._slow_due, self._kept = now + SLOW_S, (_slow(values), _slow(absent))
         return values, absent
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from scheduler.devices.model import Detail, Device, DevicesChanged, NoGpu, Readi
 from scheduler.devices.nvidia.errors import RETRY_S, unreachable
 from scheduler.devices.nvidia.events import XidEvents
 from scheduler.devices.nvidia.gpu import Gpu
-from scheduler.devices.nvidia.scalars import SLOW_S
 from scheduler.errors import UserError
 
 
@@ -28,7 +27,7 @@ class NvmlSource:
         """Why, by index."""
         self._looked = monotonic()
         try:
-            self._count, self._count_due = nv.nvmlDeviceGetCount(), 0.0
+            self._count = nv.nvmlDeviceGetCount()
             self._open()
             self._events = XidEvents({gpu.device.id: gpu.handle for gpu in self._gpus})
         except (nv.NVMLError, UserError, DevicesChanged) as e:
@@ -59,20 +58,13 @@ class NvmlSource:
     def read(self, now: float) -> list[Reading]:
         try:
             self._events.hear()
-            self._count_again()
+            if nv.nvmlDeviceGetCount() != self._count:
+                raise DevicesChanged("the number of GPUs changed")
             self._hear_silent()
             return [g.read(now, self._events) for g in self._gpus]
         except (nv.NVMLError, DevicesChanged) as e:
             told = self._events.told()  # what the driver said of it is worth more than that it is gone
             raise DevicesChanged(f"{e} ({told})" if told else str(e)) from e
-
-    def _count_again(self) -> None:
-        """Raises DevicesChanged where a GPU came or went."""
-        if monotonic() < self._count_due:
-            return
-        self._count_due = monotonic() + SLOW_S
-        if nv.nvmlDeviceGetCount() != self._count:
-            raise DevicesChanged("the number of GPUs changed")
 
     def glance(self, now: float) -> list[Reading]:
         return [gpu.glance(now) for gpu in self._gpus]

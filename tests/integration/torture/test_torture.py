@@ -36,6 +36,7 @@ def test_faults_of_every_kind_lose_no_job_and_run_none_twice(cpu_home: Path, tmp
     assert len(campaign.acknowledged) >= 26
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_again_and_again_loses_no_job(tmp_path: Path) -> None:
     try:
         with small_disk(tmp_path / "disk") as disk, state_folder(disk / "home"):
@@ -72,7 +73,7 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_
     assert campaign.injected["daemon: before the gate opens"] == 1
 
 
-@pytest.mark.parametrize("at", ["before COMMIT", "after COMMIT"])
+@pytest.mark.parametrize("at", [pytest.param("before COMMIT", marks=pytest.mark.slow), "after COMMIT"])
 def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(cpu_home: Path, tmp_path: Path, at: str) -> None:
     """Asked again it is done, and holds however often it is killed: nothing is lost, runs on or runs again."""
     campaign, runs = Campaign(tmp_path / "torture"), tmp_path / "runs"

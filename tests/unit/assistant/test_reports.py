@@ -31,9 +31,9 @@ def span(*jobs: Job, devices: int = 2, histories: dict[str, Columns] | None = No
     return Material("daily", NOW - 600, NOW, shown, jobs, read, alerts, facts=gather(shown, jobs, read, NOW - 600, NOW))
 
 
-def watched(util: float) -> Columns:
-    """Ten readings a minute apart, with a gap in their middle."""
-    times = [NOW - 600 + 60 * i for i in range(10)]
+def watched(util: float, apart: float = 60.0) -> Columns:
+    """Ten readings so many seconds apart, with a gap in their middle."""
+    times = [NOW - 10 * apart + apart * i for i in range(10)]
     columns: dict[str, list[float | None]] = {"util": [util] * 10, "power": [600.0] * 10, "temp": [71.0] * 10}
     for values in columns.values():
         values[5] = None
@@ -121,15 +121,16 @@ def test_jobs_are_listed_by_the_energy_they_used_and_devices_beside_them() -> No
     assert "No data for Job 6:" in energy.note
 
 
-def test_a_counter_of_energy_counts_more_than_power_unless_it_began_anew() -> None:
-    def total(counter: list[float]) -> str:
-        read = watched(99.0)
+def test_over_a_long_time_a_counter_of_energy_counts_more_than_power_unless_it_began_anew() -> None:
+    def total(counter: list[float], apart: float = 180.0) -> str:
+        read = watched(99.0, apart)
         energy: dict[str, list[float | None]] = {"energy": [*counter]}
         both = Columns(read.times, {**read.columns, **energy}, {**read.low, **energy}, {**read.high, **energy})
         return tables(composed(span(devices=1, histories={"g0": both})))["Energy"].rows[0][1]
 
     assert total([1000.0 + 100 * i for i in range(10)]) == "0.25 Wh"
-    assert total([1000.0, 9000.0, 50.0, *(60.0 + i for i in range(7))]) == "70.0 Wh"
+    assert total([1000.0, 9000.0, 50.0, *(60.0 + i for i in range(7))]) == "210 Wh"
+    assert total([1000.0] * 10, apart=2.0) == "2.33 Wh", "a counter that is read twice a minute stands still over twenty seconds"
 
 
 def test_each_device_has_its_chart_with_gaps_and_the_busiest_are_chosen() -> None:

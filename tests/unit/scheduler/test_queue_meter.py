@@ -28,11 +28,11 @@ def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
     assert meter.take(one) is None, "taken once"
 
 
-def test_energy_is_told_of_short_jobs_though_the_cards_counter_is_read_twice_a_minute() -> None:
+def test_energy_of_a_short_job_is_neither_by_the_slow_counter_nor_by_a_mean_that_trails() -> None:
     meter, one = Meter(), job(1, "a")
-    for at, power in ((0.0, 700.0), (1.0, 250.0), (2.0, 350.0)):
-        meter.add([reading("a", at, util=1.0, energy=9000.0, power=100.0, power_avg=power)], [one])
-    assert meter.take(one).energy == 600.0, "by the mean that the card tells"  # type: ignore[union-attr]
+    for at, power, trailing in ((0.0, 70.0, 70.0), (0.5, 700.0, 385.0), (1.0, 700.0, 700.0)):
+        meter.add([reading("a", at, util=1.0, energy=9000.0, power=power, power_avg=trailing)], [one])
+    assert meter.take(one).energy == 700.0  # type: ignore[union-attr]
 
 
 def test_two_devices_count_together() -> None:
