@@ -73,6 +73,7 @@ def hidden() -> str:
     return f"QLabel, QPushButton {{ color: {theme.tokens().surface}; }}"
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_seen_and_what_is_smoothed_otherwise_is_not(qapp: QApplication, clean_qt: None) -> None:
     with stage(qapp, 8) as on:
         VIEWS[8]["dashboard"](on)
