@@ -1,19 +1,32 @@
-"""pyqtgraph, without a copy of everything there is in Qt.
+"""pyqtgraph, without a copy of everything there is in Qt, and without those of its modules that no chart of ours needs.
 
 As it is imported it copies each name of QtCore, QtGui and QtWidgets into modules of its own, so that what it changes there stays its own;
 thereby PySide makes thousands of classes that nobody asked for: half of the time of the import. The same modules, which fetch a name once
-it is asked for, do as well.
+it is asked for, do as well. And it imports all it has, image views, parameter trees and a server of remote plots among them: most of the
+other half.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from PySide6 import QtCore, QtGui, QtWidgets
+
+_LEFT_OUT = {
+    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D Vector",
+    "graphicsItems.": "ArrowItem BarGraphItem BoxplotItem ButtonItem ColorBarItem CurvePoint DateAxisItem ErrorBarItem FillBetweenItem "
+    "GradientEditorItem GradientLegend GraphicsLayout GraphicsWidgetAnchor GraphItem GridItem HistogramLUTItem ImageItem InfiniteLine "
+    "IsocurveItem LabelItem LegendItem LinearRegionItem PColorMeshItem PlotCurveItem PlotDataItem PlotItem ROI ScaleBar ScatterPlotItem "
+    "TargetItem TextItem UIGraphicsItem VTickGroup",
+    "widgets.": "BusyCursor CheckTable ColorButton ColorMapMenu ColorMapWidget ComboBox DataFilterWidget DataTreeWidget DiffTreeWidget "
+    "FeedbackButton FileDialog GradientWidget GraphicsLayoutWidget GroupBox HistogramLUTWidget JoystickButton LayoutWidget PathButton "
+    "PlotWidget ProgressDialog RawImageWidget RemoteGraphicsView ScatterPlotWidget SpinBox TableWidget TreeWidget ValueLabel VerticalLabel",
+}
+"""Modules of pyqtgraph 0.14 that are not imported with it: `pg` lacks their names. Take out of here what is to be used."""
 
 
 class _Mirror(ModuleType):
@@ -27,6 +40,14 @@ class _Mirror(ModuleType):
         found = getattr(self._source, name)
         setattr(self, name, found)
         return found
+
+
+class _Nothing(ModuleType):
+    """Stands where a module is left out: no name of it is there to be copied, and one that is asked for is None."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
 
 
 @contextmanager
@@ -43,7 +64,21 @@ def _mirrored(*sources: ModuleType) -> Iterator[None]:
             del source.__dict__["__dir__"]
 
 
-with _mirrored(QtCore, QtGui, QtWidgets):
+@contextmanager
+def _without(modules: Sequence[str]) -> Iterator[None]:
+    """Meanwhile these modules are empty; whoever imports one later gets it as it is."""
+    sys.modules.update({module: _Nothing(module) for module in modules})
+    try:
+        yield
+    finally:
+        for module in modules:
+            del sys.modules[module]
+
+
+with (
+    _mirrored(QtCore, QtGui, QtWidgets),
+    _without([f"pyqtgraph.{package}{name}" for package, names in _LEFT_OUT.items() for name in names.split()]),
+):
     import pyqtgraph as pg
 
 __all__ = ["pg"]
