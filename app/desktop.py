@@ -83,6 +83,7 @@ class Desktop(QObject):
 
     def stop(self) -> None:
         self._ahead.stop()
+        gc.enable()
         gc.unfreeze()
         self.window.hide()
         self.compact.close()
@@ -101,6 +102,7 @@ class Desktop(QObject):
     def _settle(self) -> None:
         """What is better done before somebody waits for it."""
         _ = self.window.jobs  # it takes longest to make
+        gc.enable()
         gc.collect()
         gc.freeze()  # what is there now stays: to look through it again and again would hold up the window for 40 ms each time
 

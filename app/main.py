@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import threading
 
 from app import qtcheck
@@ -15,17 +17,32 @@ def run() -> int:
 
     Raises UserError with one line where Qt's system libraries or the display are missing.
     """
+    begin()
     if (problem := qtcheck.problem()) is not None:
         raise UserError(problem)
-    wake_daemon()
     from app.desktop import open_window  # not before it is known that Qt can be loaded
 
     return open_window()
 
 
-def wake_daemon() -> None:
-    """Have the daemon started, if none runs, while this process goes on loading the window's libraries."""
+def begin() -> None:
+    """Have the daemon started, if none runs, while this process goes on loading the window's libraries; and load those for less.
+
+    Nothing that is loaded becomes garbage: collections are off until the window is up (see `Desktop`).
+    """
     threading.Thread(target=_connect, name="wake daemon", daemon=True).start()
+    gc.disable()
+    _load_numpy()
+
+
+def _load_numpy() -> None:
+    """Without a thread a core of its OpenBLAS, which take a tenth of a second of CPU time to start: the window multiplies no matrices."""
+    if threads := "OPENBLAS_NUM_THREADS" not in os.environ:
+        os.putenv("OPENBLAS_NUM_THREADS", "1")  # not in os.environ, of which the daemon and jobs that are submitted get a copy
+    import numpy  # noqa: F401 - here, while that is set
+
+    if threads:
+        os.unsetenv("OPENBLAS_NUM_THREADS")
 
 
 def _connect() -> None:

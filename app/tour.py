@@ -16,7 +16,7 @@ import msgspec
 from app import __version__, qtcheck
 from app.commands.care import daemon_status
 from app.commands.output import say, say_json, status_line
-from app.main import wake_daemon
+from app.main import begin
 from app.models.job_line import describe
 from app.models.results import result_of
 from app.report_file import save_report
@@ -90,7 +90,7 @@ def tour(args: Namespace) -> int:
         raise UserError(f"cannot write to {out}: {e.strerror}. Choose another folder with --out.") from e
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     was_running = daemon_status().running
-    wake_daemon()
+    begin()
     if (problem := qtcheck.problem()) is not None:
         raise UserError(problem)
     from app.session import Session  # not before it is known that Qt can be loaded

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from app.main import wake_daemon
+from app.main import begin
 from scheduler.client import Client
 from scheduler.errors import DaemonGone
 from tests.benchmarks.rows import spread
@@ -48,7 +48,7 @@ def _age() -> float:
 def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    wake_daemon()  # as `gpudeck` does
+    begin()  # as `gpudeck` does
     from app.session import Session
 
     with Session() as session:
