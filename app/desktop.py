@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 from types import FrameType
 
 from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt, QTimer
@@ -140,8 +139,7 @@ class Desktop(QObject):
 def open_window() -> int:
     """Open the window and stay until it is closed. Returns the exit status."""
     scale()
-    app = QApplication.instance() or QApplication(sys.argv[:1])
-    assert isinstance(app, QApplication)
+    app = theme.application()
     app.setApplicationName("gpudeck")
     app.setApplicationDisplayName("GPU Deck")
     paths.ensure(paths.home())

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from PySide6.QtCore import QEventLoop, QTimer
-from PySide6.QtWidgets import QApplication
 
+from app import theme
 from app.desktop import Desktop
 from app.feeds.verbs import answered
 from app.render import render_pages, save_picture
@@ -25,8 +25,7 @@ class Session:
     """A window with its feeds, whose event loop runs while somebody waits for something."""
 
     def __init__(self) -> None:
-        app = QApplication.instance() or QApplication(["gpudeck"])
-        assert isinstance(app, QApplication)
+        app = theme.application()
         paths.ensure(paths.home())
         self._desktop = Desktop(app)
         self.window: MainWindow = self._desktop.window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -80,13 +80,18 @@ DARK = Tokens(
 )
 
 
+def application() -> QApplication:
+    """The one there is, or a new one, in the style that the stylesheet is made for."""
+    app = QApplication.instance() or QApplication(["gpudeck", "-style", "fusion"])  # `setStyle` would have PySide make QStyle: 20 ms
+    assert isinstance(app, QApplication)
+    return app
+
+
 def apply(app: QApplication, scheme: Scheme) -> None:
     """Give the whole application this scheme. Widgets that paint themselves hear of it through `QEvent.PaletteChange`."""
     if app.property("scheme") == scheme:
         return  # styling anew takes as long as building the window
     t = LIGHT if scheme == "light" else DARK
-    if app.property("scheme") is None:  # a stylesheet hides the name of the style; and a style that is set anew styles all widgets anew
-        app.setStyle("fusion")
     app.setProperty("scheme", scheme)
     app.setFont(font())
     app.setPalette(_palette(t))
@@ -108,8 +113,7 @@ def mark(widget: QWidget, name: str, value: str) -> None:
     """Set a property that the stylesheet looks at, and restyle the widget where it changed."""
     if widget.property(name) != value:
         widget.setProperty(name, value)
-        widget.style().unpolish(widget)
-        widget.style().polish(widget)
+        QApplication.sendEvent(widget, QEvent(QEvent.Type.Polish))  # not by `style()`: see `application`
 
 
 def meaning_color(meaning: str) -> str:

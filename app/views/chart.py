@@ -98,6 +98,10 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         self.box.sigResized.connect(self._fit_figures)
         self.show_empty(True)
 
+    def useOpenGL(self, b: bool = True) -> None:
+        """Never; on a widget that was made here: of one that Qt made PySide finds out what it is by making all classes of widgets."""
+        self.setViewport(QWidget())
+
     @property
     def pixels(self) -> int:
         """Width of the plotted area."""

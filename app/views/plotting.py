@@ -17,11 +17,11 @@ from typing import Any
 from PySide6 import QtCore, QtGui, QtWidgets
 
 _LEFT_OUT = {
-    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D Vector",
+    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D Vector WidgetGroup",
     "graphicsItems.": "ArrowItem BarGraphItem BoxplotItem ButtonItem ColorBarItem CurvePoint DateAxisItem ErrorBarItem FillBetweenItem "
     "GradientEditorItem GradientLegend GraphicsLayout GraphicsWidgetAnchor GraphItem GridItem HistogramLUTItem ImageItem InfiniteLine "
     "IsocurveItem LabelItem LegendItem LinearRegionItem PColorMeshItem PlotCurveItem PlotDataItem PlotItem ROI ScaleBar ScatterPlotItem "
-    "TargetItem TextItem UIGraphicsItem VTickGroup",
+    "TargetItem TextItem UIGraphicsItem ViewBox.ViewBoxMenu VTickGroup",
     "widgets.": "BusyCursor CheckTable ColorButton ColorMapMenu ColorMapWidget ComboBox DataFilterWidget DataTreeWidget DiffTreeWidget "
     "FeedbackButton FileDialog GradientWidget GraphicsLayoutWidget GroupBox HistogramLUTWidget JoystickButton LayoutWidget PathButton "
     "PlotWidget ProgressDialog RawImageWidget RemoteGraphicsView ScatterPlotWidget SpinBox TableWidget TreeWidget ValueLabel VerticalLabel",

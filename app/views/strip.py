@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget, QWidget
@@ -10,9 +13,11 @@ from app import theme
 from app.models.fleet import MANY
 from app.models.pace import Turns
 from app.models.tiles import Tile
-from app.views.fleet import Fleet
 from app.views.tile import NARROWEST, Form, TileView
 from app.views.widgets import label
+
+if TYPE_CHECKING:
+    from app.views.fleet import Fleet
 
 _MOST_OF_WINDOW = 0.45
 _MUCH_OF_ROOM = 0.6
@@ -20,19 +25,29 @@ _MUCH_OF_ROOM = 0.6
 
 
 class Strip(QStackedWidget):
-    """Tiles, or a map of many devices. Emits `opened` with the device to show all about."""
+    """Tiles, or a map of many devices. Emits `opened` with a device to show all about, `charted` with those whose curves to show."""
 
     opened = Signal(str)
+    charted = Signal(tuple)
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines, self.fleet = Tiles(), Fleet()
+        self.lines = Tiles()
         self.lines.opened.connect(self.opened)
         self.lines.placed.connect(self._fit)
-        self.fleet.opened.connect(self.opened)
         self.addWidget(self.lines)
-        self.addWidget(self.fleet)
         self._fit()
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The map, made when there are many devices for the first time: the window starts without."""
+        from app.views.fleet import Fleet
+
+        made = Fleet()
+        made.opened.connect(self.opened)
+        made.charted.connect(self.charted)
+        self.addWidget(made)
+        return made
 
     @property
     def tiles(self) -> dict[str, TileView]:
@@ -41,14 +56,15 @@ class Strip(QStackedWidget):
 
     @property
     def many(self) -> bool:
-        return self.currentIndex() == 1
+        return self.currentWidget() is not self.lines
 
     def show_tiles(self, tiles: tuple[Tile, ...], hz: float) -> None:
         """`hz`: readings a second."""
-        self.setCurrentIndex(int(len(tiles) > MANY))
-        if self.many:
+        if len(tiles) > MANY:
+            self.setCurrentWidget(self.fleet)
             self.fleet.show_tiles(tiles)
         else:
+            self.setCurrentWidget(self.lines)
             self.lines.show_tiles(tiles, hz)
         self._fit()
 

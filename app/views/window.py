@@ -96,7 +96,7 @@ class MainWindow(QWidget):
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
-        self.strip.fleet.charted.connect(self.dashboard.show_only)
+        self.strip.charted.connect(self.dashboard.show_only)
         self.status.compact.clicked.connect(self.compacted)
         QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
         for i, name in enumerate(PAGES, 1):

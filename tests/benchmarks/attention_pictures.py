@@ -49,12 +49,11 @@ def _cell(row: dict[str, str]) -> Cell:
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from PySide6.QtWidgets import QApplication
 
     from app import theme
     from app.views.cells import CellsView
 
-    app = QApplication([])
+    app = theme.application()
     theme.apply(app, "light")
     view = CellsView()
     view.show_result(measured(RESULTS / "attention_grid.csv"), ())

@@ -68,13 +68,12 @@ async def daemon(hours: float) -> None:
 
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from PySide6.QtWidgets import QApplication
 
     from app import theme
     from app.models.requests import Link
     from app.views.window import PAGES, MainWindow
 
-    app = QApplication([])
+    app = theme.application()
     theme.apply(app, "light")
     shown = MainWindow()
     shown.show_link(Link(connected=True, text="connected"))

@@ -13,7 +13,6 @@ import time
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtWidgets import QApplication
 
 from app import theme
 from app.models.conversation import Conversation
@@ -30,8 +29,7 @@ FACTS = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(4
 
 def measure(length: int) -> dict[str, float]:
     """CPU milliseconds a piece, and the widgets of messages there are."""
-    app = QApplication.instance() or QApplication([])
-    assert isinstance(app, QApplication)
+    app = theme.application()
     theme.apply(app, "light")
     window = MainWindow()
     window.show_link(Link(connected=True, text="connected"))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
-from PySide6.QtWidgets import QApplication
 
 from app import theme
 from app.models.requests import Link
@@ -26,8 +25,7 @@ DEVICES, SECONDS, HZ, RECORDED_HZ = 8, 600, 10.0, 2.0
 def measure(repaints: int = 480, size: tuple[int, int] = (1280, 800), clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
     """Milliseconds from a new snapshot to the painted window: each takes in the next snapshot, lays out, and paints what that changed:
     tiles, charts, status line. `clock`: seconds; time.thread_time where others use the processors."""
-    app = QApplication.instance() or QApplication([])
-    assert isinstance(app, QApplication)
+    app = theme.application()
     theme.apply(app, "light")
     window = MainWindow()
     window.resize(*size)

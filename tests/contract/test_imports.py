@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,18 @@ def test_a_command_that_is_used_all_day_loads_what_it_needs_and_no_more(verb: st
     )
     found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout.strip()) == (0, ""), found.stderr
+
+
+def test_the_window_starts_with_what_its_first_page_needs_and_no_more() -> None:
+    dear = {"torch", "asyncio", "multiprocessing", "pydoc", "email", "pyqtgraph.parametertree", "app.views.jobs", "app.views.fleet"}
+    code = (
+        "import os, subprocess, sys; from app.main import begin; begin(); import app.desktop\n"
+        "subprocess.run(['printenv', 'OPENBLAS_NUM_THREADS'])\n"
+        f"print(*sorted({dear!r} & set(sys.modules)))"
+    )
+    home = {"PATH": os.environ["PATH"], "GPUDECK_HOME": "/dev/null"}  # where no daemon can be started
+    found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", env=home, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout.split(), found.stderr) == (0, [], "")
 
 
 def test_the_runner_of_jobs_needs_nothing_but_the_standard_library() -> None:

@@ -319,8 +319,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    app = QApplication.instance() or QApplication(["gpudeck"])
-    assert isinstance(app, QApplication)
+    app = theme.application()
     REFERENCES.mkdir(exist_ok=True)
     made: dict[str, QImage] = {}
     for count in FLEETS:
