@@ -88,9 +88,8 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
     if rated:
         order = sorted(rated, key=lambda name: -rated[name])
         then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
-        return Choice(
-            order[0], f"auto: measured fastest on {_measured_on(problem)}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction
-        )
+        where = " and ".join(table.measured_on(_rows(problem, direction), _place(problem)))
+        return Choice(order[0], f"auto: measured fastest on {where}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction)
     order = list(preferred(problem))
     name = next(name for name in order if name in able)  # math refuses nothing
     refusals = {c.backend: c.refusal for c in candidates}
@@ -100,16 +99,18 @@ def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[C
 
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:
     """From plain and causal shapes; a window or a softcap is taken to slow all backends alike."""
-    gpu = _measured_on(p)
-    if gpu is None or p.dtype.itemsize != 2:
-        return {}
-    rows = table.rows_of(gpu, direction, dtype_name(p.dtype), p.head_dim, p.right == 0)
-    return table.expected(rows, table.place(p.batch * p.heads, p.seq_q, p.seq_k))
+    return table.expected(_rows(p, direction), _place(p))
 
 
-def _measured_on(p: Problem) -> str | None:
+def _rows(p: Problem, direction: Direction) -> tuple[table.Row, ...]:
     gpu = _gpu(p)
-    return gpu and table.measured_as(gpu)
+    if gpu is None or p.dtype.itemsize != 2:
+        return ()
+    return table.rows_of(gpu, direction, dtype_name(p.dtype), p.head_dim, p.right == 0)
+
+
+def _place(p: Problem) -> table.Place:
+    return table.place(p.batch * p.heads, p.seq_q, p.seq_k)
 
 
 def _gpu(p: Problem) -> str | None:

@@ -24,7 +24,9 @@ ENOUGH_TILES = 1024
 FEW_QUERIES = 16
 """Up to here a sequence's queries are a decoding step's, and other kernels are the fastest."""
 ALIKE = {"NVIDIA H100 80GB HBM3": "NVIDIA H200"}
-"""GPUs that were not measured, and one with the same multiprocessors, clocks and power limit that was: who is ahead there is ahead here."""
+"""GPUs that were measured at few shapes, and one with the same multiprocessors, clocks and power limit that was at more: who is ahead there
+is ahead here.
+"""
 REACH = 2.0
 """Octaves, in each coordinate, beyond which a measurement says nothing."""
 
@@ -124,7 +126,7 @@ def record(rows: Iterable[Row]) -> Path:
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
     write(merged.values(), file)
-    for kept in (_measured, measured_as, rows_of):
+    for kept in (_measured, _rows_for, rows_of):
         kept.cache_clear()
     return file
 
@@ -141,9 +143,12 @@ def _measured() -> tuple[Row, ...]:
 
 
 @lru_cache(maxsize=64)
-def measured_as(gpu: str) -> str:
-    """The GPU whose rows are used for `gpu`: itself where there are some, else the one that is ALIKE."""
-    return gpu if any(row.gpu == gpu for row in _measured()) else ALIKE.get(gpu, gpu)
+def _rows_for(gpu: str) -> tuple[Row, ...]:
+    """Its own; of shapes that were not measured on it, those of the GPU that is ALIKE."""
+    own = [row for row in _measured() if row.gpu == gpu]
+    there = {(*row.kind[1:], row.place) for row in own}
+    like = ALIKE.get(gpu)
+    return (*own, *(row for row in _measured() if row.gpu == like and (*row.kind[1:], row.place) not in there))
 
 
 @lru_cache(maxsize=64)
@@ -152,10 +157,21 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
 
     Where that dtype was not measured those of the other two-byte type stand in: kernels run as fast in both.
     """
-    near = [row for row in _measured() if (row.gpu, row.direction, row.causal) == (gpu, direction, causal) and row.head_dim >= head_dim]
+    near = [row for row in _rows_for(gpu) if (row.direction, row.causal) == (direction, causal) and row.head_dim >= head_dim]
     size = min((row.head_dim for row in near), default=0)
     same = [row for row in near if row.head_dim == size]
     return tuple([row for row in same if row.dtype == dtype] or same)
+
+
+def measured_on(rows: Iterable[Row], at: Place) -> list[str]:
+    """The GPUs whose rows decide at the shape `at`."""
+    exact, near = set[str](), set[str]()
+    for row in rows:
+        if row.place == at:
+            exact.add(row.gpu)
+        elif _reaches(row.place, at):
+            near.add(row.gpu)
+    return sorted(exact or near)
 
 
 def expected(rows: Iterable[Row], at: Place) -> dict[str, float]:

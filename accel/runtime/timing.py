@@ -33,7 +33,7 @@ AHEAD_S = 0.1
 MAX_AHEAD = 512
 _POLL_S = 0.0005
 SLICE_S = 0.05
-"""How long one contender runs before it is the next one's turn; a fifth of its time where that is short."""
+"""How long one contender runs, at most, before it is the next one's turn."""
 _USUAL_CACHE = 32 << 20
 MOST_COPIES = 64
 
@@ -89,32 +89,53 @@ def measure(call: Callable[[], object], seconds: float, device: torch.device, re
 def measure_in_turn(
     calls: Sequence[Callable[[], object]], seconds: float, device: torch.device, report: Report, during: Callable[[int], None]
 ) -> tuple[Measurement, ...]:
-    """Time several calls against each other: each for a slice of time in turn, for `seconds` each, so that what drifts drifts for all.
+    """Time several calls against each other, in turns, about `seconds` each in all: what drifts drifts for all.
 
-    Every round has another order: on a card at its power limit, who runs next begins at the clock that the last one left. The first call
-    of a slice finds the caches as another contender left them, and is not counted. `during(i)` is told while calls of contender i are
-    under way. Call each at least twice before: compiling is not measured.
+    Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. The
+    first call of a slice finds the caches as another contender left them, and is not counted. `during(i)` is told while calls of contender
+    i are under way. Call each at least twice before: compiling is not measured.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
+    turns = max(1, len(calls) - 1)
+    periods = math.ceil(seconds / (SLICE_S * turns))
+    counts = [_calls_in(seconds / (periods * turns), _slice(call, 2, device, lambda: None)) for call in calls]
     started, start, told = time.time(), time.perf_counter(), 0.0
-    longest = min(SLICE_S, seconds / 5)
-    counts = [2] * len(calls)
     shuffled = np.random.default_rng(0)
-    while min(spent) < seconds:
-        for i in map(int, shuffled.permutation(len(calls))):
+    for _ in range(periods):
+        for i in _each_after_every_other(len(calls), shuffled):
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
             samples[i] += new[1:]
             busy += len(new)
-            counts[i] = max(2, min(MAX_AHEAD, round(longest * 1e3 / max(float(np.median(new)), 1e-3))))
+            counts[i] = _calls_in(seconds / (periods * turns), new)
             if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
                 told = elapsed
                 report(elapsed, busy)
     wall = time.perf_counter() - start
     report(wall, busy)
     return tuple(Measurement(tuple(s), started, started + wall, own) for s, own in zip(samples, spent, strict=True))
+
+
+def _each_after_every_other(n: int, shuffled: np.random.Generator) -> list[int]:
+    """n (n - 1) turns in which each of 0 to n - 1 comes once after each other, the first after the last. Where n is 1, one turn.
+
+    An Eulerian circuit of the complete directed graph (Hierholzer, 1873), which of them by chance. It begins with 0.
+    """
+    ahead = [[int(j) for j in shuffled.permutation(n) if j != i] for i in range(n)]
+    trail, circuit = [0], []
+    while trail:
+        if ahead[trail[-1]]:
+            trail.append(ahead[trail[-1]].pop())
+        else:
+            circuit.append(trail.pop())
+    return circuit[:0:-1] or [0]
+
+
+def _calls_in(seconds: float, ms: Sequence[float]) -> int:
+    """How many calls like these fill so many seconds: two at least, as the first is not counted."""
+    return max(2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))))
 
 
 def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:

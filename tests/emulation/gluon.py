@@ -457,9 +457,16 @@ class Kernel:
         return partial(self._launch, grid)
 
     def _launch(
-        self, grid: tuple[int, ...], *args: Any, num_warps: int, maxnreg: int = 255, enable_fp_fusion: bool = True, **named: Any
+        self,
+        grid: tuple[int, ...],
+        *args: Any,
+        num_warps: int,
+        maxnreg: int = 255,
+        enable_fp_fusion: bool = True,
+        launch_pdl: int = 0,
+        **named: Any,
     ) -> Compiled:
-        del num_warps, maxnreg, enable_fp_fusion
+        del num_warps, maxnreg, enable_fp_fusion, launch_pdl
         given = inspect.signature(self.body).bind(*args, **named).arguments
         compiled = Compiled(self, {name: value for name, value in given.items() if name in self.constants or value is None})
         compiled[grid](*(given[name] for name in self.names))

@@ -110,11 +110,13 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         warpgroup_mma=gluon.warpgroup_mma,
         warpgroup_mma_wait=gluon.warpgroup_mma_wait,
     )
+    alone = SimpleNamespace(gdc_launch_dependents=lambda: None, gdc_wait=lambda: None)  # here one kernel ends before the next begins
     return {
         "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
         "triton.language": SimpleNamespace(jit=jit, language=language),
+        "triton.language.extra.cuda": alone,
         "triton.experimental": experimental,
         "triton.experimental.gluon": experimental.gluon,
         "triton.experimental.gluon.language.nvidia.hopper": instructions,

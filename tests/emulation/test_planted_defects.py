@@ -49,8 +49,8 @@ FORWARD = {
         "        state = (gl.zeros([ROWS, D]",
         "        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (gl.zeros([ROWS, D]",
     ),
-    "a tile claimed twice": ("gl.num_programs(0) + gl.atomic_add", "gl.num_programs(0) - 1 + gl.atomic_add"),
-    "a tile never claimed": ("gl.num_programs(0) + gl.atomic_add", "gl.num_programs(0) + 1 + gl.atomic_add"),
+    "a tile claimed twice": ("return gl.num_programs(0) + t", "return gl.num_programs(0) - 1 + t"),
+    "a tile never claimed": ("return gl.num_programs(0) + t", "return gl.num_programs(0) + 1 + t"),
     "no fence before the output is stored": ("    fence_async_shared()\n", ""),
     "output overwritten while it is stored": (
         "        tma.store_wait(0)\n        box = o_smem.index(CID)",

@@ -108,9 +108,9 @@ def test_energy_is_what_the_card_drew_meanwhile(capsys):
 
 
 def test_a_comparison_of_all_backends(capsys):
-    argv = ["--seq=128,1024", "--head-dim=64,128", "--direction=both", "--seconds=0.2", "--power=yes"]
+    argv = ["--seq=1024", "--head-dim=64", "--direction=both", "--seconds=0.2", "--power=yes"]  # 2.2 s a cell
     r = run("compare", argv, capsys)
-    assert len(r.cells) == 2 * 2 * 2 * 2 * 7
+    assert len(r.cells) == 2 * 2 * 7
     for cell in r.cells:
         assert cell.tflops > 0 if cell.backend else cell.note
         assert not cell.backend or (cell.sensors.sm_mhz and cell.sensors.watts)

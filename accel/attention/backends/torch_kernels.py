@@ -39,6 +39,9 @@ class FlashCuda:
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
+        # It takes no limit for one of as many keys as the longest sequence has, and, beside one to the left, the other way round.
+        if p.windowed and p.seq_q > p.seq_k + 1 and (p.right is None or p.right >= p.seq_k):
+            yield f"misreads windows to the right where there are more queries ({p.seq_q}) than keys ({p.seq_k})"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Head sizes are widened to a multiple of 8."""

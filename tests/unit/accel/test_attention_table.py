@@ -49,7 +49,7 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (table._measured, table.measured_as, table.rows_of, choose):
+    for cached in (table._measured, table._rows_for, table.rows_of, choose):
         cached.cache_clear()
 
 
@@ -107,6 +107,17 @@ def test_a_gpu_like_one_that_was_measured_goes_by_its_rows_and_says_so(own, monk
     table.record([row("flash", tflops=300.0), row("cudnn", tflops=200.0)])
     forget()  # a program that runs keeps its choices
     assert f"measured fastest on {H100}, 300" in choose(problem()).reason
+
+
+def test_one_shape_measured_here_leaves_the_others_to_the_gpu_that_is_alike(own):
+    alike = {"gpu": "NVIDIA H200", "seq": 512}
+    table.record(
+        [row("cudnn", tflops=500.0), row("hopper", tflops=400.0), row("cudnn", tflops=90.0, **alike), row("flash", tflops=80.0, **alike)]
+    )
+    assert choose(problem(batch=32, seq_q=512, seq_k=512)).reason == "auto: measured fastest on NVIDIA H200, 90 TFLOP/s, flash 80"
+    assert choose(problem()).reason == f"auto: measured fastest on {H100}, 500 TFLOP/s, hopper 400"
+    between = choose(problem(batch=16, seq_q=1024, seq_k=1024))
+    assert f"measured fastest on {H100} and NVIDIA H200, " in between.reason
 
 
 def test_the_shipped_tables_can_be_read_and_have_every_backend_at_every_shape():

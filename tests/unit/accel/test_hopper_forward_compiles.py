@@ -14,7 +14,7 @@ BF16 = torch.bfloat16
 
 
 def call(dim, length=8192, **rules):
-    return forward_call(problem(16, length, dim, **rules), processors=132)[0]
+    return forward_call(problem(16, length, dim, **rules), processors=132)
 
 
 MAIN = {

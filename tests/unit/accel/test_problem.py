@@ -123,6 +123,16 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ("flash", {"head_dim": 320}, "takes head sizes up to 256, not 320"),
         ("flash", {"softcap": 30.0}, "takes no softcap"),
         ("flash", {"bias": "bool"}, r"takes no mask \(causal and window excepted\)"),
+        (
+            "flash",
+            {"seq_q": 300, "seq_k": 200, "left": 5},
+            r"misreads windows to the right where there are more queries \(300\) than keys \(200\)",
+        ),
+        (
+            "flash",
+            {"seq_q": 5, "seq_k": 2, "right": 2, "ragged": True},
+            r"misreads windows to the right where there are more queries \(5\)",
+        ),
         ("hopper", {"bias": "float"}, r"takes no bias \(causal and window excepted\)"),
         ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
         ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),

@@ -6,7 +6,8 @@ accumulate (FlashAttention-3, arXiv:2407.08608, sections 3.1 and 3.2): each issu
 product of the block before and the values, and takes its turn in doing so, so that one's softmax runs under the other's products.
 
 The kernel is persistent: each multiprocessor claims tiles until there are none, those that see most keys first, and goes from one to the
-next without draining its pipeline.
+next without draining its pipeline. Where tiles are alike and short it takes every n-th instead. It begins while the kernel before it on
+the stream comes to its end (programmatic dependent launch), and waits for that before it touches memory.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
@@ -76,16 +78,15 @@ def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.con
 
 
 @gluon.jit
-def _claim(claims, tiles):
-    """The next tile that nobody works at; `tiles` or more if there is none."""
-    t = tiles
-    if tiles > gl.num_programs(0):
-        t = gl.num_programs(0) + gl.atomic_add(claims, 1, sem="relaxed")
-    return t
+def _claim(claims, t, COUNT: gl.constexpr):
+    """The tile after `t`, which may lie past the last: the next that nobody works at or, where they are not counted, so many further on."""
+    if COUNT:
+        t = gl.atomic_add(claims, 1, sem="relaxed")
+    return gl.num_programs(0) + t
 
 
 @gluon.jit
-def _locate(t, order, starts, claims, seq_q, seq_k, BM: gl.constexpr, RAGGED: gl.constexpr):
+def _locate(t, order, starts, claims, seq_q, seq_k, BM: gl.constexpr, RAGGED: gl.constexpr, COUNT: gl.constexpr):
     """Where tile `t` lies: row (-1: past the last tile), sequence, head, start and length of its queries and of its keys.
 
     Heads go in groups whose keys and values fit in the L2 cache; in a group the tiles that see most keys come first. A ragged tile
@@ -113,7 +114,7 @@ def _locate(t, order, starts, claims, seq_q, seq_k, BM: gl.constexpr, RAGGED: gl
             seq_k = gl.load(starts_k + sequence + 1) - start_k
             if row >= seq_q:
                 row = -1
-                t = _claim(claims, tiles)
+                t = _claim(claims, t, COUNT)
     return row, sequence, head, start_q, seq_q, start_k, seq_k
 
 
@@ -146,7 +147,7 @@ def _load(desc, shared, full, empty, step, sequence, head, key, start, length, R
 
 
 @gluon.jit
-def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr):
+def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr, COUNT: gl.constexpr):
     """Claims tiles, tells the consumers and loads what they need."""
     descs, smem, bars, bounds, order, starts, claims = loads
     q_desc, k_desc, v_desc, o_desc = descs
@@ -159,7 +160,8 @@ def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, 
     BM: gl.constexpr = C * ROWS
     step = 0
     served = 0
-    tile = _locate(gl.program_id(0), order, starts, claims, seq_q, seq_k, BM, RAGGED)
+    t = gl.program_id(0)
+    tile = _locate(t, order, starts, claims, seq_q, seq_k, BM, RAGGED, COUNT)
     _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
     while tile[0] >= 0:
         row, sequence, head, start_q, length_q, start_k, length_k = tile
@@ -174,7 +176,8 @@ def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, 
         _load(v_desc, v_smem, v_full, v_empty, step, sequence, kv_head, last * BN, start_k, length_k, RAGGED)
         # Claimed while these loads are under way, so that the next tile's follow this one's without a pause.
         served += 1
-        tile = _locate(_claim(claims, tiles), order, starts, claims, seq_q, seq_k, BM, RAGGED)
+        t = _claim(claims, t, COUNT)
+        tile = _locate(t, order, starts, claims, seq_q, seq_k, BM, RAGGED, COUNT)
         _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
         for i in range(1, blocks):
             key = (last - i) * BN
@@ -427,7 +430,7 @@ def hopper_forward(
     q_desc, k_desc, v_desc, o_desc, lse, claims, starts_q, starts_k, seq_q, seq_k, left, right, tiles, row_tiles, heads, kv_group,
     all_heads, group, rows_in_all, scale, cap, scale_in, C: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr, RIGHT: gl.constexpr,
-    LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr
+    LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr, COUNT: gl.constexpr
 ):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     FIELDS: gl.constexpr = 6 if RAGGED else 3
@@ -472,12 +475,15 @@ def hopper_forward(
     # The compile-time values must stand in the calls themselves: in an assigned tuple they would become run-time values.
     args = (descs, smem, bars, bounds, lse, factors, heads, rows_in_all)
     loads = (descs, smem, bars, bounds, order, (starts_q, starts_k), claims)
+    # What is above ran while the kernel before this one on the stream came to its end; what is below may need what that one wrote.
+    gdc_launch_dependents()
+    gdc_wait()
     if C == 2:
         gl.warp_specialize(
             [
                 (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
                 (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 1],
             [REGISTERS, SPARE],
@@ -488,7 +494,7 @@ def hopper_forward(
                 (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
                 (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
                 (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT)),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT)),
             ],
             [4, 4, 1],
             [REGISTERS, REGISTERS, SPARE],
@@ -525,6 +531,8 @@ SHAPES = {
 }
 SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
 """For heads of up to 64 elements where 192 queries at once leave too much of the last tile, or of the diagonal's blocks, unused."""
+SHORT_KEYS = 1024
+"""Up to here a tile takes so little time that a counter costs more than claiming gains, where all tiles are alike."""
 L2_BYTES = 24 << 20
 """Keys and values that the tiles at work share: about half the L2 cache."""
 
@@ -582,7 +590,7 @@ class _Plan(NamedTuple):
     """One element, expanded: torch.empty_like of it takes half the time of torch.empty with a shape, a dtype and a device."""
     attend: Callable[..., None] | None
     counts: bool
-    """Whether the tiles that were claimed are counted: not where each has a multiprocessor of its own."""
+    """Whether the tiles that were claimed are counted."""
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
         """Allocate the results and launch what computes them."""
@@ -601,12 +609,12 @@ def _plan(key: tuple[object, ...]) -> _Plan:
     lse = torch.empty(1, dtype=torch.float32, device=g.device).expand(g.q.shape[:3])
     if 0 in (*g.q.shape, g.k.shape[2], g.sequences, g.longest[0]):
         return _Plan(lse, None, False)
-    call, tiles = forward_call(g, _multiprocessors(g.device))
-    return _Plan(lse, prepare(call, g.device), tiles > call.programs[0])
+    call = forward_call(g, _multiprocessors(g.device))
+    return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]))
 
 
-def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
-    """The launch for a problem, and how many tiles it has. Needs no GPU."""
+def forward_call(g: Geometry, processors: int) -> Call:
+    """The launch for a problem. Needs no GPU."""
     longest_q, longest_k = g.longest
     # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
     left = None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
@@ -654,10 +662,12 @@ def forward_call(g: Geometry, processors: int) -> tuple[Call, int]:
         "SOFTCAP": g.softcap != 0.0,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
+        # Another kernel must set the counter to 0 first.
+        "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
     }
     pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
-    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch}
-    return Call(hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options), tiles
+    options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
+    return Call(hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options)
 
 
 @cache
