@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch.library import opcheck
 from torch.nn.functional import scaled_dot_product_attention
@@ -145,6 +145,7 @@ def test_random_shapes_windows_and_softcaps(backend, problem, deterministic):
     left=SIDE,
     dim=st.sampled_from((64, 128)),
 )
+@example(lengths=[(5, 2)], causal=False, left=0, dim=64)
 def test_ragged_batches(backend, lengths, causal, left, dim):
     lengths_q, lengths_k = zip(*lengths, strict=True)
     q, k, v = (torch.randn(sum(n), h, dim, device=CUDA, dtype=torch.bfloat16) for n, h in ((lengths_q, 4), (lengths_k, 2), (lengths_k, 2)))
@@ -245,6 +246,35 @@ def test_a_nan_stays_in_its_sequence_and_its_head(backend, seq):
     assert out[1, 2].isnan().all()
     out[1, 2] = clean[1, 2]
     assert torch.equal(out, clean)
+
+
+@pytest.mark.parametrize("launched", ["call by call", "as a graph"])
+@pytest.mark.parametrize(("batch", "seq", "causal"), [(8, 128, False), (32, 512, False), (32, 512, True)])
+@pytest.mark.parametrize("backend", OURS)
+def test_calls_in_a_row_wait_for_each_other(backend, batch, seq, causal, launched):
+    """A kernel of ours begins while the one before it ends, be that ours or torch's: each here reads what the one before wrote."""
+    q, k, v = inputs(((batch, 8, seq, 64), (batch, 8, seq, 64)), torch.float16)
+
+    def chain(wait):
+        x = q
+        for i in range(40):
+            out = attention(x, k, v, causal=causal, backend=backend)
+            wait()
+            x = out if i % 4 else 3 * out + q
+            wait()
+        return x
+
+    exact = chain(torch.cuda.synchronize)
+    if launched == "as a graph":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = chain(lambda: None)
+        for _ in range(3):
+            got.zero_()
+            graph.replay()
+            assert torch.equal(got, exact)
+    else:
+        assert all(torch.equal(chain(lambda: None), exact) for _ in range(3))
 
 
 @pytest.mark.parametrize("backend", OURS)

@@ -51,6 +51,7 @@ def test_it_fits_a_multiprocessor(name):
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async" in asks.ptx
     assert "cp.async.bulk.tensor" in asks.ptx
+    assert asks.ptx.index("griddepcontrol.wait") < asks.ptx.index("cp.async.bulk.tensor")
     assert f"setmaxnreg.dec.sync.aligned.u32 \t{_shape(dim, length, masked=bool(rules)).spare}" in asks.ptx
     assert not serialised(kernel)
     # Places and counts of a tile at most, which are needed once a tile: the running sums and weights stay in registers.
