@@ -77,6 +77,7 @@ STEPS: tuple[Step, ...] = (
     Step("tflops-truth", "monitor: live TFLOP/s against counted work, by which clock", _bench("tflops_truth"), 110, "machine"),
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
     _tests("memory", "attention: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
+    Step("energy-truth", "monitor: a job's and a device's energy beside the card's counter", _bench("energy_truth"), 90, "machine"),
     Step("nvml-truth", "monitor: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
     Step("nvml-calls", "monitor: what each question of the probe costs", _bench("nvml_calls"), 30, "machine"),
     Step("tiles", "attention: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),

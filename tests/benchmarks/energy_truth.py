@@ -1,0 +1,249 @@
+"""How true energy is: what the program tells of a job and of a device against the card's own counter of energy, in the same seconds.
+
+    python -m tests.benchmarks.energy_truth [--out DIR]
+    python -m tests.benchmarks.energy_truth --again FILE [--out DIR]
+
+A BF16 product at full load, with pauses, and rest, run by a process of its own; the real probe is listened to at its usual pace, and what
+it read goes through the code that reckons a job's energy (`scheduler.queue.meter`) and a device's (`assistant.reports.facts`). Pauses in
+step with the probe's readings are the worst there is for power times time; others are there beside them.
+
+Rows go to energy_truth.csv. What they were computed from goes to energy_truth.json.gz: --again computes them anew from it, without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pynvml as nv
+
+from assistant.reports.facts import energy_facts
+from scheduler.devices.model import Device, Reading
+from scheduler.jobs import Job, Running, Spec
+from scheduler.queue.meter import Meter
+from scheduler.telemetry.snapshot import Columns
+from tests.benchmarks import raw_counters
+from tests.benchmarks.gpu_probe import Probe, loop, need_gpu, torch_on_gpu
+from tests.benchmarks.rows import RESULTS, context, write
+
+N = 8192
+LOOK_S = 0.02
+"""Between two looks at the counter, which the driver renews every 20 to 100 ms."""
+GAP_S = 1.17
+"""Between two loads: no multiple of the probe's 0.5 s, so that they begin at other moments of its course."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A load: busy for the share `duty` of every `period` seconds; 0: rest."""
+
+    name: str
+    seconds: float
+    duty: float
+    period: float = 0.1
+
+
+FULL, LONG = Case("full", 3.0, 1.0), Case("full", 10.0, 1.0)
+CASES = (
+    *(FULL,) * 5,
+    LONG,
+    Case("busy 30% of 0.5 s", 10.0, 0.3, 0.5),
+    Case("busy 30% of 0.37 s", 10.0, 0.3, 0.37),
+    Case("rest", 10.0, 0.0),
+)
+
+
+class Look(msgspec.Struct, frozen=True, array_like=True):
+    """The counter at a moment (s since the epoch), in joules."""
+
+    time: float
+    joules: float
+
+
+class Ran(msgspec.Struct, frozen=True):
+    case: Case
+    start: float
+    end: float
+
+
+class Session(msgspec.Struct, frozen=True):
+    """energy_truth.json.gz."""
+
+    where: dict[str, str]
+    looks: list[Look]
+    readings: list[Reading]
+    ran: list[Ran]
+
+
+# What follows from what was read
+
+
+def moved(looks: Sequence[Look]) -> list[Look]:
+    """The looks that found the counter at a new value: between two of them it stands still."""
+    return [look for before, look in zip([Look(0.0, -1.0), *looks], looks, strict=False) if look.joules != before.joules]
+
+
+def joules_at(steps: Sequence[Look], at: float) -> float:
+    """What had been used by then, the counter rising evenly between two of its `steps`. Raises ValueError where none are around it."""
+    for before, after in pairwise(steps):
+        if before.time <= at <= after.time:
+            return before.joules + (after.joules - before.joules) * (at - before.time) / (after.time - before.time)
+    raise ValueError(f"the counter was not looked at around {at:.3f}")
+
+
+def of_job(readings: Sequence[Reading], start: float, end: float) -> float | None:
+    """Joules that the queue tells of a job which alone held the device meanwhile; a reading is of the jobs that run as it comes."""
+    meter = Meter()
+    job = Job(1, Spec(("load",), "load", "/", gpus=1), start, Running("", (readings[0].device,), start, 1, 1, ""))
+    for reading in readings:
+        meter.add([reading], [job] if start <= reading.time < end else [])
+    used = meter.take(job)
+    return used.energy if used is not None and "energy" not in used.absent else None
+
+
+def of_device(readings: Sequence[Reading]) -> float | None:
+    """Joules that the program tells of the device from the first of the readings to the last."""
+    history = Columns([r.time for r in readings], {"power": [r.values.get("power") for r in readings]})
+    (fact,) = energy_facts(Device(readings[0].device, 0, "", "nvidia"), history, readings[-1].time)
+    return fact.value if isinstance(fact.value, float) else None
+
+
+def rows(session: Session) -> Iterator[dict[str, object]]:
+    """For every load what is told of it as a job, and of the device in its readings' time; last the device from begin to end."""
+    steps, whole = moved(session.looks), [r for r in session.readings if session.ran[0].start <= r.time <= session.ran[-1].end]
+    for ran in session.ran:
+        head: dict[str, object] = {"case": ran.case.name, "of": "job"}
+        yield head | _beside(steps, ran.start, ran.end, of_job(session.readings, ran.start, ran.end)) | session.where
+        inside = [r for r in session.readings if ran.start <= r.time <= ran.end]
+        yield head | {"of": "device"} | _beside(steps, inside[0].time, inside[-1].time, of_device(inside)) | session.where
+    yield {"case": "all", "of": "device"} | _beside(steps, whole[0].time, whole[-1].time, of_device(whole)) | session.where
+
+
+def _beside(steps: Sequence[Look], start: float, end: float, ours: float | None) -> dict[str, object]:
+    counted = joules_at(steps, end) - joules_at(steps, start)
+    return {
+        "seconds": round(end - start, 3),
+        "joules_counter": round(counted, 1),
+        "joules_ours": "" if ours is None else round(ours, 1),
+        "difference_percent": "" if ours is None else round(100 * (ours / counted - 1), 2),
+    }
+
+
+# On a GPU
+
+
+class Counter:
+    """Looks at the first GPU's counter all the time, in a thread."""
+
+    def __init__(self) -> None:
+        nv.nvmlInit()
+        self._handle = nv.nvmlDeviceGetHandleByIndex(0)
+        self.looks: list[Look] = []
+        self._stop = threading.Event()
+        self._look()
+        self._thread = threading.Thread(target=self._run, name="counter")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        before = time.time()
+        joules = nv.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3
+        self.looks.append(Look((before + time.time()) / 2, joules))
+
+    def end(self) -> list[Look]:
+        self._stop.set()
+        self._thread.join()
+        nv.nvmlShutdown()
+        return self.looks
+
+
+def work() -> None:
+    """The process of the loads: each line of standard input is a case, each of standard output what became of it."""
+    torch = torch_on_gpu()
+    a, b = (torch.randn(N, N, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    a @ b
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        case = msgspec.json.decode(line, type=Case)
+        began = time.time()
+        if case.duty:
+            ran = loop(lambda: a @ b, case.seconds, case.duty, case.period)
+            began, ended = ran.start, ran.end
+        else:
+            time.sleep(case.seconds)
+            ended = time.time()
+        print(msgspec.json.encode(Ran(case, began, ended)).decode(), flush=True)
+
+
+def measure(where: dict[str, str]) -> Session:
+    """Run all cases. Raises SystemExit where the card has no counter."""
+    try:
+        counter = Counter()
+    except nv.NVMLError as e:
+        raise SystemExit(f"this card's counter of energy cannot be read: {e}") from e
+    probe, ran = Probe(), list[Ran]()
+    worker = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.energy_truth", "--work"], stdin=-1, stdout=-1, text=True)
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        if worker.stdout.readline().strip() != "ready":
+            raise SystemExit("the process of the loads did not start; what it said is above")
+        for case in CASES:
+            time.sleep(GAP_S)
+            print(msgspec.json.encode(case).decode(), file=worker.stdin, flush=True)
+            ran.append(msgspec.json.decode(worker.stdout.readline(), type=Ran))
+        time.sleep(GAP_S)  # the last reading is still to come, and the counter's last step
+    finally:
+        worker.stdin.close()
+        worker.wait(30)
+        probe.close()
+        looks = counter.end()
+    kept = ("power", "power_avg", "util", "energy", "clock_sm")
+    slim = [msgspec.structs.replace(r, values={k: v for k, v in r.values.items() if k in kept}, processes=()) for r in probe.readings]
+    return Session(where, looks, slim, ran)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.energy_truth")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--again", type=Path, metavar="FILE", help="compute energy_truth.csv anew from an energy_truth.json.gz")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.work:
+        work()
+        return 0
+    if args.again:
+        session = raw_counters.read(args.again, Session)
+    else:
+        need_gpu()
+        session = measure(context(_name(), ["torch", "nvidia-ml-py"]))
+        args.out.mkdir(parents=True, exist_ok=True)
+        raw_counters.write(session, args.out / "energy_truth.json.gz")
+    found = list(rows(session))
+    for row in found:
+        told = f"counter {row['joules_counter']:9} J  ours {row['joules_ours']:9} J  {row['difference_percent']:6} %"
+        print(f"{row['case']:20} {row['of']:7} {row['seconds']:7} s  {told}")
+    print(write("energy_truth", found, args.out))
+    return 0
+
+
+def _name() -> str:
+    nv.nvmlInit()
+    name: Any = nv.nvmlDeviceGetName(nv.nvmlDeviceGetHandleByIndex(0))
+    nv.nvmlShutdown()
+    return str(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
