@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from PySide6.QtCore import QEventLoop, QTimer
 
 from app import theme
 from app.desktop import Desktop
-from app.feeds.verbs import answered
 from app.render import render_pages, save_picture
 from app.views.window import MainWindow
-from assistant.messages import Answer
 from scheduler import paths
+
+if TYPE_CHECKING:
+    from assistant.messages import Answer
 
 _TURN_MS = 20
 
@@ -64,4 +65,6 @@ class Session:
 
     def show_brief(self, answer: Answer) -> None:
         """Put a brief that did not come through the window into its conversation."""
+        from app.feeds.assisting import answered  # by the tour alone
+
         self.window.assistant.show_answer("Write a brief.", answered(answer, 0))

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.feeds.cleaning import Cleaning
-from app.feeds.curves import curves
-from app.feeds.filing import Filing
-from app.feeds.modelling import Modelling
 from app.models.cleaning_requests import Clean, EmptyTrash, PutBack, Scan, StopScan
-from app.models.export import save_result
-from app.models.format import clock
-from app.models.message import UNCHECKED, Curve
 from app.models.model_requests import ModelRequest
 from app.models.past import Page, Remember, page
-from app.models.past_export import export_past
 from app.models.requests import (
     Accepted,
     Acknowledge,
     AlertLog,
-    Answered,
-    Approve,
-    Ask,
+    AssistantRequest,
     Cancel,
     CancelMany,
-    Chat,
     Configure,
     Configured,
     Export,
@@ -51,34 +42,25 @@ from app.models.requests import (
     Remembered,
     Repeat,
     Reply,
-    Report,
     Request,
     Save,
-    SaveReport,
-    StopAnswer,
     Submit,
     Submitted,
     Tail,
     Tailed,
     Timeline,
     Told,
-    UseCpu,
-    Waits,
-    Wake,
-    WriteReport,
-    Wrote,
 )
 from app.models.session_requests import SessionRequest
-from app.report_file import save_report
-from assistant import chat
-from assistant.client import Assistant
 from assistant.idle import Cancelled
-from assistant.messages import Answer, Event, Waiting, slow
-from assistant.reports.report import packed, unpacked
 from scheduler.client import Client
 from scheduler.errors import UserError
 from scheduler.jobs import Job
 from scheduler.wishes import wish
+
+if TYPE_CHECKING:  # each is imported with the first request for it, too: the window starts without
+    from app.feeds.assisting import Assisting
+    from app.feeds.filing import Filing
 
 T = TypeVar("T")
 
@@ -103,13 +85,18 @@ class Verbs(QObject):
         self._lock = threading.Lock()
         self._open: set[Client] = set()
         self._stopped = False
-        self._assistant, self._reporter = Assistant(), Assistant()  # each knows of one request, to end it
+        self._assisting: Assisting | None = None
         self._one_by_one = QThreadPool()
         """One thread: what is kept last is what was said last."""
         self._one_by_one.setMaxThreadCount(1)
-        self._filing = Filing()
         self._cleaning = Cleaning(self._tell)
-        self._modelling = Modelling(self._tell)
+
+    @cached_property
+    def _filing(self) -> Filing:
+        """For the thread of `_one_by_one`."""
+        from app.feeds.filing import Filing
+
+        return Filing()
 
     def request(self, request: Request) -> None:
         """Start it and return at once."""
@@ -122,16 +109,18 @@ class Verbs(QObject):
         self._stopped = True
         self._pool.clear()
         self._cleaning.stop()
-        self._modelling.stop()
         with self._lock:
             for client in self._open:
                 client.close()
-        if self._pool.activeThreadCount():
-            self._assistant.cancel()
-            self._reporter.cancel()
+            assisting = self._assisting
+        if assisting is not None:
+            assisting.stop()
+            if self._pool.activeThreadCount():
+                assisting.cancel()
         self._pool.waitForDone(_PATIENCE_MS)
         self._one_by_one.waitForDone(_PATIENCE_MS)
-        self._filing.close()
+        if "_filing" in vars(self):
+            self._filing.close()
 
     def _run(self, request: Request) -> None:
         try:
@@ -150,16 +139,22 @@ class Verbs(QObject):
         """By whom the request is for."""
         if isinstance(request, SessionRequest):
             return self._filing.carry_out(request)
-        if isinstance(request, ModelRequest):
-            return self._modelling.carry_out(request)
-        if isinstance(request, Chat):
-            return self._chat(request)
-        return self._answer(request) if isinstance(request, Ask | Report | Approve) else self._carry_out(request)
+        if isinstance(request, AssistantRequest | ModelRequest):
+            return self._assist().carry_out(request)
+        return self._carry_out(request)
+
+    def _assist(self) -> Assisting:
+        with self._lock:
+            if self._stopped:
+                raise Cancelled
+            if self._assisting is None:
+                from app.feeds.assisting import Assisting
+
+                self._assisting = Assisting(self._tell, self._with_client)
+            return self._assisting
 
     def _carry_out(self, request: Request) -> Reply:
         match request:
-            case StopAnswer() | UseCpu():
-                (self._assistant.cancel if isinstance(request, StopAnswer) else self._assistant.use_cpu)()
             case StopScan():
                 self._cleaning.stop()
             case Scan() | Clean() | PutBack() | EmptyTrash():
@@ -199,8 +194,6 @@ class Verbs(QObject):
                 return Fetched(self._with_client(lambda c: c.job(job)))
             case Inspect():
                 return Inspected(self._with_client(lambda c: c.details()))
-            case Wake():
-                self._assistant.wake()
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
             case Remember():
@@ -215,52 +208,13 @@ class Verbs(QObject):
         """What becomes a file that the user named."""
         match request:
             case Export(devices=devices, since=since, until=until, file=file):
+                from app.models.past_export import export_past  # seldom needed
+
                 self._with_client(lambda c: export_past(c, devices, (), since, until, None, Path(file)))
             case Save(job=job, file=file):
+                from app.models.export import save_result
+
                 save_result(self._with_client(lambda c: c.job(job)), Path(file))
-            case WriteReport(job=job, file=file):
-                report = self._reporter.report(job, when="now").report
-                assert report is not None
-                save_report(report, Path(file))
-            case SaveReport(report=kept, file=file):
-                save_report(unpacked(kept), Path(file))
-
-    def _answer(self, request: Ask | Report | Approve) -> Reply:
-        def on_event(event: Event) -> None:
-            said = Waits(event.reason, request.id, event.cpu) if isinstance(event, Waiting) else Wrote(event.text, request.id)
-            if not self._stopped:
-                self.replied.emit(said)
-
-        if isinstance(request, Ask):
-            answer = self._assistant.ask(request.text, on_event=on_event, meant=request.meant)
-        elif isinstance(request, Approve):
-            answer = self._assistant.approve(request.proposal, request.how)
-        else:
-            answer = self._assistant.report(on_event=on_event)
-        return answered(answer, request.id, self._curves(answer))
-
-    def _chat(self, request: Chat) -> Reply:
-        text: list[str] = []
-
-        def on_event(event: Event) -> None:
-            if isinstance(event, Waiting):
-                self._tell(Waits(event.reason, request.id, event.cpu))
-            else:
-                text.append(event.text)
-                self._tell(Wrote(event.text, request.id))
-
-        wanted, left_out = chat.request(request.turns)
-        done = self._assistant.complete(wanted, on_event)
-        note = f"{UNCHECKED}; the first {left_out} messages were too much to read" if left_out else UNCHECKED
-        told = Answered("".join(text).strip(), f"model {done.model}", id=request.id, tokens=done.tokens, seconds=done.seconds)
-        return msgspec.structs.replace(told, device=done.device + slow(done.by), note=note)
-
-    def _curves(self, answer: Answer) -> tuple[Curve, ...]:
-        """None where the daemon has gone meanwhile: the answer is there all the same."""
-        try:
-            return self._with_client(lambda c: curves(c, answer.facts, answer.text))
-        except UserError:
-            return ()
 
     def _with_client(self, verb: Callable[[Client], T]) -> T:
         with Client() as client:
@@ -293,11 +247,3 @@ def _repeat(client: Client, job: int) -> Job:
 
 def _tail(client: Client, request: Tail) -> Tailed:
     return Tailed(request.job, *client.log_part(request.job, -FIRST_TAIL if request.offset is None else request.offset))
-
-
-def answered(answer: Answer, request: int, drawn: tuple[Curve, ...] = ()) -> Answered:
-    facts = tuple((fact.text, fact.said, f"{fact.source}, {clock(fact.time)}") for fact in answer.facts)
-    report = packed(answer.report) if answer.report is not None else b""
-    tool = f"{answer.call.line} (by {answer.routed})" if answer.call is not None else ""
-    told = (answer.text, answer.writer, facts, request, drawn, answer.tokens, answer.seconds, report)
-    return Answered(*told, tool, answer.proposal, answer.where, choices=answer.choices)

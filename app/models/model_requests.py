@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from assistant.library.describe import Model
-from assistant.messages import Speed
-
 if TYPE_CHECKING:
+    from assistant.library.describe import Model
     from assistant.library.hub import Progress
+    from assistant.messages import Speed
 
 
 class ListModels(msgspec.Struct, frozen=True):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from app.models.cleaning_requests import CleaningReply, CleaningRequest
-from app.models.message import Curve
 from app.models.model_requests import ModelReply, ModelRequest
 from app.models.past import Page, Remember
 from app.models.session_requests import SessionReply, SessionRequest
-from assistant.tools.call import Call
-from assistant.tools.choices import Choice
-from assistant.tools.proposal import How, Proposal
 from scheduler.devices.model import Detail, Device, Process
 from scheduler.jobs import Event, Forecast, Job
 from scheduler.search import Search
 from scheduler.settings import Settings
 from scheduler.telemetry.snapshot import Alert
 from scheduler.wishes import Wishes
+
+if TYPE_CHECKING:
+    from app.models.message import Curve
+    from assistant.tools.call import Call
+    from assistant.tools.choices import Choice
+    from assistant.tools.proposal import How, Proposal
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -192,6 +196,7 @@ class Export(msgspec.Struct, frozen=True):
     file: str
 
 
+AssistantRequest = Ask | Report | Approve | Chat | StopAnswer | UseCpu | Wake | WriteReport | SaveReport
 Request = (
     Submit
     | Foresee
@@ -207,21 +212,13 @@ Request = (
     | Find
     | Fetch
     | Save
-    | WriteReport
-    | SaveReport
     | AlertLog
     | Remember
     | Export
     | Acknowledge
     | Inspect
     | Kill
-    | Ask
-    | Approve
-    | Report
-    | Chat
-    | UseCpu
-    | StopAnswer
-    | Wake
+    | AssistantRequest
     | SessionRequest
     | ModelRequest
     | CleaningRequest

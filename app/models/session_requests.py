@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from app.models.tree import Saved
+if TYPE_CHECKING:
+    from app.models.tree import Saved
 
 
 class Summary(msgspec.Struct, frozen=True):

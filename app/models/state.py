@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from app.models.conversation import Conversation
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from app.models.history import History
 from app.models.job_share import Shares
 from app.models.requests import Link
 from scheduler.devices.model import Detail
 from scheduler.jobs import Job
 from scheduler.telemetry.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from app.models.conversation import Conversation
 
 
 class State:
@@ -19,9 +24,15 @@ class State:
         self.history = History()
         self.shares = Shares()
         self.link = Link(connected=False, text="connecting to the daemon")
-        self.conversation = Conversation()
         self.details: tuple[Detail, ...] | None = None
         """What was read of parts and processes last; None before."""
+
+    @cached_property
+    def conversation(self) -> Conversation:
+        """The one that is shown; the first is begun when it is first looked at: the window starts without."""
+        from app.models.conversation import Conversation
+
+        return Conversation()
 
     def update(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot

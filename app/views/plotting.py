@@ -9,7 +9,7 @@ other half.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 from PySide6 import QtCore, QtGui, QtWidgets
 
 _LEFT_OUT = {
-    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D Vector WidgetGroup",
+    "": "colormap colors.palette imageview SignalProxy SRTTransform SRTTransform3D ThreadsafeTimer Transform3D util.cprint Vector "
+    "WidgetGroup",
     "graphicsItems.": "ArrowItem BarGraphItem BoxplotItem ButtonItem ColorBarItem CurvePoint DateAxisItem ErrorBarItem FillBetweenItem "
     "GradientEditorItem GradientLegend GraphicsLayout GraphicsWidgetAnchor GraphItem GridItem HistogramLUTItem ImageItem InfiniteLine "
     "IsocurveItem LabelItem LegendItem LinearRegionItem PColorMeshItem PlotCurveItem PlotDataItem PlotItem ROI ScaleBar ScatterPlotItem "
@@ -27,6 +28,8 @@ _LEFT_OUT = {
     "PlotWidget ProgressDialog RawImageWidget RemoteGraphicsView ScatterPlotWidget SpinBox TableWidget TreeWidget ValueLabel VerticalLabel",
 }
 """Modules of pyqtgraph 0.14 that are not imported with it: `pg` lacks their names. Take out of here what is to be used."""
+_ABSENT = ("PySide6.QtSvg", "PySide6.QtTest")
+"""Modules without which it does."""
 
 
 class _Mirror(ModuleType):
@@ -65,20 +68,20 @@ def _mirrored(*sources: ModuleType) -> Iterator[None]:
 
 
 @contextmanager
-def _without(modules: Sequence[str]) -> Iterator[None]:
-    """Meanwhile these modules are empty; whoever imports one later gets it as it is."""
-    sys.modules.update({module: _Nothing(module) for module in modules})
+def _replaced(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
+    """Meanwhile these stand for what is under their names, None for nothing at all; whoever imports one later gets it as it is."""
+    before = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update(modules)  # type: ignore[arg-type]  # None is what Python's import system takes for "not there"
     try:
         yield
     finally:
-        for module in modules:
-            del sys.modules[module]
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
-with (
-    _mirrored(QtCore, QtGui, QtWidgets),
-    _without([f"pyqtgraph.{package}{name}" for package, names in _LEFT_OUT.items() for name in names.split()]),
-):
+_names = [f"pyqtgraph.{package}{name}" for package, names in _LEFT_OUT.items() for name in names.split()]
+with _mirrored(QtCore, QtGui, QtWidgets), _replaced({name: _Nothing(name) for name in _names} | dict.fromkeys(_ABSENT)):
     import pyqtgraph as pg
 
 __all__ = ["pg"]

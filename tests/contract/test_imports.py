@@ -108,7 +108,15 @@ def test_a_command_that_is_used_all_day_loads_what_it_needs_and_no_more(verb: st
 
 
 def test_the_window_starts_with_what_its_first_page_needs_and_no_more() -> None:
-    dear = {"torch", "asyncio", "multiprocessing", "pydoc", "email", "pyqtgraph.parametertree", "app.views.jobs", "app.views.fleet"}
+    dear = {"torch", "asyncio", "multiprocessing", "pydoc", "email", "assistant.client", "assistant.tools", "assistant.facts"}
+    dear |= {
+        "pyqtgraph.parametertree",
+        "PySide6.QtTest",
+        "app.views.jobs",
+        "app.views.fleet",
+        "app.feeds.filing",
+        "app.models.conversation",
+    }
     code = (
         "import os, subprocess, sys; from app.main import begin; begin(); import app.desktop\n"
         "subprocess.run(['printenv', 'OPENBLAS_NUM_THREADS'])\n"
