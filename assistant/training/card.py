@@ -39,7 +39,7 @@ counted apart are their sentences with a word that no training sample has: unhea
 recorded in `assets/h100.trace.gz`. No text is from the internet, from a person's logs, or by another model.
 
     python -m assistant.training.data FOLDER --samples {asked}
-    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}
+    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}{start}
     python -m assistant.training.evaluate FOLDER
     python -m assistant.training.card FOLDER
 
@@ -47,7 +47,7 @@ recorded in `assets/h100.trace.gz`. No text is from the internet, from a person'
 
 {steps:,} steps in {seconds:.0f} s on one {device}, set-up and checkpoints included; AdamW, from {rate:g} to {last_rate:g} by a cosine. The
 loss of the last hundred steps is {loss:.4f}. The weights are their moving average. On held-out requests (combinations and templates, half
-and half) the loss is {held_loss:.4f}, and {held_exact:.1%} are right to the last token.
+and half) the loss is {held_loss:.4f}, and {held_exact:.1%} are right to the last token.{before}
 
 ## Evaluation
 
@@ -68,6 +68,9 @@ What was routed where, of the held-out phrasings and the hand-written requests t
   proposed, and a person approves it.
 - The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
 """
+_BEFORE = """ It began with the weights of the model that
+was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then. What is
+held out now was not in that training either."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
@@ -90,6 +93,8 @@ def card(folder: Path) -> str:
         templates=TEMPLATES,
         asked=round(training["samples"], -3),
         minutes=plan["minutes"],
+        start=f" --start {plan['start']} --rate {plan['rate']:g} --warm-up {plan['warm_up']}" if "before" in training else "",
+        before=_BEFORE.format(**training["before"], seen=training["before"]["tokens seen"]) if "before" in training else "",
         steps=training["steps"],
         seconds=training["seconds"],
         device=training["device"],

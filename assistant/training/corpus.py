@@ -18,8 +18,11 @@ _QUESTIONS = 0.4
 """Share of the texts that answer a question; the others are briefs."""
 _GAPS = 0.4
 """Share of the machines some of whose facts are missing: far more than there are, as what models invent is what is missing."""
-_TEXTS_OF_ONE = 4
-"""Texts that are written of one machine, as gathering its facts takes the longest."""
+_TEXTS_OF_ONE = 8
+"""Texts that are written of one machine at most, as gathering its facts takes the longest: one for each of its devices and jobs. What
+fails is above all a long text, where a line has other facts than the one before it."""
+_REQUESTS = 4
+"""As many as the texts of a machine are on the average, so that their share is what it should be."""
 
 
 class Sample(NamedTuple):
@@ -56,8 +59,9 @@ def stream(seed: int, texts: float) -> Iterator[Sample]:
     while True:
         if random.random() < texts:
             facts = decks.deck(random, gaps=_GAPS)
-            for _ in range(_TEXTS_OF_ONE):
+            subjects = sum(fact.name.endswith((".label", ".state")) for fact in facts)
+            for _ in range(min(max(1, subjects), _TEXTS_OF_ONE)):
                 yield writing(random, facts)[0]
         else:
-            for _ in range(_TEXTS_OF_ONE):
+            for _ in range(_REQUESTS):
                 yield routing(random)

@@ -1,7 +1,8 @@
-"""Train the assistant's own model from nothing, and save it as a folder that the assistant loads.
+"""Train the assistant's own model, from nothing or from what is trained already, and save it as a folder that the assistant loads.
 
 python -m assistant.training.data FOLDER                                   # once, on a CPU: the samples
 python -m assistant.training.train FOLDER --device cuda --minutes 8        # --resume goes on from the last checkpoint
+python -m assistant.training.train FOLDER --device cuda --minutes 3 --start assets/rwkv7-deck-13m --rate 5e-4 --warm-up 100
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from assistant.compact import MARK
-from assistant.tokenizer import Tokenizer
+from assistant.tokenizer import VOCABULARY, Tokenizer
 from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network
-from scheduler.errors import NotFound
+from scheduler.errors import NotFound, UserError
 
 CHECKPOINT = "checkpoint.pt"
+MODEL, ABOUT = "model.safetensors", "training.json"
 AVERAGE = 0.99
 """What is saved is the moving average of the weights over about a hundred steps: while the rate is high it is better than any of them, so
 that a run that is cut off leaves a good model, too."""
@@ -53,6 +55,8 @@ class Plan:
     """Seconds between two checkpoints, each with a look at what is held out."""
     device: str = "cpu"
     seed: int = 1
+    start: str = ""
+    """A folder with a model of this shape and vocabulary, whose weights are begun with, at a lower rate than from nothing; empty: none."""
     resume: bool = False
     """Go on from the checkpoint in the folder, as if it had never been interrupted but for the order of the samples."""
 
@@ -61,14 +65,18 @@ class Trainer:
     """A network and its optimiser, as they are trained."""
 
     def __init__(self, plan: Plan, folder: Path, began: float) -> None:
-        """Raises NotFound where the folder has no samples, or no checkpoint to go on from."""
+        """Raises NotFound where the folder has no samples, no model to start from, or no checkpoint to go on from; UserError where that
+        model is another."""
         self.plan, self.folder, self._began = plan, folder, began
         if not (folder / DATA).is_file():
             raise NotFound(f"no samples in {folder}: make them with `python -m assistant.training.data {folder}`")
         torch.manual_seed(plan.seed)
         torch.set_float32_matmul_precision("high")  # TF32 on a GPU: the recurrence's products have no need of more
         self.data, self.held_out = Pool.load(folder / DATA), Pool.load(folder / HELD_OUT)
-        self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size).to(plan.device)
+        self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size)
+        self.before = self._start(Path(plan.start)) if plan.start else None
+        """How the model that this one started from was made: what its training.json says."""
+        self.network.to(plan.device)
         fused = self.network.canonical()["emb.weight"].is_cuda
         self.optimiser = torch.optim.AdamW(self.network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18, fused=fused)
         self.averaged = copy.deepcopy(self.network)
@@ -151,6 +159,19 @@ class Trainer:
         (self.folder / f"{CHECKPOINT}.new").replace(self.folder / CHECKPOINT)  # a cut-off run never leaves half of one
         print(self.save(), flush=True)
 
+    @torch.no_grad()
+    def _start(self, trained: Path) -> object:
+        if not (trained / MODEL).is_file():
+            raise NotFound(f"no {MODEL} in {trained} to start from: train without --start")
+        if (trained / VOCABULARY).read_bytes() != (self.folder / VOCABULARY).read_bytes():
+            raise UserError(f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}")
+        weights, mine = load_file(trained / MODEL), self.network.canonical()
+        if {name: tensor.shape for name, tensor in weights.items()} != {name: tensor.shape for name, tensor in mine.items()}:
+            raise UserError(f"the model in {trained} has another shape: give its --layers and --channels")
+        for name, tensor in mine.items():
+            tensor.copy_(weights[name])
+        return json.loads((trained / ABOUT).read_text())
+
     def _resume(self) -> None:
         if not (self.folder / CHECKPOINT).is_file():
             raise NotFound(f"no checkpoint in {self.folder} to go on from: train without --resume")
@@ -163,13 +184,14 @@ class Trainer:
     def save(self) -> dict[str, float]:
         """As `assistant.weights` reads it, in half precision, with how it was made in training.json. Returns `look()`."""
         tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.averaged.canonical().items()}
-        save_file(tensors, new := self.folder / "model.safetensors.new")
-        new.replace(self.folder / "model.safetensors")
+        save_file(tensors, new := self.folder / f"{MODEL}.new")
+        new.replace(self.folder / MODEL)
         (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7", "prompts": MARK}))
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
         sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
         device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"
-        (self.folder / "training.json").write_text(json.dumps({**about, **sizes, "device": device, "plan": vars(self.plan)}, indent=1))
+        made = {"device": device, "plan": vars(self.plan)} | ({"before": self.before} if self.before else {})
+        (self.folder / ABOUT).write_text(json.dumps({**about, **sizes, **made}, indent=1))
         return about
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from itertools import islice, product
 from random import Random
@@ -18,11 +19,12 @@ from assistant import compact, routes
 from assistant.engine import Engine
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
-from assistant.tokenizer import END, Tokenizer
+from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.training import briefs, card, data, decks, evaluate, handwritten, phrasings, requests, train, vocabulary
 from assistant.training.corpus import stream
 from assistant.training.network import Network
 from assistant.verify import fill, verify
+from scheduler.errors import UserError
 
 SLOT = re.compile(r"\{[^{}]*\}")
 
@@ -263,3 +265,29 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path,
     (tmp_path / evaluate.EVALUATION).write_text(json.dumps(found))
     told = card.card(tmp_path)
     assert "27 steps" in told and "| operate pause | " in told
+
+
+def test_a_model_starts_from_the_weights_of_another_of_its_vocabulary_and_shape(tmp_path) -> None:
+    torch.set_num_threads(1)
+    first, second = tmp_path / "first", tmp_path / "second"
+    data.prepare(first, samples=30, judged=4, tokens=400, briefs=0.0, longest=150, workers=1)
+    plan = train.Plan(layers=1, channels=64, rows=4, steps=3, warm_up=1)
+    train.train(plan, first)
+    second.mkdir()
+    shutil.copy(first / VOCABULARY, second)
+    data.prepare(second, samples=30, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=5)
+    onward = replace(plan, start=str(first), steps=1)
+    begun = train.Trainer(onward, second, 0.0).averaged.canonical()
+    assert all(torch.equal(begun[name], tensor.float()) for name, tensor in load_file(first / train.MODEL).items())
+    train.train(onward, second)
+    about = json.loads((second / train.ABOUT).read_text())
+    assert about["before"] == json.loads((first / train.ABOUT).read_text()) and about["plan"]["start"] == str(first)
+    for wrong, message in (
+        (replace(onward, channels=128), "another shape"),
+        (replace(onward, start=str(tmp_path)), "no model.safetensors"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train.Trainer(wrong, second, 0.0)
+    (second / VOCABULARY).write_text("".join((first / VOCABULARY).read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        train.Trainer(onward, second, 0.0)
