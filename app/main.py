@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import threading
+import time
 
 from app import qtcheck
 from scheduler.client import Client
@@ -46,5 +47,5 @@ def _load_numpy() -> None:
 
 
 def _connect() -> None:
-    with contextlib.suppress(UserError, DaemonGone):  # the window's own connection meets the same error, and shows it
-        Client().close()
+    with contextlib.suppress(UserError, DaemonGone), Client() as deck:  # the window's own connection meets the same error, and shows it
+        deck.annotations(time.time())  # one that has just started loads what it keeps the past with when it is first asked for it

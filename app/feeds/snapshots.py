@@ -21,7 +21,8 @@ _PATIENCE_MS = int(1000 * (LONGEST_S + 5))
 
 
 class SnapshotFeed(QThread):
-    """Connects (starting the daemon where none runs), fetches ten minutes of history, then follows; connects again when it breaks."""
+    """Connects (starting the daemon where none runs), fetches ten minutes of history, then follows; connects again when it breaks,
+    and where there are other devices."""
 
     arrived = Signal()
     """A snapshot waits to be taken. A newer one replaces it, without a second signal."""
@@ -78,15 +79,19 @@ class SnapshotFeed(QThread):
                 delay = min(delay * 2, _LONGEST_DELAY)
 
     def _follow(self) -> None:
-        fresh = True
+        told: set[str] = set()
+        new = True
         while (client := self._connect()) is not None:
             live = self._live
             try:
-                if fresh:
-                    self._fetch(client)
-                    fresh = False
+                if new:
+                    told = self._fetch(client)
                 for snapshot in client.subscribe(live):
                     self._put(snapshot)
+                    here = {state.device.id for state in snapshot.devices}
+                    if new := not here <= told:  # a daemon that has just started knows none yet: their past is still to be told
+                        break
+                    told = here
             except DaemonGone:
                 with self._lock:
                     if self._client is client:
@@ -106,13 +111,14 @@ class SnapshotFeed(QThread):
             self._client = client
         return client
 
-    def _fetch(self, client: Client) -> None:
-        """History first, so that the charts begin full."""
+    def _fetch(self, client: Client) -> set[str]:
+        """History first, so that the charts begin full. Returns the devices there are."""
         snapshot = client.snapshot()
         for state in snapshot.devices:
             self.history.emit(state.device.id, client.history(state.device.id, HEADLINE, snapshot.time - SECONDS))
         self.linked.emit(Link(connected=True, text="connected to the daemon"))
         self._put(snapshot)
+        return {state.device.id for state in snapshot.devices}
 
     def _put(self, snapshot: Snapshot) -> None:
         with self._lock:

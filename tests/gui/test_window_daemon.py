@@ -61,6 +61,20 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     assert file.read_bytes().startswith(b"%PDF-")
 
 
+def test_the_past_of_devices_is_told_that_the_daemon_found_after_the_window_came(qtbot, tmp_path):
+    with state_folder(tmp_path / "home"):
+        settings.save(Settings(source=f"replay:{tmp_path / 'missing.gz'}"))
+        feed, told = SnapshotFeed(), []
+        feed.history.connect(lambda device, history: told.append(device))
+        feed.start()
+        qtbot.waitUntil(lambda: (seen := feed.take()) is not None and not seen.devices, timeout=PATIENCE_MS)
+        assert told == []
+        with Client() as deck:
+            deck.configure(source="cpu")
+        qtbot.waitUntil(lambda: told == ["cpu"], timeout=PATIENCE_MS)
+        feed.stop()
+
+
 def test_refusals_and_settings_come_back(desktop, qtbot):
     replies = []
     desktop.verbs.replied.connect(replies.append)
