@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+import app.cli  # noqa: F401 - as `gpudeck` does
 from app import qtcheck
-from app.cli import parser
 from app.main import begin
 from scheduler.client import Client
 from scheduler.errors import DaemonGone
@@ -51,8 +51,7 @@ def _age() -> float:
 def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    parser().parse_args([])  # as `gpudeck` does, all of this
-    begin()
+    begin()  # as `gpudeck` does, this and the next
     qtcheck.problem()
     from app.session import Session
 
