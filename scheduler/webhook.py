@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 
 from scheduler import children
@@ -80,6 +78,9 @@ class Webhook:
 
 def post(url: str, body: bytes, timeout: float) -> str:
     """Send `body`. Returns why it failed, without the URL; empty where it went through."""
+    import urllib.error  # here, in the process that sends: the daemon starts without
+    import urllib.request
+
     headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
     try:
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - the settings allow http and https only
