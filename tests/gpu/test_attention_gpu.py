@@ -252,7 +252,7 @@ def test_a_nan_stays_in_its_sequence_and_its_head(backend, seq):
 @pytest.mark.parametrize(("batch", "seq", "causal"), [(8, 128, False), (32, 512, False), (32, 512, True)])
 @pytest.mark.parametrize("backend", OURS)
 def test_calls_in_a_row_wait_for_each_other(backend, batch, seq, causal, launched):
-    """A kernel of ours begins while the one before it ends, be that ours or torch's: each here reads what the one before wrote."""
+    """Hopper's begins while the kernel before it ends, be that its own or torch's: each here reads what the one before wrote."""
     q, k, v = inputs(((batch, 8, seq, 64), (batch, 8, seq, 64)), torch.float16)
 
     def chain(wait):

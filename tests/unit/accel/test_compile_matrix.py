@@ -59,7 +59,6 @@ def also_in_make_test(target, kernel, head_dim):
 def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, kernel, head_dim):
     found = examined(calls(geometry(head_dim, right=0), target)[kernel], target)
     assert TENSOR_CORES[target] in found.ptx
-    assert ("griddepcontrol.wait" in found.ptx) == (kernel == "forward" and target >= 90)
     # On sm_90 the tiles that spill here were measured to be the faster ones.
     assert not found.spilled or (target, kernel) == (90, "dk_dv")
 

@@ -78,7 +78,6 @@ def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, No
     splits, chunk = _split(target.processors // max(1, tiles * units), longest_k, split_keys(longest_q * pack), config.block_n)
     rows = geometry.q.shape[0] * geometry.heads * geometry.q.shape[2]
     out = geometry.q.like()
-    early = target.capability >= 90  # the first with programmatic dependent launch
     attend = Call(
         attention_forward,
         tiles * units * splits,
@@ -100,9 +99,8 @@ def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, No
             "PACK": pack,
             "SPLIT": splits > 1,
             "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
-            "EARLY": early,
         },
-        {**config.options, "launch_pdl": int(early)},
+        config.options,
     )
     return Calls(attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits)
 

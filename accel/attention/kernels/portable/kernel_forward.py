@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LN2 = tl.constexpr(0.6931471805599453)
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -126,17 +125,13 @@ def attention_forward(
     tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk, partial_stride,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PACK: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr, RAGGED: tl.constexpr, SPLIT: tl.constexpr,
-    EVEN_K: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
+    EVEN_K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile of BLOCK_M rows of one head; of PACK heads that share a key head, their queries interleaved, where PACK > 1.
 
     The grid is tiles * (heads / PACK) * sequences (* splits), the tile fastest. With SPLIT each split of the keys, `chunk` of them, writes
-    its own float32 result and log-sum-exp, `partial_stride` rows after the one before it, for `combine_splits`. With EARLY it may begin
-    while the kernel before it on the stream ends, and the next one while it ends itself.
+    its own float32 result and log-sum-exp, `partial_stride` rows after the one before it, for `combine_splits`.
     """
-    if EARLY:
-        gdc_launch_dependents()
-        gdc_wait()
     tile = tl.program_id(0) % tiles
     unit = tl.program_id(0) // tiles
     split = unit // units
