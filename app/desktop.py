@@ -100,8 +100,8 @@ class Desktop(QObject):
 
     def _settle(self) -> None:
         """What is better done before somebody waits for it."""
-        _ = self.window.jobs  # it takes longest to make
         gc.enable()
+        _ = self.window.jobs  # it takes longest to make
         gc.collect()
         gc.freeze()  # what is there now stays: to look through it again and again would hold up the window for 40 ms each time
 

@@ -18,32 +18,37 @@ def run() -> int:
 
     Raises UserError with one line where Qt's system libraries or the display are missing.
     """
-    begin()
+    waking = begin()
     if (problem := qtcheck.problem()) is not None:
+        waking.join()  # a daemon that is being started gets there
         raise UserError(problem)
     from app.desktop import open_window  # not before it is known that Qt can be loaded
 
     return open_window()
 
 
-def begin() -> None:
-    """Have the daemon started, if none runs, while this process goes on loading the window's libraries; and load those for less.
+def begin() -> threading.Thread:
+    """Have the daemon started, if none runs, by the thread returned, while this process goes on loading the window's libraries; and load
+    those for less.
 
     Nothing that is loaded becomes garbage: collections are off until the window is up (see `Desktop`).
     """
-    threading.Thread(target=_connect, name="wake daemon", daemon=True).start()
+    waking = threading.Thread(target=_connect, name="wake daemon", daemon=True)
+    waking.start()
     gc.disable()
     _load_numpy()
+    return waking
 
 
 def _load_numpy() -> None:
     """Without a thread a core of its OpenBLAS, which take a tenth of a second of CPU time to start: the window multiplies no matrices."""
     if threads := "OPENBLAS_NUM_THREADS" not in os.environ:
         os.putenv("OPENBLAS_NUM_THREADS", "1")  # not in os.environ, of which the daemon and jobs that are submitted get a copy
-    import numpy  # noqa: F401 - here, while that is set
-
-    if threads:
-        os.unsetenv("OPENBLAS_NUM_THREADS")
+    try:
+        import numpy  # noqa: F401 - here, while that is set
+    finally:
+        if threads:
+            os.unsetenv("OPENBLAS_NUM_THREADS")
 
 
 def _connect() -> None:

@@ -90,8 +90,11 @@ def tour(args: Namespace) -> int:
         raise UserError(f"cannot write to {out}: {e.strerror}. Choose another folder with --out.") from e
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     was_running = daemon_status().running
-    begin()
+    waking = begin()
     if (problem := qtcheck.problem()) is not None:
+        waking.join()
+        if not was_running:
+            _leave_no_daemon()
         raise UserError(problem)
     from app.session import Session  # not before it is known that Qt can be loaded
 

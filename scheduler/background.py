@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -50,9 +51,9 @@ def serve_alone(identity: Identity, serve: Callable[[], Coroutine[Any, Any, obje
 
 
 def say_ready(word: str = READY) -> None:
-    """Tell who started us, then let go of the standard output."""
-    sys.stdout.write(word + "\n")
-    sys.stdout.flush()
+    """Tell who started us, if that one still listens, then let go of the standard output."""
+    with contextlib.suppress(BrokenPipeError):  # it was interrupted, or has ended: others will come
+        os.write(1, f"{word}\n".encode())
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

@@ -126,7 +126,7 @@ def record(rows: Iterable[Row]) -> Path:
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
     write(merged.values(), file)
-    for kept in (_measured, _rows_for, rows_of):
+    for kept in (_measured, rows_of):
         kept.cache_clear()
     return file
 
@@ -143,24 +143,22 @@ def _measured() -> tuple[Row, ...]:
 
 
 @lru_cache(maxsize=64)
-def _rows_for(gpu: str) -> tuple[Row, ...]:
-    """Its own; of shapes that were not measured on it, those of the GPU that is ALIKE."""
-    own = [row for row in _measured() if row.gpu == gpu]
-    there = {(*row.kind[1:], row.place) for row in own}
-    like = ALIKE.get(gpu)
-    return (*own, *(row for row in _measured() if row.gpu == like and (*row.kind[1:], row.place) not in there))
-
-
-@lru_cache(maxsize=64)
 def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
-    """All rows of that kind, at the smallest measured head size that is not below `head_dim`.
+    """The rows to go by: of each shape those at the smallest measured head size that is not below `head_dim`.
 
-    Where that dtype was not measured those of the other two-byte type stand in: kernels run as fast in both.
+    Of these the GPU's own come before those of the GPU that is ALIKE, and then those of that dtype before those of the other two-byte
+    type, in which kernels run as fast.
     """
-    near = [row for row in _rows_for(gpu) if (row.direction, row.causal) == (direction, causal) and row.head_dim >= head_dim]
-    size = min((row.head_dim for row in near), default=0)
-    same = [row for row in near if row.head_dim == size]
-    return tuple([row for row in same if row.dtype == dtype] or same)
+    able = [
+        row
+        for row in _measured()
+        if row.gpu in (gpu, ALIKE.get(gpu)) and (row.direction, row.causal) == (direction, causal) and row.head_dim >= head_dim
+    ]
+    ranks = [(row.head_dim, row.gpu != gpu, row.dtype != dtype) for row in able]
+    best: dict[Place, tuple[int, bool, bool]] = {}
+    for row, rank in zip(able, ranks, strict=True):
+        best[row.place] = min(rank, best.get(row.place, rank))
+    return tuple(row for row, rank in zip(able, ranks, strict=True) if rank == best[row.place])
 
 
 def measured_on(rows: Iterable[Row], at: Place) -> list[str]:

@@ -33,7 +33,7 @@ AHEAD_S = 0.1
 MAX_AHEAD = 512
 _POLL_S = 0.0005
 SLICE_S = 0.05
-"""How long one contender runs, at most, before it is the next one's turn."""
+"""How long one contender runs, if two calls take no longer, before it is the next one's turn."""
 _USUAL_CACHE = 32 << 20
 MOST_COPIES = 64
 
@@ -89,27 +89,31 @@ def measure(call: Callable[[], object], seconds: float, device: torch.device, re
 def measure_in_turn(
     calls: Sequence[Callable[[], object]], seconds: float, device: torch.device, report: Report, during: Callable[[int], None]
 ) -> tuple[Measurement, ...]:
-    """Time several calls against each other, in turns, about `seconds` each in all: what drifts drifts for all.
+    """Time several calls against each other, in turns, at least `seconds` each in all: what drifts drifts for all.
 
-    Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. The
-    first call of a slice finds the caches as another contender left them, and is not counted. `during(i)` is told while calls of contender
-    i are under way. Call each at least twice before: compiling is not measured.
+    Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. Where
+    calls take too long for that, whose own turn settles the clock, the order of each round is drawn. The first call of a turn finds the
+    caches as another contender left them, and is not counted. `during(i)` is told while calls of contender i are under way. Call each at
+    least twice before: compiling is not measured.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
-    turns = max(1, len(calls) - 1)
-    periods = math.ceil(seconds / (SLICE_S * turns))
-    counts = [_calls_in(seconds / (periods * turns), _slice(call, 2, device, lambda: None)) for call in calls]
+    others = max(1, len(calls) - 1)
+    each = seconds / others  # for one turn, were each other followed once
+    trials = [_slice(call, 2, device, lambda: None) for call in calls]
+    slow = any(sum(trial) / 1e3 > each for trial in trials)
+    longest = 1.05 * each / math.ceil(each / SLICE_S)  # so that the last circuit is not begun for a few calls that lack
+    counts = [_calls_in(longest, trial) for trial in trials]
     started, start, told = time.time(), time.perf_counter(), 0.0
     shuffled = np.random.default_rng()  # no seed: what turns before the last one leave is chance, not the same for every shape
-    for _ in range(periods):
-        for i in _each_after_every_other(len(calls), shuffled):
+    while min(spent) < seconds:
+        for i in map(int, shuffled.permutation(len(calls))) if slow else _each_after_every_other(len(calls), shuffled):
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
             samples[i] += new[1:]
             busy += len(new)
-            counts[i] = _calls_in(seconds / (periods * turns), new)
+            counts[i] = _calls_in(longest, new)
             if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
                 told = elapsed
                 report(elapsed, busy)

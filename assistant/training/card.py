@@ -69,8 +69,7 @@ What was routed where, of the held-out phrasings and the hand-written requests t
 - The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
 """
 _BEFORE = """ It began with the weights of the model that
-was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then. What is
-held out now was not in that training either."""
+was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 

@@ -3,6 +3,7 @@
 python -m assistant.training.data FOLDER                                   # once, on a CPU: the samples
 python -m assistant.training.train FOLDER --device cuda --minutes 8        # --resume goes on from the last checkpoint
 python -m assistant.training.train FOLDER --device cuda --minutes 3 --start assets/rwkv7-deck-13m --rate 5e-4 --warm-up 100
+                                                                           # samples made with that model's vocabulary in FOLDER
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Plan:
     device: str = "cpu"
     seed: int = 1
     start: str = ""
-    """A folder with a model of this shape and vocabulary, whose weights are begun with, at a lower rate than from nothing; empty: none."""
+    """A folder with a model of this shape and vocabulary, whose weights are begun with: give a lower rate, too; empty: none."""
     resume: bool = False
     """Go on from the checkpoint in the folder, as if it had never been interrupted but for the order of the samples."""
 
@@ -161,8 +162,9 @@ class Trainer:
 
     @torch.no_grad()
     def _start(self, trained: Path) -> object:
-        if not (trained / MODEL).is_file():
-            raise NotFound(f"no {MODEL} in {trained} to start from: train without --start")
+        for name in (MODEL, VOCABULARY, ABOUT):
+            if not (trained / name).is_file():
+                raise NotFound(f"no {name} in {trained} to start from: train without --start")
         if (trained / VOCABULARY).read_bytes() != (self.folder / VOCABULARY).read_bytes():
             raise UserError(f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}")
         weights, mine = load_file(trained / MODEL), self.network.canonical()
@@ -180,6 +182,7 @@ class Trainer:
         self.averaged.load_state_dict(state["averaged"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.losses, self.seen, self.earlier = list(state["losses"].unbind()), state["seen"], state["seconds"]
+        self.before = json.loads((self.folder / ABOUT).read_text()).get("before")
 
     def save(self) -> dict[str, float]:
         """As `assistant.weights` reads it, in half precision, with how it was made in training.json. Returns `look()`."""
@@ -190,7 +193,8 @@ class Trainer:
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
         sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
         device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"
-        made = {"device": device, "plan": vars(self.plan)} | ({"before": self.before} if self.before else {})
+        plan = vars(self.plan) | {"start": Path(self.plan.start).name}
+        made = {"device": device, "plan": plan} | ({"before": self.before} if self.before else {})
         (self.folder / ABOUT).write_text(json.dumps({**about, **sizes, **made}, indent=1))
         return about
 

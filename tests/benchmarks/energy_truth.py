@@ -148,7 +148,7 @@ class Counter:
         self.looks: list[Look] = []
         self._stop = threading.Event()
         self._look()
-        self._thread = threading.Thread(target=self._run, name="counter")
+        self._thread = threading.Thread(target=self._run, name="counter", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -205,8 +205,8 @@ def measure(where: dict[str, str]) -> Session:
             ran.append(msgspec.json.decode(worker.stdout.readline(), type=Ran))
         time.sleep(GAP_S)  # the last reading is still to come, and the counter's last step
     finally:
-        worker.stdin.close()
-        worker.wait(30)
+        worker.kill()  # it has done what it was asked, or will not
+        worker.wait()
         probe.close()
         looks = counter.end()
     kept = ("power", "power_avg", "util", "energy", "clock_sm")

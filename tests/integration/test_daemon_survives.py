@@ -22,7 +22,7 @@ from scheduler.executors import local
 from scheduler.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
 from scheduler.settings import Settings
 from scheduler.store import Store
-from tests.integration.deck import daemon_pid, kill_daemon, log_of, python, ready, running
+from tests.integration.deck import answers, daemon_pid, kill_daemon, log_of, python, ready, running
 from tests.support import command_of, eventually, lives, send, state_folder, users_of
 
 WAIT_S = 30.0
@@ -32,6 +32,20 @@ RECORD = """if True:
     with open(sys.argv[1], "a") as f: f.write(os.environ["GPUDECK_JOB"] + "\\n")
     while sys.argv[2:] and not os.path.exists(sys.argv[2]): time.sleep(0.01)
     print("ended")"""
+
+
+def test_a_daemon_whose_starter_has_ended_serves_and_stops(cpu_home: Path) -> None:
+    """Nobody reads its word that it is ready: who started it was interrupted."""
+    nobody, told = os.pipe()
+    os.close(nobody)
+    argv = [sys.executable, "-P", "-m", "scheduler.daemon"]
+    daemon = subprocess.Popen(argv, stdout=told, start_new_session=True, cwd="/")
+    os.close(told)
+    eventually(answers)
+    with Client() as deck:
+        assert type(ready(deck).wait(deck.submit(python("")).id, WAIT_S).state) is Done
+    send(daemon.pid, signal.SIGTERM)
+    assert daemon.wait(WAIT_S) == 0
 
 
 def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(cpu_home: Path, tmp_path: Path) -> None:

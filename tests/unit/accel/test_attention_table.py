@@ -49,7 +49,7 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (table._measured, table._rows_for, table.rows_of, choose):
+    for cached in (table._measured, table.rows_of, choose):
         cached.cache_clear()
 
 
@@ -116,6 +116,15 @@ def test_one_shape_measured_here_leaves_the_others_to_the_gpu_that_is_alike(own)
     )
     assert choose(problem(batch=32, seq_q=512, seq_k=512)).reason == "auto: measured fastest on NVIDIA H200, 90 TFLOP/s, flash 80"
     assert choose(problem()).reason == f"auto: measured fastest on {H100}, 500 TFLOP/s, hopper 400"
+    half, wide = {"dtype": torch.float16}, {"head_dim": 80}
+    table.record([row("flash", tflops=70.0, dtype="float16"), row("flash", tflops=60.0, head_dim=96)])
+    forget()
+    assert choose(problem(**half)).tflops == 70.0 and choose(problem(**wide)).tflops == 60.0
+    for changed in (half, wide):
+        assert (
+            choose(problem(batch=32, seq_q=512, seq_k=512, **changed)).reason
+            == "auto: measured fastest on NVIDIA H200, 90 TFLOP/s, flash 80"
+        )
     between = choose(problem(batch=16, seq_q=1024, seq_k=1024))
     assert f"measured fastest on {H100} and NVIDIA H200, " in between.reason
 

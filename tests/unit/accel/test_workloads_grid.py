@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections import Counter
 
 import msgspec
@@ -139,7 +140,18 @@ def test_contenders_take_turns(monkeypatch):
     assert reports[-1][1] == len(calls) - tried and reports == sorted(reports)
     counted = [len(loop.samples_ms) for loop in loops]
     assert sum(counted) == len(calls) - tried - len(during)  # the first of a slice is not counted
+    assert all(loop.wall_s >= 0.1 for loop in loops)
     assert loops[0].timing.median < loops[2].timing.median
+
+
+def test_slow_contenders_have_no_more_than_a_turn_in_each_round():
+    from accel.runtime.timing import measure_in_turn
+
+    during, slow = [], lambda: time.sleep(0.02)
+    loops = measure_in_turn([slow] * 4, 0.06, CPU, lambda *_: None, during.append)
+    rounds = [tuple(during[i : i + 4]) for i in range(0, len(during), 4)]
+    assert len(rounds) == 2 and all(sorted(order) == [0, 1, 2, 3] for order in rounds)  # of two calls of 20 ms each
+    assert [len(loop.samples_ms) for loop in loops] == [2] * 4
 
 
 @pytest.mark.parametrize("contenders", range(1, 9))

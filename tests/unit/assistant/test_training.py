@@ -281,10 +281,15 @@ def test_a_model_starts_from_the_weights_of_another_of_its_vocabulary_and_shape(
     assert all(torch.equal(begun[name], tensor.float()) for name, tensor in load_file(first / train.MODEL).items())
     train.train(onward, second)
     about = json.loads((second / train.ABOUT).read_text())
-    assert about["before"] == json.loads((first / train.ABOUT).read_text()) and about["plan"]["start"] == str(first)
+    assert about["before"] == json.loads((first / train.ABOUT).read_text()) and about["plan"]["start"] == "first"
+    train.train(replace(plan, steps=2, resume=True), second)
+    assert json.loads((second / train.ABOUT).read_text())["before"] == about["before"]
+    (bare := tmp_path / "bare").mkdir()
+    shutil.copy(first / train.MODEL, bare)
     for wrong, message in (
         (replace(onward, channels=128), "another shape"),
         (replace(onward, start=str(tmp_path)), "no model.safetensors"),
+        (replace(onward, start=str(bare)), f"no {VOCABULARY} in"),
     ):
         with pytest.raises(UserError, match=message):
             train.Trainer(wrong, second, 0.0)

@@ -662,7 +662,7 @@ def forward_call(g: Geometry, processors: int) -> Call:
         "SOFTCAP": g.softcap != 0.0,
         # Whether some block has keys that a row does not see.
         "CUT": cut or ragged or g.k.shape[2] % shape.keys != 0,
-        # Another kernel must set the counter to 0 first.
+        # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims, too.
         "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
     }
     pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
