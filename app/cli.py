@@ -117,10 +117,10 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Of all commands."""
     parser = _Parser(
-        prog="gpudeck", description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
+        prog=_NO_COMMAND.prog, description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window."
     )
     parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
-    parser.set_defaults(run=_window, prog=parser.prog)
+    parser.set_defaults(**vars(_NO_COMMAND))
     made = parser.add_subparsers(title="commands", metavar="COMMAND")
     for verb in VERBS:
         one = made.add_parser(verb.name, help=verb.text, description=verb.text[0].upper() + verb.text[1:] + ".")

@@ -18,26 +18,25 @@ def run() -> int:
 
     Raises UserError with one line where Qt's system libraries or the display are missing.
     """
-    waking = begin()
-    if (problem := qtcheck.problem()) is not None:
-        waking.join()  # a daemon that is being started gets there
-        raise UserError(problem)
+    begin()
     from app.desktop import open_window  # not before it is known that Qt can be loaded
 
     return open_window()
 
 
-def begin() -> threading.Thread:
-    """Have the daemon started, if none runs, by the thread returned, while this process goes on loading the window's libraries; and load
-    those for less.
+def begin() -> None:
+    """Have the daemon started, if none runs, while this process goes on loading the window's libraries; and load those for less.
 
-    Nothing that is loaded becomes garbage: collections are off until the window is up (see `Desktop`).
+    Nothing that is loaded becomes garbage: collections are off until the window is up (see `Desktop`). Raises UserError where Qt cannot be
+    loaded.
     """
     waking = threading.Thread(target=_connect, name="wake daemon", daemon=True)
     waking.start()
     gc.disable()
     _load_numpy()
-    return waking
+    if (problem := qtcheck.problem()) is not None:
+        waking.join()  # a daemon that is being started gets there
+        raise UserError(problem)
 
 
 def _load_numpy() -> None:

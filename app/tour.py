@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app import __version__, qtcheck
+from app import __version__
 from app.commands.care import daemon_status
 from app.commands.output import say, say_json, status_line
 from app.main import begin
@@ -90,15 +90,10 @@ def tour(args: Namespace) -> int:
         raise UserError(f"cannot write to {out}: {e.strerror}. Choose another folder with --out.") from e
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     was_running = daemon_status().running
-    waking = begin()
-    if (problem := qtcheck.problem()) is not None:
-        waking.join()
-        if not was_running:
-            _leave_no_daemon()
-        raise UserError(problem)
-    from app.session import Session  # not before it is known that Qt can be loaded
-
     try:
+        begin()
+        from app.session import Session  # not before it is known that Qt can be loaded
+
         with Session() as session:
             guide = _Guide(session, out, quiet=args.json)
             done = guide.look() if args.pictures else guide.run()

@@ -16,6 +16,7 @@ from assistant.routes import TOOLS
 from assistant.training.evaluate import CONFUSION, EVALUATION
 from assistant.training.phrasings import COMBINATIONS, TEMPLATES
 from assistant.training.requests import LANGUAGES
+from assistant.training.train import ABOUT
 
 _CARD = """---
 license: apache-2.0
@@ -75,7 +76,7 @@ _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 def card(folder: Path) -> str:
     """From training.json, evaluation.json and confusion.csv in the folder."""
-    training: dict[str, Any] = json.loads((folder / "training.json").read_text())
+    training: dict[str, Any] = json.loads((folder / ABOUT).read_text())
     evaluation: dict[str, Any] = json.loads((folder / EVALUATION).read_text())
     plan = training["plan"]
     return _CARD.format(

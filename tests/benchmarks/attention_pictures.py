@@ -49,7 +49,6 @@ def _cell(row: dict[str, str]) -> Cell:
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-
     from app import theme
     from app.views.cells import CellsView
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pynvml as nv
@@ -145,6 +144,7 @@ class Counter:
     def __init__(self) -> None:
         nv.nvmlInit()
         self._handle = nv.nvmlDeviceGetHandleByIndex(0)
+        self.name = str(nv.nvmlDeviceGetName(self._handle))
         self.looks: list[Look] = []
         self._stop = threading.Event()
         self._look()
@@ -186,7 +186,7 @@ def work() -> None:
         print(msgspec.json.encode(Ran(case, began, ended)).decode(), flush=True)
 
 
-def measure(where: dict[str, str]) -> Session:
+def measure() -> Session:
     """Run all cases. Raises SystemExit where the card has no counter."""
     try:
         counter = Counter()
@@ -211,7 +211,7 @@ def measure(where: dict[str, str]) -> Session:
         looks = counter.end()
     kept = ("power", "power_avg", "util", "energy", "clock_sm")
     slim = [msgspec.structs.replace(r, values={k: v for k, v in r.values.items() if k in kept}, processes=()) for r in probe.readings]
-    return Session(where, looks, slim, ran)
+    return Session(context(counter.name, ["torch", "nvidia-ml-py"]), looks, slim, ran)
 
 
 def main() -> int:
@@ -227,7 +227,7 @@ def main() -> int:
         session = raw_counters.read(args.again, Session)
     else:
         need_gpu()
-        session = measure(context(_name(), ["torch", "nvidia-ml-py"]))
+        session = measure()
         args.out.mkdir(parents=True, exist_ok=True)
         raw_counters.write(session, args.out / "energy_truth.json.gz")
     found = list(rows(session))
@@ -236,13 +236,6 @@ def main() -> int:
         print(f"{row['case']:20} {row['of']:7} {row['seconds']:7} s  {told}")
     print(write("energy_truth", found, args.out))
     return 0
-
-
-def _name() -> str:
-    nv.nvmlInit()
-    name: Any = nv.nvmlDeviceGetName(nv.nvmlDeviceGetHandleByIndex(0))
-    nv.nvmlShutdown()
-    return str(name)
 
 
 if __name__ == "__main__":

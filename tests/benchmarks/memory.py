@@ -68,7 +68,6 @@ async def daemon(hours: float) -> None:
 
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-
     from app import theme
     from app.models.requests import Link
     from app.views.window import PAGES, MainWindow

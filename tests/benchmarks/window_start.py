@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import app.cli  # noqa: F401 - as `gpudeck` does
-from app import qtcheck
 from app.main import begin
 from scheduler.client import Client
 from scheduler.errors import DaemonGone
@@ -51,8 +50,7 @@ def _age() -> float:
 def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    begin()  # as `gpudeck` does, this and the next
-    qtcheck.problem()
+    begin()  # as `gpudeck` does
     from app.session import Session
 
     with Session() as session:

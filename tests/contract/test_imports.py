@@ -122,7 +122,7 @@ def test_the_window_starts_with_what_its_first_page_needs_and_no_more() -> None:
         "subprocess.run(['printenv', 'OPENBLAS_NUM_THREADS'])\n"
         f"print(*sorted({dear!r} & set(sys.modules)))"
     )
-    home = {"PATH": os.environ["PATH"], "GPUDECK_HOME": "/dev/null"}  # where no daemon can be started
+    home = {"PATH": os.environ["PATH"], "GPUDECK_HOME": "/dev/null", "QT_QPA_PLATFORM": "offscreen"}  # where no daemon can be started
     found = subprocess.run([sys.executable, "-P", "-c", code], cwd="/", env=home, capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout.split(), found.stderr) == (0, [], "")
 

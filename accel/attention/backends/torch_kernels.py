@@ -39,7 +39,7 @@ class FlashCuda:
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
-        # It takes no limit for one of as many keys as the longest sequence has, and, beside one to the left, the other way round.
+        # A limit to the right of as many keys as the longest sequence has it takes for none, and none, beside one to the left, for such.
         if p.windowed and p.seq_q > p.seq_k + 1 and (p.right is None or p.right >= p.seq_k):
             yield f"misreads windows to the right where there are more queries ({p.seq_q}) than keys ({p.seq_k})"
 
