@@ -2,7 +2,9 @@
 compared, in turn.
 
 On a GPU calls are launched ahead, so that it never waits for the host, and CUDA events between them give each one's time; a call counts
-as finished when its event says so, never when it was launched. On a CPU a call is finished when it returns.
+as finished when its event says so, never when it was launched. On a CPU a call is finished when it returns. Contenders whose calls are
+short have an event between several of them, and a sample is their mean: an event takes time of its own, and a kernel that may begin while
+the one before it ends cannot where one is between them.
 
 Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as in a program that has more than one
 layer. FLOPs are those the mathematics needs, of unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
@@ -34,6 +36,8 @@ MAX_AHEAD = 512
 _POLL_S = 0.0005
 SLICE_S = 0.05
 """How long one contender runs, if two calls take no longer, before it is the next one's turn."""
+_MARKED_MS = 0.2
+"""Work between two events, at least, where contenders take turns."""
 _USUAL_CACHE = 32 << 20
 MOST_COPIES = 64
 
@@ -93,27 +97,28 @@ def measure_in_turn(
 
     Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. Where
     calls take too long for that, whose own turn settles the clock, the order of each round is drawn. The first call of a turn finds the
-    caches as another contender left them, and is not counted. `during(i)` is told while calls of contender i are under way. Call each at
-    least twice before: compiling is not measured.
+    caches as another contender left them, and its sample is not counted. `during(i)` is told while calls of contender i are under way.
+    Call each at least twice before: compiling is not measured.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
     others = max(1, len(calls) - 1)
     each = seconds / others  # for one turn, were each other followed once
-    trials = [_slice(call, 2, device, lambda: None) for call in calls]
+    trials = [_slice(call, 2, 1, device, lambda: None) for call in calls]
     slow = any(sum(trial) / 1e3 > each for trial in trials)
     longest = 1.05 * each / math.ceil(each / SLICE_S)  # so that the last circuit is not begun for a few calls that lack
-    counts = [_calls_in(longest, trial) for trial in trials]
+    steps = [_calls_a_mark(trial, device) for trial in trials]
+    counts = [_calls_in(longest, trial, step) for trial, step in zip(trials, steps, strict=True)]
     started, start, told = time.time(), time.perf_counter(), 0.0
     shuffled = np.random.default_rng()  # no seed: what turns before the last one leave is chance, not the same for every shape
     while min(spent) < seconds:
         for i in map(int, shuffled.permutation(len(calls))) if slow else _each_after_every_other(len(calls), shuffled):
             begun = time.perf_counter()
-            new = _slice(calls[i], counts[i], device, lambda i=i: during(i))  # type: ignore[misc]
+            new = _slice(calls[i], counts[i], steps[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
             samples[i] += new[1:]
-            busy += len(new)
-            counts[i] = _calls_in(longest, new)
+            busy += counts[i]
+            counts[i] = _calls_in(longest, new, steps[i])
             if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
                 told = elapsed
                 report(elapsed, busy)
@@ -137,9 +142,14 @@ def _each_after_every_other(n: int, shuffled: np.random.Generator) -> list[int]:
     return circuit[:0:-1] or [0]
 
 
-def _calls_in(seconds: float, ms: Sequence[float]) -> int:
-    """How many calls like these fill so many seconds: two at least, as the first is not counted."""
-    return max(2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))))
+def _calls_a_mark(ms: Sequence[float], device: torch.device) -> int:
+    """How many calls like these go between two events."""
+    return max(1, round(_MARKED_MS / max(min(ms), 1e-3))) if device.type == "cuda" else 1
+
+
+def _calls_in(seconds: float, ms: Sequence[float], step: int) -> int:
+    """How many calls like these fill so many seconds: two samples' worth at least, as the first is not counted."""
+    return step * max(2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))) // step)
 
 
 def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
@@ -165,18 +175,19 @@ def copies_beyond_cache(size: float, device: torch.device) -> int:
     return min(math.ceil(2 * (cache if cache > 0 else _USUAL_CACHE) / size), MOST_COPIES)
 
 
-def _slice(call: Callable[[], object], count: int, device: torch.device, during: Callable[[], None]) -> list[float]:
-    """Milliseconds of each of `count` calls, one after the other."""
+def _slice(call: Callable[[], object], count: int, step: int, device: torch.device, during: Callable[[], None]) -> list[float]:
+    """Milliseconds of `count` calls, one after the other: of each, or on a GPU the mean of every `step` of them."""
     if device.type != "cuda":
         during()
         return [timed(call, device)[1] for _ in range(count)]
     marks = [_mark(device)]
-    for _ in range(count):
+    for number in range(1, count + 1):
         call()
-        marks.append(_mark(device))
+        if number % step == 0:
+            marks.append(_mark(device))
     during()
     marks[-1].synchronize()
-    return [before.elapsed_time(after) for before, after in pairwise(marks)]
+    return [before.elapsed_time(after) / step for before, after in pairwise(marks)]
 
 
 def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from accel.result import read
-from accel.runtime.timing import measure
+from accel.runtime.timing import measure, measure_in_turn
 from accel.workloads import attention as attention_workload
 from accel.workloads import compare, gemm, validate
 from accel.workloads import copy as copy_workload
@@ -63,6 +63,25 @@ def test_the_gpu_does_not_wait_for_the_host():
     end.record()
     end.synchronize()
     assert measured.timing.median == pytest.approx(begin.elapsed_time(end) / n, rel=0.15)
+
+
+def test_short_calls_in_turn_take_what_they_take_without_events_between_them():
+    """A kernel of some microseconds, recorded as a graph of one so that the host is no limit."""
+    a = torch.randn(1 << 20, device=CUDA)
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    for graph in graphs:
+        with torch.cuda.graph(graph):
+            for _ in range(8):
+                a.mul_(1.0)
+    loops = measure_in_turn([graph.replay for graph in graphs], 0.3, CUDA, lambda *_: None, lambda _: None)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(1000):
+        graphs[0].replay()
+    end.record()
+    end.synchronize()
+    for loop in loops:
+        assert loop.timing.median == pytest.approx(begin.elapsed_time(end) / 1000, rel=0.15)
 
 
 RUN = {

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from accel.runtime import capability
-from accel.runtime.timing import Measurement, measure
+from accel.runtime.timing import MAX_AHEAD, Measurement, _calls_a_mark, _calls_in, measure
 
 CPU = torch.device("cpu")
 
@@ -34,6 +34,16 @@ def test_a_call_longer_than_the_time_given_still_runs_once():
 def test_a_call_that_fails_ends_the_loop():
     with pytest.raises(ZeroDivisionError):
         measure(lambda: 1 / 0, 1.0, CPU, lambda *_: None)
+
+
+@pytest.mark.parametrize("ms", [0.0, 0.004, 0.03, 0.19, 0.5, 30.0])
+@pytest.mark.parametrize("seconds", [0.001, 0.05])
+def test_a_turn_has_whole_samples_one_that_is_not_counted_and_one_that_is(ms, seconds):
+    step = _calls_a_mark([9.0, ms], torch.device("cuda"))
+    count = _calls_in(seconds, [ms] * 3, step)
+    assert count % step == 0 and 2 * step <= count <= max(MAX_AHEAD, 2 * step)
+    assert step == 1 or 0.1 <= max(ms, 0.001) * step <= 0.3, "so much work between two events"
+    assert _calls_a_mark([ms], CPU) == 1
 
 
 def test_percentiles():
