@@ -24,6 +24,9 @@ from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
+_VECTOR = 16
+"""Numbers of the widest vector of a CPU (AVX-512). Where a row's scores do not fill one, torch 2.13 takes a NaN in q for a row that sees no
+key: it answers 0."""
 
 
 class FlashCuda:
@@ -95,6 +98,9 @@ class FlashCpu:
         out, lse = _ATEN._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, problem.mask == "square", attn_mask=_lower_right(problem), scale=problem.scale
         )
+        if problem.seq_k < _VECTOR:
+            spoilt = ~q.isfinite().all(dim=-1)
+            out, lse = out.masked_fill(spoilt.unsqueeze(-1), torch.nan), lse.masked_fill(spoilt, torch.nan)
         return _with_blind(out, lse.float(), x, problem.blind)
 
     def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:

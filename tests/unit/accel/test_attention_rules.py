@@ -187,6 +187,17 @@ def test_a_nan_stays_in_its_sequence_and_its_head(backend):
         poisoned[place] = kept
 
 
+@pytest.mark.parametrize("keys", [1, 2, 7, 8, 15, 16, 17])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_nan_in_a_query_is_in_its_answer_however_few_keys_there_are(keys, causal):
+    q, k, v = random((1, 2, keys, 8), (1, 2, keys, 8))
+    q[0, 1, keys - 1, 3] = math.nan
+    for backend in ("flash", "math", "reference"):
+        out, lse = attention(q, k, v, causal=causal, backend=backend, return_lse=True)
+        assert out[0, 1, -1].isnan().all() and lse[0, 1, -1].isnan()
+        assert not out[0, 0].isnan().any() and not out[0, 1, :-1].isnan().any()
+
+
 def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
     q, k, v = random((1, 2, 4, 8), grad=True)
     mask = torch.ones(4, 4, dtype=torch.bool)
