@@ -15,6 +15,7 @@ import msgspec
 from accel.workloads import catalog
 from assistant.author import Author, P, Way
 from assistant.masks import NOUN, masked
+from assistant.plain import plain
 from assistant.roles import is_order
 from assistant.routes import SYSTEM, Route, parse
 from assistant.tools.call import Call, called
@@ -93,7 +94,7 @@ def _by_model(request: str, names: Sequence[str], author: Author[P]) -> list[_Me
     """What it may mean, the likeliest first. What is no route is left out: of no tool, or with slots that the request has not."""
     text, values = masked(request, names)
     found: list[_Meaning] = []
-    for way in _ways(text, author):
+    for way in _ways(plain(text), author):
         with suppress(ValueError):
             call = called(_of_different(parse(way.text.strip().partition("\n")[0])), values)
             before = sum(other.chance for other in found if other.call == call)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from assistant import compact
 from assistant.facts import Fact
+from assistant.plain import plain
 from assistant.prompts import prompt
 from assistant.routes import SYSTEM
 from assistant.training import decks, requests
@@ -35,7 +36,7 @@ class Sample(NamedTuple):
 def routing(random: Random, part: Part = "learnt") -> Sample:
     """A request, and role, tool and arguments."""
     found = requests.example(random, part)
-    return Sample(prompt(SYSTEM, found.request), " " + found.route)
+    return Sample(prompt(SYSTEM, plain(found.request)), " " + found.route)
 
 
 def writing(random: Random, facts: tuple[Fact, ...]) -> tuple[Sample, str | None]:

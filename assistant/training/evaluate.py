@@ -20,6 +20,7 @@ from assistant import compact, routes
 from assistant.engine import Engine, EngineAuthor
 from assistant.facts import Fact
 from assistant.masks import masked
+from assistant.plain import plain
 from assistant.tools.call import called
 from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
@@ -78,7 +79,7 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
 
 
 def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
-    return Routing(request, wanted, written(engine, routes.SYSTEM, request), language)
+    return Routing(request, wanted, written(engine, routes.SYSTEM, plain(request)), language)
 
 
 def _by_rules(asked: Asked) -> bool:

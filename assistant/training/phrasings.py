@@ -102,7 +102,7 @@ def chosen(random: Random, text: str) -> str:
 def part_of(language: str, sentence: str) -> Part:
     """Where a sentence belongs, its choices made. What is held out of one line is learnt from no other."""
     if _plain(sentence) in _withheld(language):
-        return "templates" if set(_WORD.findall(sentence)) <= _heard(language) else "unheard"
+        return "templates" if set(_WORD.findall(sentence)) <= heard(language) else "unheard"
     return "combinations" if _plain(sentence) in _combinations(language) else "learnt"
 
 
@@ -156,7 +156,7 @@ def _withheld(language: str) -> frozenset[str]:
 
 
 @cache
-def _heard(language: str) -> frozenset[str]:
+def heard(language: str) -> frozenset[str]:
     """The words of what is learnt."""
     learnt = [line.text for section in lines(language, "learnt").values() for line in section]
     return frozenset(word for text in (*learnt, *grammar(language).same) for word in _WORD.findall(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from random import Random
 from typing import NamedTuple
 
@@ -10,11 +11,13 @@ from assistant.masks import NUMBER_WORDS, masked
 from assistant.routes import BY_NAME, Route
 from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
-from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, lines, part_of, varied
+from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, heard, lines, part_of, varied
 from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
 """Share of the examples in each."""
+_PUZZLED = 0.2
+"""How often one of its words is a puzzle."""
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
 _QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
 _MARK = re.compile(r"\x01(\d+)\x02")
@@ -46,8 +49,24 @@ def told(random: Random, language: str, role: str, tool: str, line: Line, part: 
     if part_of(language, sentence) != part:
         return None
     if part == "learnt":
-        sentence = varied(random, language, sentence)
+        sentence = _puzzled(random, language, varied(random, language, sentence))
     return _Telling(random, grammar(language)).told(role, tool, line._replace(text=sentence))
+
+
+def _puzzled(random: Random, language: str, sentence: str) -> str:
+    """Now and then with a word that means nothing instead of one of its own, so that a model learns to do with the others."""
+    parts = sentence.split(" ")
+    places = [i for i, part in enumerate(parts) if part.isalpha() and len(part) > 3]
+    if len(parts) < 4 or not places or random.random() > _PUZZLED:
+        return sentence
+    first, last = random.choices(_lettered(language), k=2)
+    parts[random.choice(places)] = first[: -(-len(first) // 2)] + last[len(last) // 2 :]
+    return " ".join(parts)
+
+
+@cache
+def _lettered(language: str) -> list[str]:
+    return sorted(word for word in heard(language) if word.isalpha() and len(word) > 3)
 
 
 class _Telling:

@@ -1,0 +1,28 @@
+"""The words that a model is taught, for `assistant.plain` to mend slips of the finger by. Renewed when the grammar changes:
+
+python -m assistant.training.words
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from assistant.plain import WORD, WORDS, bare
+from assistant.training.phrasings import grammar, lines
+from assistant.training.requests import LANGUAGES
+
+
+def taught() -> list[str]:
+    """The commonest first: by how many lines have them. None of those of lines that are held out."""
+    counts: Counter[str] = Counter()
+    for language in LANGUAGES:
+        known = grammar(language)
+        listed = (line.text for entries in known.lists.values() for line in entries)
+        learnt = (line.text for section in lines(language, "learnt").values() for line in section)
+        for text in (*listed, *learnt, *known.same):
+            counts.update({word for word in WORD.findall(bare(text.replace("<", "{").replace(">", "}"))) if word.isalpha()})
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+if __name__ == "__main__":
+    WORDS.write_text("".join(f"{word}\n" for word in taught()), encoding="utf-8")
