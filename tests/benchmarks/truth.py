@@ -1,6 +1,6 @@
 """How many numbers a model invents: briefs and answers of random machines, as they would be shown, judged by a checker of its own.
 
-python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--seed 0] [--out DIR]
+python -m tests.benchmarks.truth [--model FOLDER] [--device cuda] [--texts 10000] [--workers 1] [--seed 0] [--out DIR]
 
 Without a model the template writes. A row goes to results/truth.csv: texts by what was the matter with their facts, how many the model
 wrote (the rest are the template's, as the model's did not hold), how many have a number that no fact has. Interrupted, it tells of the
@@ -10,14 +10,21 @@ texts until then. Exit status 1 where there is such a number, or fewer texts tha
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.unit.assistant.truth import Count, Text, texts
+
+_PIECE = 50
+"""Texts of one seed, which a process writes at once."""
 
 
 def main() -> int:
@@ -25,11 +32,15 @@ def main() -> int:
     parser.add_argument("--model", metavar="FOLDER", default="")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--texts", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with the model for itself (default: 1)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     began = time.monotonic()
-    count = Count(_until_interrupted(texts(args.texts, args.seed, _authors(args.model, args.device))))
+    pieces = [(args.seed + i, min(_PIECE, args.texts - start)) for i, start in enumerate(range(0, args.texts, _PIECE))]
+    with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
+        made = pool.imap_unordered(partial(_piece, args.model, args.device), pieces)
+        count = Count(_until_interrupted(chain.from_iterable(made)))
     row = {
         "model": args.model.rstrip("/").rpartition("/")[2] or "template",
         "device": args.device,
@@ -47,6 +58,12 @@ def main() -> int:
     return 1 if count.found or count.shown < args.texts else 0
 
 
+def _piece(model: str, device: str, piece: tuple[int, int]) -> list[Text]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts means the whole, which then tells of what it has
+    seed, count = piece
+    return list(texts(count, seed, _authors(model, device)))
+
+
 def _until_interrupted(shown: Iterator[Text]) -> Iterator[Text]:
     try:
         for number, text in enumerate(shown, 1):
@@ -57,6 +74,7 @@ def _until_interrupted(shown: Iterator[Text]) -> Iterator[Text]:
         print("interrupted", flush=True)
 
 
+@cache
 def _authors(model: str, device: str):
     if not model:
         return lambda random, facts: None
