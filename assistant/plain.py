@@ -27,7 +27,7 @@ def plain(request: str) -> str:
 
 def bare(text: str) -> str:
     """Without capitals, accents and punctuation."""
-    small = "".join(c for c in unicodedata.normalize("NFKD", text.lower().replace("ß", "ss")) if not unicodedata.combining(c))
+    small = "".join(c for c in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(c))
     return " ".join(_MARKS.sub(" ", re.sub(r"['’´`]", "", small)).split())
 
 

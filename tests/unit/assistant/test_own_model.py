@@ -29,7 +29,9 @@ def test_it_is_on_the_list_with_a_card() -> None:
     ("request_", "line"),
     [
         ("how hot is gpu 1?", "answer device metric=temp gpu=1"),
+        ("HOW HOT IS GPU 1????", "answer device metric=temp gpu=1"),
         ("warum wartet job 12?", "answer waiting job=12"),
+        ("termunate my last job", "operate cancel job=last"),
         ("please cancel job 7", "operate cancel job=7"),
         ("can you tidy up the disk", "housekeep scan"),
         ("give me a summary of the last 3 hours", "report brief hours=3"),

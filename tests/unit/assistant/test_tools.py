@@ -186,7 +186,7 @@ def test_a_model_that_says_a_route_is_followed_and_named() -> None:
     model = Model(" operate cancel job={n1}")
     found = route("get job 7 off my GPU, would you", author=model)
     assert (found.by, found.call) == ("model tiny", Call("operate", "cancel", {"job": 7}))
-    assert model.asked == (SYSTEM, masked("get job 7 off my GPU, would you")[0])
+    assert model.asked == (SYSTEM, "get job {n1} off my gpu would you")
     assert not found.certain, "the rules read something else: no permission for a session is enough"
     assert route("cancel job 7", author=model).certain
 

@@ -1,0 +1,52 @@
+"""What a small model is given to read of a request."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant.plain import SHORTEST, WORDS, bare, plain, slips
+from assistant.training import words
+
+
+@pytest.mark.parametrize(
+    ("request_", "read"),
+    [
+        ("What's teh TEMPERATRE of gpu {n1}??", "whats teh temperature of gpu {n1}"),
+        ("Ist die GRÖSSTE Grafikkarte heiß?", "ist die grosste grafikkarte heiss"),
+        ("¿Cuánta memoría libre queda?", "cuanta memoria libre queda"),
+        ("L'énergie, s'il te plaît...", "lenergie sil te plait"),
+        ("cancell my last jbo {n1} — now!", "cancel my last jbo {n1} now"),
+        ("re-run {w1} at {t1}, 70 %", "re-run {w1} at {t1} 70 %"),
+        ("   ", ""),
+    ],
+)
+def test_a_request_is_read_without_capitals_accents_marks_and_slips(request_, read) -> None:
+    assert plain(request_) == read
+
+
+@given(st.lists(st.sampled_from([*"aeot {}%/.'-ÄÉßİ℡\u0301日 ", "{n1}", "{w2}", "temprature", "QUEUE "]), max_size=30).map("".join))
+def test_whatever_comes_slots_stay_and_a_second_reading_changes_nothing(text) -> None:
+    read = plain(text)
+    assert re.findall(r"\{[nwt]\d\}", read) == re.findall(r"\{[nwt]\d\}", text)
+    assert plain(read) == read == read.strip() and not set(read) & set("?!.,;'ÄÉ")
+
+
+def test_a_word_that_is_known_or_short_or_far_from_any_is_left_alone() -> None:
+    for word in ("queue", "queued", "hto", "qqqqqqq", "{temprature}"):
+        assert plain(word) == word
+    assert len("hto") < SHORTEST
+
+
+def test_a_slip_is_one_letter_out_in_or_wrong_or_two_swapped() -> None:
+    found = slips("job")
+    assert {"ob", "ojb", "jxb", "jobs", "job"} <= found and not {"", "j", "boj", "joobs"} & found
+    assert len(found) == len({word for word in found if abs(len(word) - 3) <= 1})
+
+
+def test_the_words_are_those_of_the_phrasings_that_are_learnt() -> None:
+    assert words.taught() == WORDS.read_text(encoding="utf-8").split(), "renew them: python -m assistant.training.words"
+    assert all(word == bare(word) and word.isalpha() for word in words.taught())
