@@ -14,7 +14,6 @@ from accel.workloads import catalog
 from assistant import phrases
 from assistant.author import Way
 from assistant.facts import Fact
-from assistant.masks import masked
 from assistant.routes import SYSTEM, TOOLS, WORKLOADS, parse
 from assistant.tools import choices
 from assistant.tools.actions import PLANNERS
