@@ -15,7 +15,7 @@ from typing import Any
 from assistant.routes import TOOLS
 from assistant.training.evaluate import CONFUSION, EVALUATION
 from assistant.training.phrasings import COMBINATIONS, TEMPLATES
-from assistant.training.requests import LANGUAGES
+from assistant.training.requests import LANGUAGES, PUZZLED
 from assistant.training.train import ABOUT
 
 _CARD = """---
@@ -28,13 +28,14 @@ tags: [rwkv7]
 
 An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a vocabulary of its own), for two tasks and
 nothing else: it says which of {tools} tools a request needs and with which arguments, and it writes briefs and answers from facts. It sees
-no numbers, names or commands: requests come to it masked (`assistant.masks`), facts as names (`assistant.compact`), and what it writes has
-slots that code fills and checks.
+no numbers, names or commands: requests come to it masked (`assistant.masks`) and without capitals, accents and slips of the finger
+(`assistant.plain`), facts as names (`assistant.compact`), and what it writes has slots that code fills and checks.
 
 ## Data
 
 {samples:,} samples made by a program, {tokens:,} tokens seen in training. Requests are in {count} languages ({shares}), by phrasings in
-`assistant/training/grammar/`, with typos, words left out, slang and politeness. In no training sample are: one in {combinations} of the
+`assistant/training/grammar/`, with typos, words left out, slang and politeness; in {puzzled:.0%} of the longer ones a word gives way to one
+that means nothing, so that it learns to do with the others. In no training sample are: one in {combinations} of the
 combinations that a phrasing with several choices of words can make; one phrasing in {templates}, with all that it can say (templates;
 counted apart are their sentences with a word that no training sample has: unheard); and some names. Machines are random, or an H100 as
 recorded in `assets/h100.trace.gz`. No text is from the internet, from a person's logs, or by another model.
@@ -89,6 +90,7 @@ def card(folder: Path) -> str:
         tokens=training["tokens seen"],
         count=len(LANGUAGES),
         shares=", ".join(f"{_NAMES[name]} {share:.0%}" for name, share in LANGUAGES.items()),
+        puzzled=PUZZLED,
         combinations=COMBINATIONS,
         templates=TEMPLATES,
         asked=round(training["samples"], -3),

@@ -140,7 +140,7 @@ def _piece(folder: Path, briefs: float, longest: int, work: tuple[int, int]) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the samples that a model learns from.")
     parser.add_argument("folder", type=Path)
-    for name, default in {"samples": 400_000, "judged": 3000, "tokens": 4096, "briefs": 0.4, "longest": 768, "workers": 2}.items():
+    for name, default in {"samples": 400_000, "judged": 3000, "tokens": 4096, "briefs": 0.3, "longest": 768, "workers": 2}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default {default}")
     given = vars(parser.parse_args())
     began = time.monotonic()

@@ -16,7 +16,7 @@ from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
 """Share of the examples in each."""
-_PUZZLED = 0.2
+PUZZLED = 0.2
 """How often one of its words is a puzzle."""
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
 _QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
@@ -57,7 +57,7 @@ def _puzzled(random: Random, language: str, sentence: str) -> str:
     """Now and then with a word that means nothing instead of one of its own, so that a model learns to do with the others."""
     parts = sentence.split(" ")
     places = [i for i, part in enumerate(parts) if part.isalpha() and len(part) > 3]
-    if len(parts) < 4 or not places or random.random() > _PUZZLED:
+    if len(parts) < 4 or not places or random.random() > PUZZLED:
         return sentence
     first, last = random.choices(_lettered(language), k=2)
     parts[random.choice(places)] = first[: -(-len(first) // 2)] + last[len(last) // 2 :]
