@@ -14,8 +14,8 @@ from pathlib import Path
 from string import ascii_lowercase
 
 WORDS = Path(__file__).with_name("words.txt")
-SHORTEST = 5
-"""Letters of a word that is mended: a shorter one has too many neighbours."""
+SHORTEST, LONGEST = 5, 30
+"""Letters of a word that is mended: a shorter one has too many neighbours, and none that is known is longer."""
 WORD = re.compile(r"\{[^}]*\}|[^\W\d_]+")
 _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
 
@@ -38,7 +38,7 @@ def _ranks() -> dict[str, int]:
 
 def _mended(word: str) -> str:
     ranks = _ranks()
-    if len(word) < SHORTEST or word in ranks or not word.isalpha():
+    if not SHORTEST <= len(word) <= LONGEST or word in ranks:
         return word
     return min(slips(word) & ranks.keys(), key=ranks.__getitem__, default=word)
 
