@@ -22,6 +22,7 @@ from assistant.facts import Fact
 from assistant.masks import masked
 from assistant.plain import plain
 from assistant.tools.call import called
+from assistant.tools.route import SURE, WAYS
 from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
 from assistant.training.handwritten import Asked, handwritten
@@ -40,6 +41,8 @@ class Routing(NamedTuple):
     wanted: str
     said: str
     language: str
+    sure: bool
+    """Whether the app does it without asking back, where the rules read something else."""
 
 
 class Judged(NamedTuple):
@@ -67,6 +70,7 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
     languages = sorted({one.language for one in by_hand})
     return {
         **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
+        **{f"routing, held-out {part}, where it is sure": _of_sure(found) for part, found in held_out.items()},
         "routing, hand-written": _right(by_hand),
         "routing, hand-written, those written last": _right([one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]),
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
@@ -79,7 +83,9 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
 
 
 def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
-    return Routing(request, wanted, written(engine, routes.SYSTEM, plain(request)), language)
+    author, text = EngineAuthor(engine, lambda: False), plain(request)
+    ways = author.ways(author.begin(routes.SYSTEM, text), WAYS)
+    return Routing(request, wanted, written(engine, routes.SYSTEM, text), language, bool(ways) and ways[0].chance >= SURE)
 
 
 def _by_rules(asked: Asked) -> bool:
@@ -89,6 +95,11 @@ def _by_rules(asked: Asked) -> bool:
 
 def _right(found: list[Routing]) -> float:
     return sum(one.said == one.wanted for one in found) / len(found)
+
+
+def _of_sure(found: list[Routing]) -> dict[str, float]:
+    sure = [one for one in found if one.sure]
+    return {"sure": len(sure) / len(found), "right of these": _right(sure) if sure else 0.0}
 
 
 def _tool(route: str) -> str:
