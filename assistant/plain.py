@@ -1,8 +1,9 @@
 """A request as a small model reads it best: small letters without accents or punctuation, and slips of the finger mended.
 
-A word of five letters or more that the model was not taught, and one slip away from words that it was, is taken for the commonest of these.
-A slip is a letter left out, put in or mistaken, or two swapped (Damerau, 1964). The words, the commonest first, are in `words.txt`: those
-of the phrasings that a model learns from, none of what is held out (`python -m assistant.training.words` writes it).
+A word of five letters or more that the model was not taught is taken for the commonest taught one that is typed so by one slip: a letter
+left out, struck twice, missed for its neighbour on the keyboard, or swapped with the next (Damerau, 1964). First letters are not missed,
+and words that merely look alike are left alone. The words, the commonest first, are in `words.txt`: those of the phrasings that a model
+learns from, none of what is held out (`python -m assistant.training.words` writes it).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ WORDS = Path(__file__).with_name("words.txt")
 SHORTEST, LONGEST = 5, 30
 """Letters of a word that is mended: a shorter one has too many neighbours, and none that is known is longer."""
 WORD = re.compile(r"\{[^}]*\}|[^\W\d_]+")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
+"""All but what slots, units, paths, sums and hyphened words are made of."""
 
 
 def plain(request: str) -> str:
@@ -26,8 +29,8 @@ def plain(request: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Without capitals, accents and punctuation."""
-    small = "".join(c for c in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(c))
+    """Without capitals, accents and punctuation. What only looks like a letter, a digit or a brace is made none."""
+    small = "".join(c for c in unicodedata.normalize("NFD", text).casefold() if not unicodedata.combining(c))
     return " ".join(_MARKS.sub(" ", re.sub(r"['’´`]", "", small)).split())
 
 
@@ -40,14 +43,24 @@ def _mended(word: str) -> str:
     ranks = _ranks()
     if not SHORTEST <= len(word) <= LONGEST or word in ranks:
         return word
-    return min(slips(word) & ranks.keys(), key=ranks.__getitem__, default=word)
+    return min(meant(word) & ranks.keys(), key=ranks.__getitem__, default=word)
 
 
-def slips(word: str) -> set[str]:
-    """All that is one slip away from a word."""
-    parts = [(word[:i], word[i:]) for i in range(len(word) + 1)]
-    left_out = {a + b[1:] for a, b in parts if b}
-    swapped = {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
-    mistaken = {a + letter + b[1:] for a, b in parts if b for letter in ascii_lowercase}
-    put_in = {a + letter + b for a, b in parts for letter in ascii_lowercase}
-    return left_out | swapped | mistaken | put_in
+def meant(word: str) -> set[str]:
+    """What is typed like this by one slip behind its first letter."""
+    inside = [(word[:i], word[i:]) for i in range(1, len(word))]
+    left_out = {a + letter + b for a, b in inside for letter in ascii_lowercase}
+    twice = {a + b[1:] for a, b in inside if a[-1] == b[0]}
+    swapped = {a + b[1] + b[0] + b[2:] for a, b in inside if len(b) > 1}
+    missed = {a + letter + b[1:] for a, b in inside if len(b) > 1 for letter in _beside(b[0])}
+    return left_out | twice | swapped | missed
+
+
+@cache
+def _beside(letter: str) -> frozenset[str]:
+    """The keys that touch a letter's."""
+    places = {key: (row, column + row / 2) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
+    if letter not in places:
+        return frozenset()
+    row, column = places[letter]
+    return frozenset(key for key, (r, c) in places.items() if key != letter and abs(r - row) <= 1 and abs(c - column) <= 1)

@@ -15,7 +15,7 @@ import msgspec
 from accel.workloads import catalog
 from assistant.author import Author, P, Way
 from assistant.masks import NOUN, masked
-from assistant.plain import plain
+from assistant.plain import bare, plain
 from assistant.roles import is_order
 from assistant.routes import SYSTEM, Route, parse
 from assistant.tools.call import Call, called
@@ -30,6 +30,10 @@ SURE = 0.9
 WAYS = 6
 """Texts of the model that are looked at; some are no calls, or the same."""
 _NUMBERED = re.compile(rf"\b(?:{NOUN})[ #]+\{{n\d+\}}", re.IGNORECASE)
+_FORBIDS = re.compile(
+    r"\b(?:dont|do not|not|never|no(?! \{)|nicht|nie|niemals|kein\w*|pas|jamais|nunca|jamas)\b"  # as assistant.plain leaves them
+)
+"""May turn an order into its opposite: a model of this size reads `never cancel job 7` as one to cancel it."""
 _OTHER = Call("answer", "other")
 
 
@@ -62,7 +66,7 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
     if author is None or not found:
         return Routed(_completed(by_hand, request), "rules", certain=certain)
     best = found[0]
-    asked = _asked(found, by_hand) if best.chance < SURE and best.call != by_hand else []
+    asked = _asked(found, by_hand) if best.call != by_hand and _in_doubt(request, best, by_hand) else []
     choices = tuple(filter(None, (_completed(call, request) for call in asked)))
     return Routed(_completed(best.call, request), f"model {author.name}", choices, certain and best.call == by_hand)
 
@@ -93,13 +97,37 @@ def _completed(found: Call | None, request: str) -> Call | None:
 def _by_model(request: str, names: Sequence[str], author: Author[P]) -> list[_Meaning]:
     """What it may mean, the likeliest first. What is no route is left out: of no tool, or with slots that the request has not."""
     text, values = masked(request, names)
+    found = _read(plain(text), values, author)
+    if found and found[0].call.acts and plain(text) != bare(text):
+        # An order that is one only since a slip was mended is none that is sure.
+        both = (*found, *_read(bare(text), values, author))
+        return _merged(meaning._replace(chance=meaning.chance / 2) for meaning in both)
+    return found
+
+
+def _read(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning]:
     found: list[_Meaning] = []
-    for way in _ways(plain(text), author):
+    for way in _ways(text, author):
         with suppress(ValueError):
             call = called(_of_different(parse(way.text.strip().partition("\n")[0])), values)
-            before = sum(other.chance for other in found if other.call == call)
-            found = [*(other for other in found if other.call != call), _Meaning(call, before + way.chance)]
-    return sorted(found, key=lambda meaning: -meaning.chance)
+            found.append(_Meaning(call, way.chance))
+    return _merged(found)
+
+
+def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
+    """Of each call once, with all of its chances, the likeliest first."""
+    merged: list[_Meaning] = []
+    for call, chance in found:
+        before = sum(other.chance for other in merged if other.call == call)
+        merged = [*(other for other in merged if other.call != call), _Meaning(call, before + chance)]
+    return sorted(merged, key=lambda meaning: -meaning.chance)
+
+
+def _in_doubt(request: str, best: _Meaning, by_hand: Call | None) -> bool:
+    """Whether to ask back, where the rules read something else: an order above all."""
+    if best.chance < SURE or (by_hand is not None and by_hand.acts):
+        return True
+    return best.call.acts and _FORBIDS.search(bare(masked(request)[0])) is not None
 
 
 def _ways(text: str, author: Author[P]) -> list[Way]:
@@ -110,12 +138,12 @@ def _ways(text: str, author: Author[P]) -> list[Way]:
 
 
 def _asked(found: Sequence[_Meaning], by_hand: Call | None) -> list[Call]:
-    """What to offer: the likeliest, and what the rules read; empty where there is nothing to choose."""
+    """What to offer: the likeliest, and what the rules read; empty where there is nothing to choose, and no order to take back."""
     offered: list[Call] = []
     for call in (*(meaning.call for meaning in found[: MOST - 1]), by_hand, *(meaning.call for meaning in found[MOST - 1 :])):
         if call is not None and call != _OTHER and call not in offered:
             offered.append(call)
-    return offered[:MOST] if len(offered) > 1 or found[0].call == _OTHER else []
+    return offered[:MOST] if len(offered) > 1 or found[0].call == _OTHER or found[0].call.acts else []
 
 
 def _of_different(route: Route) -> Route:

@@ -31,7 +31,7 @@ def test_it_is_on_the_list_with_a_card() -> None:
         ("how hot is gpu 1?", "answer device metric=temp gpu=1"),
         ("HOW HOT IS GPU 1????", "answer device metric=temp gpu=1"),
         ("warum wartet job 12?", "answer waiting job=12"),
-        ("termunate my last job", "operate cancel job=last"),
+        ("what is the temprature of gpu 1", "answer device metric=temp gpu=1"),
         ("please cancel job 7", "operate cancel job=7"),
         ("can you tidy up the disk", "housekeep scan"),
         ("give me a summary of the last 3 hours", "report brief hours=3"),
@@ -50,6 +50,21 @@ def test_it_asks_back_where_it_is_not_sure(engine) -> None:
     asked = [routed for routed in found if routed.choices]
     assert asked, "each of them may mean several things"
     assert all(len(routed.choices) <= 3 and routed.call in routed.choices for routed in asked)
+
+
+@pytest.mark.parametrize(
+    ("request_", "may_mean"),
+    [
+        ("termunate my last job", "operate cancel job=last"),
+        ("never ever cancel job 7", "operate cancel job=7"),
+        ("ne pas annuler la tâche 3", "operate cancel job=3"),
+        ("resume", "operate resume"),
+    ],
+    ids=["an order once it is mended", "an order that is forbidden", "with nothing else to choose", "an order by the rules"],
+)
+def test_it_asks_back_before_it_takes_an_order_for_granted(engine, request_, may_mean) -> None:
+    found = route(request_, (), EngineAuthor(engine, lambda: False))
+    assert may_mean in [call.line for call in found.choices]
 
 
 def test_its_likeliest_texts_are_what_it_writes_with_their_probabilities(engine) -> None:
