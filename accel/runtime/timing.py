@@ -3,8 +3,8 @@ compared, in turn.
 
 On a GPU calls are launched ahead, so that it never waits for the host, and CUDA events between them give each one's time; a call counts
 as finished when its event says so, never when it was launched. On a CPU a call is finished when it returns. Contenders whose calls are
-short have an event between several of them, and a sample is their mean: an event takes time of its own, and a kernel that may begin while
-the one before it ends cannot where one is between them.
+short have an event between several of them only, each of which is taken to have lasted as long as their mean: an event takes time of its
+own, and a kernel that may begin while the one before it ends cannot where one is between them.
 
 Inputs that would stay in the last-level cache are several, taken in turn (`copies_beyond_cache`), as in a program that has more than one
 layer. FLOPs are those the mathematics needs, of unmasked elements only (`Problem.flops` for attention, 2n³ for a matrix product).
@@ -37,7 +37,7 @@ _POLL_S = 0.0005
 SLICE_S = 0.05
 """How long one contender runs, if two calls take no longer, before it is the next one's turn."""
 _MARKED_MS = 0.2
-"""Work between two events, at least, where contenders take turns."""
+"""About so much work is between two events where contenders take turns, or one call."""
 _USUAL_CACHE = 32 << 20
 MOST_COPIES = 64
 
@@ -97,8 +97,8 @@ def measure_in_turn(
 
     Each follows every other equally often: on a card at its power limit, who runs next begins at the clock that the last one left. Where
     calls take too long for that, whose own turn settles the clock, the order of each round is drawn. The first call of a turn finds the
-    caches as another contender left them, and its sample is not counted. `during(i)` is told while calls of contender i are under way.
-    Call each at least twice before: compiling is not measured.
+    caches as another contender left them, and is not counted, nor are those that no event parts from it. `during(i)` is told while calls of
+    contender i are under way. Call each at least twice before: compiling is not measured.
     """
     samples: list[list[float]] = [[] for _ in calls]
     spent, busy = [0.0] * len(calls), 0
@@ -116,7 +116,7 @@ def measure_in_turn(
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], steps[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
-            samples[i] += new[1:]
+            samples[i] += new[steps[i] :]
             busy += counts[i]
             counts[i] = _calls_in(longest, new, steps[i])
             if (elapsed := time.perf_counter() - start) - told >= REPORT_EVERY_S:
@@ -176,7 +176,7 @@ def copies_beyond_cache(size: float, device: torch.device) -> int:
 
 
 def _slice(call: Callable[[], object], count: int, step: int, device: torch.device, during: Callable[[], None]) -> list[float]:
-    """Milliseconds of `count` calls, one after the other: of each, or on a GPU the mean of every `step` of them."""
+    """Milliseconds of each of `count` calls, one after the other; on a GPU every `step` of them are told alike, by their mean."""
     if device.type != "cuda":
         during()
         return [timed(call, device)[1] for _ in range(count)]
@@ -187,7 +187,7 @@ def _slice(call: Callable[[], object], count: int, step: int, device: torch.devi
             marks.append(_mark(device))
     during()
     marks[-1].synchronize()
-    return [before.elapsed_time(after) / step for before, after in pairwise(marks)]
+    return [before.elapsed_time(after) / step for before, after in pairwise(marks) for _ in range(step)]
 
 
 def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]:

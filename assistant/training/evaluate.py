@@ -42,7 +42,7 @@ class Routing(NamedTuple):
     said: str
     language: str
     sure: bool
-    """Whether the app does it without asking back, where the rules read something else."""
+    """Whether its likeliest text is so likely that the app does it without asking back, but for orders that it doubts for other reasons."""
 
 
 class Judged(NamedTuple):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from assistant.masks import masked
+from assistant.plain import plain
 
 _FILE = Path(__file__).with_suffix(".jsonl")
 
@@ -29,14 +29,10 @@ def handwritten() -> list[Asked]:
 
 
 def is_handwritten(request: str) -> bool:
-    """Whether a masked request is one of them, but for case and punctuation."""
-    return _bare(request) in _known()
+    """Whether a masked request is one of them as a model reads it."""
+    return plain(request) in _known()
 
 
 @cache
 def _known() -> frozenset[str]:
-    return frozenset(_bare(masked(asked.request)[0]) for asked in handwritten())
-
-
-def _bare(request: str) -> str:
-    return re.sub(r"[^\w{} ]", "", request).lower().strip()
+    return frozenset(plain(masked(asked.request)[0]) for asked in handwritten())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from random import Random
 from typing import NamedTuple
 
 from assistant.masks import NUMBER_WORDS, masked
+from assistant.plain import bare, plain
 from assistant.routes import BY_NAME, Route
 from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
@@ -17,7 +19,7 @@ from assistant.training.values import VALUES
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
 """Share of the examples in each."""
 PUZZLED = 0.2
-"""How often one of its words is a puzzle."""
+"""How often one of the words of a longer sentence is a puzzle."""
 _PART = re.compile(r"<(\w+)>|%([nghtwc])")
 _QUESTION = re.compile(r"(?:wh|how|is |are |did |w[aio]|quel|que|qu|cu|co|est|où|dónde|ist )")
 _MARK = re.compile(r"\x01(\d+)\x02")
@@ -59,9 +61,15 @@ def _puzzled(random: Random, language: str, sentence: str) -> str:
     places = [i for i, part in enumerate(parts) if part.isalpha() and len(part) > 3]
     if len(parts) < 4 or not places or random.random() > PUZZLED:
         return sentence
-    first, last = random.choices(_lettered(language), k=2)
-    parts[random.choice(places)] = first[: -(-len(first) // 2)] + last[len(last) // 2 :]
+    parts[random.choice(places)] = next(word for word in _puzzles(random, language) if plain(word) == word and word not in heard(language))
     return " ".join(parts)
+
+
+def _puzzles(random: Random, language: str) -> Iterator[str]:
+    """The beginnings of words with the ends of others."""
+    while True:
+        first, last = random.choices(_lettered(language), k=2)
+        yield bare(first[: -(-len(first) // 2)] + last[len(last) // 2 :])
 
 
 @cache

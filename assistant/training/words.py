@@ -5,11 +5,14 @@ python -m assistant.training.words
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from assistant.plain import WORD, WORDS, bare
-from assistant.training.phrasings import grammar, lines
+from assistant.plain import SHORTEST, WORD, WORDS, bare
+from assistant.training.phrasings import grammar, lines, sentences
 from assistant.training.requests import LANGUAGES
+
+_MARK = re.compile(r"<\w+>|%\w")
 
 
 def taught() -> list[str]:
@@ -20,8 +23,9 @@ def taught() -> list[str]:
         listed = (line.text for entries in known.lists.values() for line in entries)
         learnt = (line.text for section in lines(language, "learnt").values() for line in section)
         for text in (*listed, *learnt, *known.same):
-            counts.update({word for word in WORD.findall(bare(text.replace("<", "{").replace(">", "}"))) if word.isalpha()})
-    return sorted(counts, key=lambda word: (-counts[word], word))
+            counts.update({word for said in sentences(_MARK.sub("{}", text)) for word in WORD.findall(bare(said))})
+    whole = (word for word in counts if len(word) >= SHORTEST - 1 and word.isalpha())
+    return sorted(whole, key=lambda word: (-counts[word], word))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     began = time.monotonic()
-    pieces = [(args.seed + i, min(_PIECE, args.texts - start)) for i, start in enumerate(range(0, args.texts, _PIECE))]
-    with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
+    pieces = [(f"{args.seed} {start}", min(_PIECE, args.texts - start)) for start in range(0, args.texts, _PIECE)]
+    with multiprocessing.get_context("spawn").Pool(max(1, args.workers), _left_to_the_first) as pool:
         made = pool.imap_unordered(partial(_piece, args.model, args.device), pieces)
         count = Count(_until_interrupted(chain.from_iterable(made)))
     row = {
@@ -58,8 +58,12 @@ def main() -> int:
     return 1 if count.found or count.shown < args.texts else 0
 
 
-def _piece(model: str, device: str, piece: tuple[int, int]) -> list[Text]:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts means the whole, which then tells of what it has
+def _left_to_the_first() -> None:
+    """Whoever interrupts means the whole, which then tells of what it has."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _piece(model: str, device: str, piece: tuple[str, int]) -> list[Text]:
     seed, count = piece
     return list(texts(count, seed, _authors(model, device)))
 

@@ -66,7 +66,7 @@ def test_the_gpu_does_not_wait_for_the_host():
 
 
 def test_short_calls_in_turn_take_what_they_take_without_events_between_them():
-    """A kernel of some microseconds, recorded as a graph of one so that the host is no limit."""
+    """Of eight kernels of some microseconds, recorded as a graph so that the host is no limit."""
     a = torch.randn(1 << 20, device=CUDA)
     graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
     for graph in graphs:

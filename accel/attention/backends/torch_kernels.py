@@ -25,8 +25,8 @@ from accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
 _VECTOR = 16
-"""Numbers of the widest vector of a CPU (AVX-512). Where a row's scores do not fill one, torch 2.13 takes a NaN in q for a row that sees no
-key: it answers 0."""
+"""Numbers of the widest vector of a CPU (AVX-512). A row all of whose scores are NaN, and too few to fill one, torch 2.13 takes for one
+that sees no key: it answers 0."""
 
 
 class FlashCuda:
@@ -99,7 +99,7 @@ class FlashCpu:
             q, k, v, 0.0, problem.mask == "square", attn_mask=_lower_right(problem), scale=problem.scale
         )
         if problem.seq_k < _VECTOR:
-            spoilt = ~q.isfinite().all(dim=-1)
+            spoilt = _spoilt(q, k, problem)
             out, lse = out.masked_fill(spoilt.unsqueeze(-1), torch.nan), lse.masked_fill(spoilt, torch.nan)
         return _with_blind(out, lse.float(), x, problem.blind)
 
@@ -125,6 +125,13 @@ class FlashCpu:
     def _seeing(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (side_by_side(t) for t in x[:3])
         return q[:, :, problem.blind :], k, v
+
+
+def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
+    """Rows [B,H,Sq] with a NaN of their own, or one in a key that they see."""
+    keys = k.isnan().any(dim=-1).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    seen = keys.cummax(dim=-1).values[..., k.shape[2] - q.shape[2] :] if problem.causal else keys.any(dim=-1, keepdim=True)
+    return q.isnan().any(dim=-1) | seen
 
 
 class Flash:

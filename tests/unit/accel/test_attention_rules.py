@@ -198,6 +198,17 @@ def test_a_nan_in_a_query_is_in_its_answer_however_few_keys_there_are(keys, caus
         assert not out[0, 0].isnan().any() and not out[0, 1, :-1].isnan().any()
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (3, 1), (2, 7), (9, 9), (12, 15), (3, 16)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_nan_in_a_key_is_in_the_answers_of_all_that_see_it_however_few_keys_there_are(queries, keys, causal):
+    q, k, v = random((2, 4, queries, 8), (2, 2, keys, 8))
+    k[1, 0, 0, 5] = math.nan  # heads 0 and 1 share it
+    for backend in ("flash", "math", "reference"):
+        out = attention(q, k, v, causal=causal, backend=backend)
+        sees = torch.arange(queries) + keys - queries >= 0 if causal else torch.ones(queries, dtype=torch.bool)
+        assert torch.equal(out[1, :2].isnan().all(dim=-1), sees.expand(2, -1)) and not out[0].isnan().any() and not out[1, 2:].isnan().any()
+
+
 def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
     q, k, v = random((1, 2, 4, 8), grad=True)
     mask = torch.ones(4, 4, dtype=torch.bool)

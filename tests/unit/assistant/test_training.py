@@ -19,6 +19,7 @@ from assistant import compact, routes
 from assistant.engine import Engine
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
+from assistant.plain import plain
 from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.training import briefs, card, data, decks, evaluate, handwritten, phrasings, requests, train, vocabulary
 from assistant.training.corpus import stream
@@ -105,7 +106,7 @@ def test_requests_written_by_hand_are_never_learnt(monkeypatch) -> None:
     seen = {requests.example(Random(i), "learnt").request for i in range(300)}
     assert not any(map(handwritten.is_handwritten, seen))
     some = handwritten.Asked(f"{min(seen, key=len)} !".upper(), "answer other")
-    monkeypatch.setattr(handwritten, "_known", lambda: {handwritten._bare(masked(some.request)[0])})
+    monkeypatch.setattr(handwritten, "_known", lambda: {plain(masked(some.request)[0])})
     again = {requests.example(Random(i), "learnt").request for i in range(300)}
     assert min(seen, key=len) not in again and len(seen & again) > 250
 

@@ -73,7 +73,7 @@ class Text(NamedTuple):
     invented: set[tuple[str, str]]
 
 
-def texts(count: int, seed: int, author: Callable[[Random, Facts], Author | None]) -> Iterator[Text]:
+def texts(count: int, seed: int | str, author: Callable[[Random, Facts], Author | None]) -> Iterator[Text]:
     """What is shown of `count` random machines, in briefs and answers, by who writes of each."""
     random = Random(seed)
     for _ in range(count):
