@@ -62,11 +62,12 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
     names = _masking(names, request)
     by_hand = by_rules(request, names)
     certain = by_hand == by_rules(request)
-    found = _by_model(request, names, author) if author is not None and author.compact else []
+    text, values = masked(request, names)
+    found = _by_model(text, values, author) if author is not None and author.compact else []
     if author is None or not found:
         return Routed(_completed(by_hand, request), "rules", certain=certain)
     best = found[0]
-    asked = _asked(found, by_hand) if best.call != by_hand and _in_doubt(request, best, by_hand) else []
+    asked = _asked(found, by_hand) if best.call != by_hand and _in_doubt(text, best, by_hand) else []
     choices = tuple(filter(None, (_completed(call, request) for call in asked)))
     return Routed(_completed(best.call, request), f"model {author.name}", choices, certain and best.call == by_hand)
 
@@ -94,13 +95,13 @@ def _completed(found: Call | None, request: str) -> Call | None:
     return msgspec.structs.replace(found, params=dict(parameters(catalog.find(name), request)))
 
 
-def _by_model(request: str, names: Sequence[str], author: Author[P]) -> list[_Meaning]:
+def _by_model(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning]:
     """What it may mean, the likeliest first. What is no route is left out: of no tool, or with slots that the request has not."""
-    text, values = masked(request, names)
-    found = _read(plain(text), values, author)
-    if found and found[0].call.acts and plain(text) != bare(text):
+    mended, typed = plain(text), bare(text)
+    found = _read(mended, values, author)
+    if found and found[0].call.acts and mended != typed:
         # An order that is one only since a slip was mended is none that is sure.
-        both = (*found, *_read(bare(text), values, author))
+        both = (*found, *_read(typed, values, author))
         return _merged(meaning._replace(chance=meaning.chance / 2) for meaning in both)
     return found
 
@@ -123,11 +124,11 @@ def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
     return sorted(merged, key=lambda meaning: -meaning.chance)
 
 
-def _in_doubt(request: str, best: _Meaning, by_hand: Call | None) -> bool:
+def _in_doubt(text: str, best: _Meaning, by_hand: Call | None) -> bool:
     """Whether to ask back, where the rules read something else: an order above all."""
     if best.chance < SURE or (by_hand is not None and by_hand.acts):
         return True
-    return best.call.acts and _FORBIDS.search(bare(masked(request)[0])) is not None
+    return best.call.acts and _FORBIDS.search(bare(text)) is not None
 
 
 def _ways(text: str, author: Author[P]) -> list[Way]:

@@ -17,7 +17,7 @@ from random import Random
 from typing import NamedTuple, get_args
 
 from assistant import compact, routes
-from assistant.engine import Engine, EngineAuthor
+from assistant.engine import Engine, EngineAuthor, Mark
 from assistant.facts import Fact
 from assistant.masks import masked
 from assistant.plain import plain
@@ -57,7 +57,11 @@ class Judged(NamedTuple):
 def written(engine: Engine, system: str, user: str) -> str:
     """What the model writes, greedily."""
     author = EngineAuthor(engine, lambda: False)
-    *_, last = author.write(author.begin(system, user), 0)
+    return _greedy(author, author.begin(system, user))
+
+
+def _greedy(author: EngineAuthor, place: Mark) -> str:
+    *_, last = author.write(place, 0)
     return last.text.strip()
 
 
@@ -83,9 +87,10 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
 
 
 def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
-    author, text = EngineAuthor(engine, lambda: False), plain(request)
-    ways = author.ways(author.begin(routes.SYSTEM, text), WAYS)
-    return Routing(request, wanted, written(engine, routes.SYSTEM, text), language, bool(ways) and ways[0].chance >= SURE)
+    author = EngineAuthor(engine, lambda: False)
+    place = author.begin(routes.SYSTEM, plain(request))
+    ways = author.ways(place, WAYS)
+    return Routing(request, wanted, _greedy(author, place), language, bool(ways) and ways[0].chance >= SURE)
 
 
 def _by_rules(asked: Asked) -> bool:

@@ -245,7 +245,7 @@ def _is_a_mean_of_its_steps(folder) -> None:
 
 def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path, monkeypatch) -> None:
     torch.set_num_threads(1)
-    data.prepare(tmp_path, samples=60, judged=4, tokens=400, briefs=0.0, longest=150, workers=1)
+    data.prepare(tmp_path, samples=60, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=2)
     plan = train.Plan(layers=2, channels=64, rows=4, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3)
     losses = train.train(plan, tmp_path)
     assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
@@ -253,7 +253,7 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path,
     assert again[:25] == losses and len(again) == 27
     engine = Engine(str(tmp_path), "cpu")
     assert isinstance(evaluate.written(engine, routes.SYSTEM, "pause the queue"), str) and engine.compact
-    assert not evaluate.judged(engine, decks.deck(Random(1)), None).complete, "it has not learnt to write"
+    assert not any(evaluate.judged(engine, decks.deck(Random(1)), None)), "it has not learnt to write"
     _is_a_mean_of_its_steps(tmp_path)
     assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
     monkeypatch.setattr(
