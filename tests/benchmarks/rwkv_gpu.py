@@ -99,13 +99,16 @@ def decode(model: RWKV7, batch: int) -> Callable[[], None]:
 def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
     found: list[Peer] = []
     for make in (rwkv_peers.package, rwkv_peers.flash_linear_attention):
+        began = time.perf_counter()
         try:
             peer = make(tensors)
             if peer is None:
                 print(f"{make.__name__}: not installed", flush=True)
                 continue
+            made = time.perf_counter() - began
             peer.logits(PROBE)
             found.append(peer)
+            print(f"{peer.name}: made in {made:.0f} s, first logits after {time.perf_counter() - began:.0f} s", flush=True)
         except (RuntimeError, OSError, ImportError, AttributeError, TypeError) as error:
             print(f"{make.__name__}: {str(error).splitlines()[-1] if str(error) else type(error).__name__}", flush=True)
     return found
