@@ -1,4 +1,4 @@
-"""A request as a small model reads it best: small letters without accents or punctuation, and slips of the finger mended.
+"""A request as a small model reads it best: small letters without punctuation and most accents, and slips of the finger mended.
 
 A word of five letters or more that the model was not taught is taken for the commonest taught one that is typed so by one slip: a letter
 left out, struck twice, missed for its neighbour on the keyboard, or swapped with the next (Damerau, 1964). First letters are not missed,
@@ -19,6 +19,9 @@ SHORTEST, LONGEST = 5, 30
 """Letters of a word that is mended: a shorter one has too many neighbours, and none that is known is longer."""
 WORD = re.compile(r"\{[^}]*\}|[^\W\d_]+")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_APOSTROPHES = re.compile(r"['’´`]")
+_NOT_LAST = re.compile(r"[^éó\x00-\x7f]|[éó](?=\w)")
+"""What may have an accent that is not kept."""
 _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
 """All but what slots, units, paths, sums and hyphened words are made of."""
 
@@ -29,9 +32,20 @@ def plain(request: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Without capitals, accents and punctuation. What only looks like a letter, a digit or a brace is made none."""
-    small = "".join(c for c in unicodedata.normalize("NFD", text).casefold() if not unicodedata.combining(c))
-    return " ".join(_MARKS.sub(" ", re.sub(r"['’´`]", "", small)).split())
+    """Without capitals and punctuation, and without accents but an acute one at the end of a word, which parts *annulé* from *annule*,
+    *résumé* from *resume* and *canceló* from *cancelo*. What only looks like a letter, a digit or a brace is made none."""
+    composed = unicodedata.normalize("NFC", _APOSTROPHES.sub("", text).casefold())
+    letters = "".join(c for c in composed if not unicodedata.combining(c))
+    return " ".join(_MARKS.sub(" ", _NOT_LAST.sub(lambda letter: _base(letter[0]), letters)).split())
+
+
+def _base(letter: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", letter) if not unicodedata.combining(c))
+
+
+def unaccented(text: str) -> str:
+    """As `bare`, and as one types it whose keyboard has no accents."""
+    return bare(text).replace("é", "e").replace("ó", "o")
 
 
 @cache

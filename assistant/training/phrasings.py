@@ -17,7 +17,7 @@ from random import Random
 from typing import Literal, NamedTuple
 from zlib import crc32
 
-from assistant.plain import bare
+from assistant.plain import unaccented
 from assistant.routes import BY_NAME
 
 Part = Literal["learnt", "combinations", "templates", "unheard"]
@@ -102,9 +102,9 @@ def chosen(random: Random, text: str) -> str:
 
 def part_of(language: str, sentence: str) -> Part:
     """Where a sentence belongs, its choices made. What is held out of one line is learnt from no other, nor what reads like it."""
-    if bare(sentence) in _withheld(language):
+    if unaccented(sentence) in _withheld(language):
         return "templates" if set(_WORD.findall(sentence)) <= heard(language) else "unheard"
-    return "combinations" if bare(sentence) in _combinations(language) else "learnt"
+    return "combinations" if unaccented(sentence) in _combinations(language) else "learnt"
 
 
 def varied(random: Random, language: str, sentence: str) -> str:
@@ -142,7 +142,8 @@ def combinations(text: str) -> set[str]:
 @cache
 def _combinations(language: str) -> frozenset[str]:
     """All that is held out of lines that are learnt."""
-    return frozenset(bare(said) for section in lines(language, "learnt").values() for line in section for said in combinations(line.text))
+    learnt = (line for section in lines(language, "learnt").values() for line in section)
+    return frozenset(unaccented(said) for line in learnt for said in combinations(line.text))
 
 
 def _drawn(plain: str) -> bool:
@@ -153,7 +154,7 @@ def _drawn(plain: str) -> bool:
 def _withheld(language: str) -> frozenset[str]:
     """All that the held-out lines say."""
     withheld = (line for section in lines(language, "templates").values() for line in section)
-    return frozenset(bare(sentence) for line in withheld for sentence in sentences(line.text))
+    return frozenset(unaccented(sentence) for line in withheld for sentence in sentences(line.text))
 
 
 @cache
