@@ -19,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from assistant import weights
 from assistant.compact import MARK
 from assistant.tokenizer import VOCABULARY, Tokenizer
+from assistant.training import huggingface
 from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network
 from scheduler.errors import NotFound, UserError
@@ -167,11 +169,11 @@ class Trainer:
                 raise NotFound(f"no {name} in {trained} to start from: train without --start")
         if (trained / VOCABULARY).read_bytes() != (self.folder / VOCABULARY).read_bytes():
             raise UserError(f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}")
-        weights, mine = load_file(trained / MODEL), self.network.canonical()
-        if {name: tensor.shape for name, tensor in weights.items()} != {name: tensor.shape for name, tensor in mine.items()}:
+        stored, mine = weights.load(trained), self.network.canonical()
+        if {name: tensor.shape for name, tensor in stored.items()} != {name: tensor.shape for name, tensor in mine.items()}:
             raise UserError(f"the model in {trained} has another shape: give its --layers and --channels")
         for name, tensor in mine.items():
-            tensor.copy_(weights[name])
+            tensor.copy_(stored[name])
         return json.loads((trained / ABOUT).read_text())
 
     def _resume(self) -> None:
@@ -185,11 +187,11 @@ class Trainer:
         self.before = json.loads((self.folder / ABOUT).read_text()).get("before")
 
     def save(self) -> dict[str, float]:
-        """As `assistant.weights` reads it, in half precision, with how it was made in training.json. Returns `look()`."""
+        """As Hugging Face lays it out, in half precision, with how it was made in training.json. Returns `look()`."""
         tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.averaged.canonical().items()}
-        save_file(tensors, new := self.folder / f"{MODEL}.new")
+        save_file(huggingface.layout(tensors), new := self.folder / f"{MODEL}.new", {"format": "pt"})
         new.replace(self.folder / MODEL)
-        (self.folder / "config.json").write_text(json.dumps({"model_type": "rwkv7", "prompts": MARK}))
+        (self.folder / "config.json").write_text(json.dumps(huggingface.config(tensors) | {"prompts": MARK}, indent=1))
         about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
         sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
         device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"

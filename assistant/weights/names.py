@@ -8,10 +8,10 @@ from assistant.weights.outline import S
 from assistant.weights.shapes import MIXES, UNUSED
 from scheduler.errors import UserError
 
-_HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
-_HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}
-_HF_ATT = {"r_proj": "receptance", "k_proj": "key", "v_proj": "value", "o_proj": "output", "g_norm": "ln_x"}
-_HF_LORA = {"2.bias": "0", "0.weight": "1", "2.weight": "2"}
+HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
+HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}
+HF_ATT = {"r_proj": "receptance", "k_proj": "key", "v_proj": "value", "o_proj": "output", "g_norm": "ln_x"}
+HF_LORA = {"2.bias": "0", "0.weight": "1", "2.weight": "2"}
 
 
 def canonical(raw: dict[str, S]) -> dict[str, S]:
@@ -35,16 +35,16 @@ def _unfused(name: str, tensor: S) -> dict[str, S]:
 def _rename(key: str) -> tuple[str, bool]:
     """BlinkDL's name for flash-linear-attention's `key`, and whether the tensor is stored transposed."""
     stem, _, last = key.rpartition(".")
-    if stem in _HF_TOP:
-        return f"{_HF_TOP[stem]}.{last}", False
+    if stem in HF_TOP:
+        return f"{HF_TOP[stem]}.{last}", False
     if not (layer := re.fullmatch(r"model\.layers\.(\d+)\.(\w+)\.(.+)", key)):
         return key, False
     block, part, rest = f"blocks.{layer[1]}", layer[2], layer[3]
-    if part in _HF_NORM:
-        return f"{block}.{_HF_NORM[part]}.{rest}", False
+    if part in HF_NORM:
+        return f"{block}.{HF_NORM[part]}.{rest}", False
     if part != "attn":
         return f"{block}.{part}.{rest}", False
-    if (lora := re.fullmatch(r"([wavg])_lora\.lora\.(.+)", rest)) and lora[2] in _HF_LORA:
-        return f"{block}.att.{lora[1]}{_HF_LORA[lora[2]]}", lora[2] != "2.bias"
+    if (lora := re.fullmatch(r"([wavg])_lora\.lora\.(.+)", rest)) and lora[2] in HF_LORA:
+        return f"{block}.att.{lora[1]}{HF_LORA[lora[2]]}", lora[2] != "2.bias"
     head, dot, tail = rest.partition(".")
-    return f"{block}.att.{_HF_ATT.get(head, head)}{dot}{tail}", False
+    return f"{block}.att.{HF_ATT.get(head, head)}{dot}{tail}", False

@@ -13,9 +13,8 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from assistant import compact, routes
+from assistant import compact, routes, weights
 from assistant.engine import Engine
 from assistant.masks import filled, masked
 from assistant.model import RWKV7
@@ -237,7 +236,7 @@ def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
 
 def _is_a_mean_of_its_steps(folder) -> None:
     state = torch.load(folder / train.CHECKPOINT, weights_only=True)
-    saved = load_file(folder / "model.safetensors")["head.weight"].float()
+    saved = weights.load(folder)["head.weight"].float()
     mean, last = state["averaged"]["head/weight"], state["network"]["head/weight"]
     assert torch.allclose(saved, mean, atol=1e-3)
     assert 0 < float((mean - last).norm()) < 0.2 * float(last.norm())
@@ -279,7 +278,7 @@ def test_a_model_starts_from_the_weights_of_another_of_its_vocabulary_and_shape(
     data.prepare(second, samples=30, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=5)
     onward = replace(plan, start=str(first), steps=1)
     begun = train.Trainer(onward, second, 0.0).averaged.canonical()
-    assert all(torch.equal(begun[name], tensor.float()) for name, tensor in load_file(first / train.MODEL).items())
+    assert all(torch.equal(begun[name], tensor.float()) for name, tensor in weights.load(first).items())
     train.train(onward, second)
     about = json.loads((second / train.ABOUT).read_text())
     assert about["before"] == json.loads((first / train.ABOUT).read_text()) and about["plan"]["start"] == "first"
