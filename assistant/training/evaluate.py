@@ -26,7 +26,7 @@ from assistant.tools.route import SURE, WAYS
 from assistant.tools.rules import by_rules
 from assistant.training import decks, requests
 from assistant.training.handwritten import Asked, handwritten
-from assistant.training.phrasings import Part
+from assistant.training.phrasings import Part, voices
 from assistant.verify import Refused, fill, verify
 from assistant.writer import write
 
@@ -69,19 +69,27 @@ def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed:
     """Shares, each of so many; with the counts, and the hand-written requests that were routed wrongly."""
     engine, random = Engine(str(folder), device), Random(seed)
     held_out = {part: [_routed(engine, *requests.example(random, part), "") for _ in range(routings)] for part in _PARTS}
+    each = -(-routings // 4)
+    by_voice = {name: [_routed(engine, *requests.held_out(random, name, "en"), "") for _ in range(each)] for name in voices("en")}
     by_hand = [_routed(engine, masked(asked.request)[0], asked.route, asked.language) for asked in handwritten()]
     _confusion(folder / CONFUSION, [*(one for found in held_out.values() for one in found), *by_hand])
     languages = sorted({one.language for one in by_hand})
     return {
         **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
         **{f"routing, held-out {part}, where it is sure": _of_sure(found) for part, found in held_out.items()},
+        "routing, held-out phrasings in English, by who speaks or of what": {name: _right(found) for name, found in by_voice.items()},
         "routing, hand-written": _right(by_hand),
         "routing, hand-written, those written last": _right([one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]),
         "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
         "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
         "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},
         **{f"texts, {name}": shares for name, shares in _texts(engine, random, texts).items()},
-        "counts": {"held-out of each part": routings, "hand-written": len(by_hand), "texts of each kind": texts},
+        "counts": {
+            "held-out of each part": routings,
+            "held-out of each voice": each,
+            "hand-written": len(by_hand),
+            "texts of each kind": texts,
+        },
         "hand-written, wrong": [one._asdict() for one in by_hand if one.said != one.wanted],
     }
 

@@ -23,6 +23,8 @@ from assistant.routes import BY_NAME
 Part = Literal["learnt", "combinations", "templates", "unheard"]
 """What is learnt, and what is held out, farther and farther from it: combinations of the words of a phrasing, each of which is learnt in
 another combination; templates, which are whole phrasings, in words that others teach; and what has a word that no training example has."""
+WHOLE: tuple[Part, ...] = ("templates", "unheard")
+"""Of phrasings that are held out whole."""
 COMBINATIONS, TEMPLATES = 8, 12
 """One in so many is held out: of the combinations that a phrasing has, and of the phrasings."""
 _DRAW = 2
@@ -30,6 +32,8 @@ _DRAW = 2
 _GRAMMARS = Path(__file__).parent / "grammar"
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _WORD = re.compile(r"<\w+>|%\w|[\w'-]+")
+_PIECE = re.compile(r"[\w<>%'-]+|[^\w<>%'-]+")
+"""A word, or what is between two."""
 _SAME = 0.2
 """How often a word stands for another."""
 
@@ -40,6 +44,8 @@ class Line(NamedTuple):
     text: str
     arguments: dict[str, str]
     polite: bool
+    voice: str = ""
+    """The file it is in: who speaks so, or of what."""
 
 
 class Grammar(NamedTuple):
@@ -53,7 +59,7 @@ class Grammar(NamedTuple):
 def grammar(language: str) -> Grammar:
     found, at = Grammar({}, {}, {}), list[Line]()
     files = sorted((_GRAMMARS / language).glob("*.txt"))
-    for raw in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
+    for voice, raw in ((file.stem, line) for file in files for line in file.read_text(encoding="utf-8").splitlines()):
         text = raw.strip()
         if text.startswith("@"):
             at = found.lists[text[1:]] = []
@@ -66,16 +72,18 @@ def grammar(language: str) -> Grammar:
             for form in forms:
                 found.same.setdefault(form, []).extend(other for other in forms if other != form)
         elif text and not text.startswith("#"):
-            at += _read(text, any(at is known for known in found.lists.values()))
+            at += _listed(text) if any(at is known for known in found.lists.values()) else [_phrasing(text, voice)]
     return found
 
 
-def _read(text: str, listed: bool) -> list[Line]:
-    if listed:
-        arguments, _, forms = text.partition(":")
-        return [Line(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
+def _listed(text: str) -> list[Line]:
+    arguments, _, forms = text.partition(":")
+    return [Line(form.strip(), _pairs(arguments), False) for form in forms.split(" | ")]
+
+
+def _phrasing(text: str, voice: str) -> Line:
     phrasing, _, arguments = text.partition("::")
-    return [Line(phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"))]
+    return Line(phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"), voice)
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -85,12 +93,17 @@ def _pairs(text: str) -> dict[str, str]:
 @cache
 def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
     """The phrasings of every tool that may have sentences of this part."""
-    whole = part in ("templates", "unheard")
+    whole = part in WHOLE
     found = {
         name: [line for line in section if (crc32(f"{_DRAW} {language} {line.text}".encode()) % TEMPLATES == 0) == whole]
         for name, section in grammar(language).sections.items()
     }
     return {name: some for name, some in found.items() if some}
+
+
+def voices(language: str) -> list[str]:
+    """Those that have phrasings which are held out whole."""
+    return sorted({line.voice for section in lines(language, "templates").values() for line in section})
 
 
 def chosen(random: Random, text: str) -> str:
@@ -109,8 +122,16 @@ def part_of(language: str, sentence: str) -> Part:
 
 def varied(random: Random, language: str, sentence: str) -> str:
     """A sentence that is learnt, now and then with other words for the same; it never becomes one that is held out."""
-    same = grammar(language).same
-    other = _same(language).sub(lambda word: random.choice(same[word[0]]) if random.random() < _SAME else word[0], sentence)
+    same, pieces = grammar(language).same, _PIECE.findall(sentence)
+    said: list[str] = []
+    at = 0
+    while at < len(pieces):
+        lengths = range(min(_longest(language), len(pieces) - at), 0, -1)
+        length = next((n for n in lengths if "".join(pieces[at : at + n]) in same), 0)
+        form = "".join(pieces[at : at + (length or 1)])
+        said.append(random.choice(same[form]) if length and random.random() < _SAME else form)
+        at += length or 1
+    other = "".join(said)
     return other if part_of(language, other) == "learnt" else sentence
 
 
@@ -165,6 +186,6 @@ def heard(language: str) -> frozenset[str]:
 
 
 @cache
-def _same(language: str) -> re.Pattern[str]:
-    forms = sorted(map(re.escape, grammar(language).same), key=len, reverse=True)
-    return re.compile(rf"(?<![\w<%'-])(?:{'|'.join(forms)})(?![\w>'-])")
+def _longest(language: str) -> int:
+    """Pieces of what stands for something else."""
+    return max((len(_PIECE.findall(form)) for form in grammar(language).same), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from random import Random
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from assistant.plain import bare, plain
 from assistant.routes import BY_NAME, Route
 from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
-from assistant.training.phrasings import Grammar, Line, Part, chosen, grammar, heard, lines, part_of, varied
+from assistant.training.phrasings import WHOLE, Grammar, Line, Part, chosen, grammar, heard, lines, part_of, varied
 from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
@@ -36,12 +36,24 @@ def example(random: Random, part: Part, language: str = "") -> Example:
     """A request of what is learnt or held out; in any language, or in one. It is none of those written by hand, in no disguise."""
     while True:
         spoken = language or random.choices(*zip(*LANGUAGES.items(), strict=True))[0]
-        sections = lines(spoken, part)
-        names = sorted(sections)
-        role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
-        found = told(random, spoken, role, tool, random.choice(sections[role, tool]), part)
-        if found is not None and not is_handwritten(found.request):
+        if (found := _of(random, spoken, part, lines(spoken, part))) is not None:
             return found
+
+
+def held_out(random: Random, voice: str, language: str) -> Example:
+    """A request by a phrasing that is held out whole, in familiar words or in others, of one voice."""
+    whole = lines(language, "templates").items()
+    sections = {name: mine for name, section in whole if (mine := [line for line in section if line.voice == voice])}
+    while True:
+        if (found := _of(random, language, random.choice(WHOLE), sections)) is not None:
+            return found
+
+
+def _of(random: Random, language: str, part: Part, sections: Mapping[tuple[str, str], list[Line]]) -> Example | None:
+    names = sorted(sections)
+    role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
+    found = told(random, language, role, tool, random.choice(sections[role, tool]), part)
+    return found if found is not None and not is_handwritten(found.request) else None
 
 
 def told(random: Random, language: str, role: str, tool: str, line: Line, part: Part) -> Example | None:

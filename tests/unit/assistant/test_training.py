@@ -50,6 +50,26 @@ def test_what_is_held_out_is_in_no_training_sample() -> None:
         assert len(held_out) > 400 and len(learnt & held_out) <= 0.01 * len(held_out), "but for what a typo made the same"
 
 
+def test_what_is_held_out_of_a_voice_is_a_phrasing_of_its_own_that_no_sample_teaches() -> None:
+    assert len(phrasings.voices("en")) > 10
+    for voice in ("ordinary", "terse"):
+        withheld = phrasings.lines("en", "templates").items()
+        mine = {name: own for name, section in withheld if (own := [line for line in section if line.voice == voice])}
+        sentences = [sentence for section in mine.values() for line in section for sentence in phrasings.sentences(line.text)]
+        assert len(sentences) > 100 and {phrasings.part_of("en", sentence) for sentence in sentences} <= set(phrasings.WHOLE)
+        found = [requests.held_out(Random(i), voice, "en") for i in range(40)]
+        assert {tuple(one.route.split()[:2]) for one in found} <= set(mine) and len({one.request for one in found}) > 30
+
+
+def test_a_phrase_gives_way_as_a_whole_and_what_is_no_word_of_its_own_never(monkeypatch) -> None:
+    known = phrasings.Grammar({}, {}, {"gets stuck": ["hangs"], "gets": ["receives"], "job": ["task"]})
+    monkeypatch.setattr(phrasings, "grammar", lambda language: known)
+    monkeypatch.setattr(phrasings, "_longest", lambda language: 3)
+    monkeypatch.setattr(phrasings, "part_of", lambda language, sentence: "learnt")
+    said = {phrasings.varied(Random(i), "en", "<job> gets stuck, a job-file or jobs (job)") for i in range(200)}
+    assert said == {f"<job> {verb}, a job-file or jobs ({noun})" for verb in ("gets stuck", "hangs") for noun in ("job", "task")}
+
+
 def test_a_word_that_stands_for_another_never_makes_a_held_out_sentence() -> None:
     taught: dict[str, set[str]] = {part: set() for part in get_args(phrasings.Part)}
     varied = 0
