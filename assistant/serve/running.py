@@ -63,7 +63,7 @@ class Running:
         text, reason = "", ""
         try:
             async with asyncio.timeout(None) as patience:
-                while not text and (event := await self._events.get()) is not None:
+                while not text and (event := await self._next()) is not None:
                     if isinstance(event, Chunk):
                         text = event.text
                     else:
@@ -87,7 +87,7 @@ class Running:
 
     async def event(self) -> Event | None:
         """What is told next; None at the end."""
-        event = await self._events.get()
+        event = await self._next()
         if isinstance(event, Waiting):
             self._note(event)
         return event
@@ -97,6 +97,12 @@ class Running:
         completed = await self._work
         self.device = completed.device
         return completed
+
+    async def _next(self) -> Event | None:
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)  # an answer without a text ends while its beginning is waited for, and is asked for its end again
+        return event
 
     def _note(self, waiting: Waiting) -> None:
         self.device = waiting.device or self.device

@@ -19,22 +19,33 @@ from assistant.client import Assistant
 from assistant.serve.running import MOST
 from assistant.tokenizer import END, VOCABULARY
 from scheduler import settings
+from scheduler.client import Client
 from scheduler.errors import DaemonGone
 from scheduler.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
-from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+from tests.unit.assistant.rwkv_models import Tensors, random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group("rwkv")
 ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}], "seed": 5, "max_tokens": 24}
 
 
+def noise() -> Tensors:
+    """Of a small model that knows single bytes."""
+    return random_model(layers=1, channels=64, vocabulary=300)
+
+
+def written(folder: Path, weights: Tensors) -> Path:
+    model = write_hf(folder, to_hf(weights))
+    (model / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    return model
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    weights = random_model(layers=1, channels=64, vocabulary=300)
+    weights = noise()
     weights["head.weight"][END] = 0.0  # never the likeliest: a greedy text has no end
-    model = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(weights))
-    (model / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
+    model = written(tmp_path_factory.mktemp("models") / "noise-7", weights)
     with state_folder(tmp_path_factory.mktemp("serve") / "home") as home:
         settings.save(Settings(source="cpu", model_folder=str(model)))
         with serving(home) as found:
@@ -68,6 +79,54 @@ def test_a_completion_stops_where_it_is_told_to(served: Served) -> None:
     _, _, stopped = served.ask("/v1/completions", {**plain, "stop": [stop, "never said"]})
     assert stopped["choices"][0]["text"] == text[: text.index(stop)]
     assert stopped["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.fixture
+def silent(served: Served, tmp_path: Path) -> Iterator[str]:
+    """The model in use, meanwhile: the first thing that it says is that the text has ended."""
+    weights = noise()
+    weights["head.weight"].zero_()  # all are as likely, and a greedy text takes the first of them
+    with Client(start=False) as daemon:
+        before = daemon.snapshot().settings.model_folder
+        daemon.configure(model_folder=str(written(tmp_path / "silent-7", weights)))
+        yield "silent-7"
+        daemon.configure(model_folder=before)
+
+
+def said(served: Served, path: str, asked: dict[str, Any]) -> tuple[str, str]:
+    """The text and why it ended: the same whole and in pieces."""
+    _, _, answer = served.ask(path, asked)
+    _, _, lines = served.ask(path, {**asked, "stream": True})
+    assert lines[-2:] == ["data: [DONE]", ""]
+    pieces = [json.loads(line.removeprefix("data: "))["choices"][0] for line in lines if line.startswith("data: {")]
+    whole = answer["choices"][0]
+    text, reason = _text(whole), whole["finish_reason"]
+    assert ("".join(map(_text, pieces)), pieces[-1]["finish_reason"]) == (text, reason)
+    return text, reason
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """Of a choice in one of the four shapes."""
+    return choice["text"] if "text" in choice else (choice.get("message") or choice["delta"]).get("content", "")
+
+
+BOTH = pytest.mark.parametrize(
+    ("path", "asked"),
+    [("/v1/completions", {"prompt": "Once"}), ("/v1/chat/completions", {"messages": ASKED["messages"]})],
+    ids=["completion", "chat"],
+)
+
+
+@BOTH
+def test_a_stop_text_at_the_very_beginning_ends_the_answer(served: Served, path: str, asked: dict[str, Any]) -> None:
+    greedy = {"model": "noise-7", "temperature": 0, "max_tokens": 12, **asked}
+    text, _ = said(served, path, greedy)
+    assert said(served, path, {**greedy, "stop": text[0]}) == ("", "stop")
+
+
+@BOTH
+def test_a_model_that_says_nothing_answers_nothing(served: Served, silent: str, path: str, asked: dict[str, Any]) -> None:
+    assert said(served, path, {"model": silent, "temperature": 0, "max_tokens": 12, **asked}) == ("", "stop")
 
 
 def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
