@@ -110,7 +110,7 @@ class Assistant:
         return self._answer(m.Report(job, since, daily, when, self._new(), device), on_event)
 
     def complete(self, request: m.Complete, on_event: OnEvent | None = None) -> Completed:
-        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does."""
+        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does, and TooLong."""
         return self._converse(msgspec.structs.replace(request, id=self._new()), on_event, Completed)
 
     def benchmark(self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None) -> Speed:
@@ -255,6 +255,8 @@ def _error(reply: m.Error) -> Exception:
             return Cancelled()
         case "missing":
             return NotFound(reply.message)
+        case "too long":
+            return m.TooLong(reply.message)
         case "user":
             return UserError(reply.message)
         case "bug":

@@ -6,7 +6,7 @@ import time
 from typing import Literal
 
 from assistant.idle import Cancelled
-from assistant.messages import Complete, Completed, slow
+from assistant.messages import MOST_READ, Complete, Completed, TooLong, slow
 from assistant.resident import Resident
 from assistant.turn import Turn
 from scheduler.client import Client
@@ -14,7 +14,10 @@ from scheduler.errors import UserError
 
 
 def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
-    """Tell the text piece by piece, and then how it ended. Raises Cancelled, and UserError where there is no model that could."""
+    """Tell the text piece by piece, and then how it ended.
+
+    Raises Cancelled, TooLong, and UserError where there is no model that could.
+    """
     began = time.monotonic()
     with Client(start=False) as daemon:
         settings = daemon.snapshot().settings
@@ -28,6 +31,8 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
         return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
 
     tokens = engine.tokenizer.encode(request.prompt)
+    if request.program and len(tokens) > MOST_READ:
+        raise TooLong(f"the prompt has {len(tokens)} tokens, and at most {MOST_READ} are read for a program: leave some of it out")
     turn.waiting(f"the model {engine.name} reads the prompt")
     after = begun(engine.model, tokens, turn.journal, stopped)
     turn.waiting(f"the model {engine.name} writes{slow(engine.by)}")

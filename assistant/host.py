@@ -227,6 +227,8 @@ def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
             return [m.Error(str(e), "cancelled")]
         case NotFound() as e:
             return [m.Error(str(e), "missing")]
+        case m.TooLong() as e:
+            return [m.Error(str(e), "too long")]
         case UserError() as e:
             return [m.Error(str(e))]
         case bug:

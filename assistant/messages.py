@@ -12,9 +12,14 @@ from assistant.roles import Role
 from assistant.tools.call import Call
 from assistant.tools.choices import Choice
 from assistant.tools.proposal import How, Proposal
+from scheduler.errors import UserError
 
 MOST_TOKENS = 8192
 """Tokens that one completion may ask for."""
+MOST_READ = 8192
+"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU.
+It is twice the 4096 tokens that RWKV-7's World models were trained on.
+"""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
@@ -76,6 +81,8 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     """The text ends before the first of these."""
     id: str = ""
     device: Device = "auto"
+    program: bool = False
+    """Another program asks, not the person: of its prompt no more than MOST_READ tokens are read."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
@@ -211,7 +218,11 @@ class Ok(msgspec.Struct, frozen=True, tag="ok"):
 
 class Error(msgspec.Struct, frozen=True, tag="error"):
     message: str
-    kind: Literal["user", "missing", "cancelled", "bug"] = "user"
+    kind: Literal["user", "missing", "too long", "cancelled", "bug"] = "user"
+
+
+class TooLong(UserError):
+    """A program's prompt has more tokens than are read."""
 
 
 Event = Waiting | Chunk

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from assistant.library.describe import name_of
-from assistant.messages import Chunk, Device
+from assistant.messages import Chunk, Device, TooLong
 from assistant.serve import replies
 from assistant.serve.requests import MAX_BODY, Chat, Prose, Refusal, parse
 from assistant.serve.running import MOST, Running
@@ -61,6 +61,8 @@ class Serving:
                 return Response(status_code=499)  # nobody hears it
             except Refusal as e:
                 return _failed(e.status, str(e), e.param, e.code)
+            except TooLong as e:
+                return _failed(400, str(e), code="context_length_exceeded")
             except DaemonGone as e:
                 return _failed(503, str(e), code="daemon_gone")
             except UserError as e:

@@ -88,6 +88,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             secrets.randbits(32) if self.seed is None else self.seed,
             stops + given,
             device=device,
+            program=True,
         )
 
 

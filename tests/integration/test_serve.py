@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from assistant.client import Assistant
+from assistant.messages import MOST_READ, Complete
 from assistant.serve.running import MOST
 from assistant.tokenizer import END, VOCABULARY
 from scheduler import settings
@@ -129,6 +130,23 @@ def test_a_model_that_says_nothing_answers_nothing(served: Served, silent: str, 
     assert said(served, path, {"model": silent, "temperature": 0, "max_tokens": 12, **asked}) == ("", "stop")
 
 
+@BOTH
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_is_too_long_is_refused_in_a_line(served: Served, path: str, asked: dict[str, Any], stream: bool) -> None:
+    long = "x" * MOST_READ + "y"
+    changes = {"prompt": long} if "prompt" in asked else {"messages": [{"role": "user", "content": long}]}
+    status, _, error = served.ask(path, {"model": "noise-7", "stream": stream, **changes})
+    assert (status, error["error"]["type"], error["error"]["code"]) == (400, "invalid_request_error", "context_length_exceeded")
+    assert re.fullmatch(rf"the prompt has \d+ tokens, and at most {MOST_READ} are read for a program: .*", error["error"]["message"])
+
+
+def test_the_longest_prompt_is_read_and_a_person_may_have_longer_ones(served: Served) -> None:
+    longest = "x" * MOST_READ
+    _, _, answer = served.ask("/v1/completions", {"model": "noise-7", "prompt": longest, "temperature": 0, "max_tokens": 1})
+    assert answer["usage"]["prompt_tokens"] == MOST_READ
+    assert Assistant().complete(Complete(longest + "y", limit=1)).prompt_tokens == MOST_READ + 1
+
+
 def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
     _, _, found = served.ask("/v1/models")
     assert [model["id"] for model in found["data"]] == ["noise-7"]
@@ -223,7 +241,7 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
 def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(served: Served, stream: bool) -> None:
     """As many as there is room for: more than asyncio has threads of its own on a machine of two cores."""
     served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})  # the assistant runs now
-    asked = raw(served, {"model": "noise-7", "prompt": "x " * 40_000, "max_tokens": 8192, "stream": stream})
+    asked = raw(served, {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0, "stream": stream})
     with ExitStack() as line:
         for _ in range(MOST):
             line.enter_context(socket.create_connection(("127.0.0.1", served.port))).sendall(asked)
