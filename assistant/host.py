@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from assistant.completion import complete
 from assistant.desk import Desk
 from assistant.idle import Cancelled
 from assistant.journal import Diary, sweep
+from assistant.line import Line
 from assistant.turn import Turn
 from scheduler import paths, settings, wire
 from scheduler.background import Identity, say_ready, serve_alone
@@ -53,7 +55,7 @@ class Host:
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
         self._desk = Desk(self._evicted)
-        self._one = asyncio.Lock()
+        self._line = Line()
         self._asked: dict[str, _Asked] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
@@ -86,7 +88,7 @@ class Host:
         return self._why
 
     async def _warm(self) -> None:
-        async with self._one:
+        async with self._line.turn():
             await asyncio.to_thread(self._desk.warm)
 
     async def _end_unused(self) -> None:
@@ -141,7 +143,7 @@ class Host:
                 await peer.send(_ENCODE(m.Ok(asked is not None)))
             case m.Status():
                 resident = self._desk.resident
-                await peer.send(_ENCODE(m.State(self._one.locked(), max(0, len(self._asked) - 1), resident.name, resident.error)))
+                await peer.send(_ENCODE(m.State(self._line.busy, max(0, len(self._asked) - 1), resident.name, resident.error)))
             case m.Approve():
                 await self._decide(request, peer)
             case m.Ask() | m.Report() | m.Complete() | m.Benchmark():
@@ -161,7 +163,7 @@ class Host:
         diary = Diary(request.id) if request.id else None
         asked = self._asked[key] = _Asked(self._loop, request.device, diary)
         before = "loads the model" if self._warming and not self._warming.done() else "waits until another request is answered"
-        asked.say(m.Waiting(before if self._one.locked() else "gathers the facts"))
+        asked.say(m.Waiting(before if self._line.busy else "gathers the facts"))
         work = asked.work = asyncio.create_task(self._in_turn(request, asked))
         try:
             while not work.done():
@@ -198,12 +200,12 @@ class Host:
             await asyncio.sleep(0.01)
 
     async def _in_turn(self, request: m.Work, asked: _Asked) -> m.Done:
-        try:
-            await self._one.acquire()
-        except asyncio.CancelledError:
-            raise Cancelled from None  # it is stopped before its turn has come
-        asked.begun = True
-        try:
+        async with AsyncExitStack() as turn:
+            try:
+                await turn.enter_async_context(self._line.turn(program=isinstance(request, m.Complete) and request.program))
+            except asyncio.CancelledError:
+                raise Cancelled from None  # it is stopped before its turn has come
+            asked.begun = True
             asked.turn.look()
             if isinstance(request, m.Complete):
                 return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
@@ -211,8 +213,6 @@ class Host:
                 return await asyncio.to_thread(benchmark, self._desk.resident, request, asked.turn)
             asked.say(m.Waiting("gathers the facts"))
             return await asyncio.to_thread(self._desk.answer, request, asked.turn)
-        finally:
-            self._one.release()
 
 
 def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:

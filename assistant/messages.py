@@ -82,7 +82,7 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     id: str = ""
     device: Device = "auto"
     program: bool = False
-    """Another program asks, not the person: of its prompt no more than MOST_READ tokens are read."""
+    """Another program asks, not the person, whose requests go before it; of its prompt no more than MOST_READ tokens are read."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):

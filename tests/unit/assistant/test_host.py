@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,7 @@ import torch
 from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 from assistant import chat
-from assistant.client import Assistant, door
+from assistant.client import Assistant, OnEvent, door
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, Complete, Event, Waiting
 from scheduler import paths, settings
@@ -178,6 +180,37 @@ def test_who_waits_behind_another_request_is_stopped_at_once(home) -> None:
     assert first.cancel()
     threads[0].join(20)
     assert "busy" in Assistant().ask("is it idle?").text, "the turn was handed on"
+
+
+def test_a_persons_request_goes_before_those_of_programs_that_wait(home) -> None:
+    first, second = Assistant(), Assistant()
+    threads: list[threading.Thread] = []
+
+    def begin(work: Callable[[OnEvent], object], waits: str) -> list[str]:
+        """Asked in a thread, and heard to wait so -> what it waits for."""
+        reasons: list[str] = []
+
+        def run() -> None:
+            with suppress(Cancelled, UserError):
+                work(lambda event: reasons.append(event.reason))
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        eventually(lambda: any(waits in reason for reason in reasons))
+        return reasons
+
+    begin(lambda hear: first.report(on_event=hear), "idle")
+    for _ in range(2):
+        begin(lambda hear: Assistant().complete(Complete("x", program=True), hear), "another")
+    reasons = begin(lambda hear: second.report(on_event=hear), "another")
+    assert first.cancel()
+    eventually(lambda: any("idle" in reason for reason in reasons))
+    waiting = first.status().waiting
+    assert second.cancel()
+    assert waiting == 2, "the programs do still"
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
