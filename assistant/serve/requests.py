@@ -26,6 +26,8 @@ TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Zero = Annotated[float, msgspec.Meta(ge=0, le=0)]
+No = Literal[False]
 Stop = Text | Annotated[list[Text], msgspec.Meta(max_length=8)] | None
 
 
@@ -47,12 +49,26 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    content: str | list[Part] | None
+    """None: the assistant said nothing, as its messages have it in other programs."""
     name: str | None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+
+    def __post_init__(self) -> None:
+        if self.content is None and self.role != "assistant":
+            raise ValueError(f"`content` is null in a message of the role {self.role}")
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_usage: bool = False
+    include_obfuscation: No = False
+
+
+class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["text"]
 
 
 class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,8 +83,13 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
-    presence_penalty: Annotated[float, msgspec.Meta(ge=0, le=0)] | None = None
-    frequency_penalty: Annotated[float, msgspec.Meta(ge=0, le=0)] | None = None
+    presence_penalty: Zero | None = None
+    frequency_penalty: Zero | None = None
+    logprobs: No | None = None
+    logit_bias: Annotated[dict[str, float], msgspec.Meta(max_length=0)] | None = None
+    store: No | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    metadata: None = None
     user: str | None = None
     """Told by some clients; nobody here needs it."""
 
@@ -95,6 +116,15 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Chat(Common, frozen=True):
     messages: Annotated[list[Turn], msgspec.Meta(min_length=1, max_length=1000)]
     max_completion_tokens: Count | None = None
+    response_format: Format | None = None
+    top_logprobs: Literal[0] | None = None
+    modalities: Annotated[list[Literal["text"]], msgspec.Meta(max_length=1)] | None = None
+    tool_choice: Literal["none"] | None = None
+    tools: None = None
+    functions: None = None
+    function_call: Literal["none"] | None = None
+    audio: None = None
+    prediction: None = None
 
     def complete(self, device: Device) -> Complete:
         turns = [(_SPEAKERS[turn.role], _plain(turn.content)) for turn in self.messages]
@@ -103,8 +133,9 @@ class Chat(Common, frozen=True):
 
 class Prose(Common, frozen=True):
     prompt: str | Annotated[list[str], msgspec.Meta(min_length=1, max_length=1)]
-    echo: Literal[False] | None = None
+    echo: No | None = None
     best_of: Literal[1] | None = None
+    suffix: None = None
 
     def complete(self, device: Device) -> Complete:
         prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
@@ -120,5 +151,5 @@ def parse(body: bytes, kind: type[R]) -> R:
         raise Refusal(f"this request cannot be served: {e}", param=where) from e
 
 
-def _plain(content: str | list[Part]) -> str:
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+def _plain(content: str | list[Part] | None) -> str:
+    return content if isinstance(content, str) else "\n".join(part.text for part in content or ())

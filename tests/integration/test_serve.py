@@ -167,6 +167,17 @@ def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "image_url"),
         ({"stop": [""]}, "stop"),
         ({"seed": 2**70}, "seed"),
+        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logit_bias": {"50": 1}}, "logit_bias"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"frequency_penalty": -0.5}, "frequency_penalty"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"store": True}, "store"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0]"),
+        ({"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}, "tool_calls"),
     ],
 )
 def test_what_it_does_not_do_it_refuses_by_name(served: Served, changes: dict[str, Any], named: str) -> None:
@@ -174,6 +185,47 @@ def test_what_it_does_not_do_it_refuses_by_name(served: Served, changes: dict[st
     assert status == 400
     assert error["error"]["type"] == "invalid_request_error"
     assert named in error["error"]["message"]
+
+
+SAME: tuple[dict[str, Any], ...] = (
+    {"n": 1},
+    {"logprobs": False},
+    {"presence_penalty": 0, "frequency_penalty": 0.0},
+    {"logit_bias": {}},
+    {"store": False, "service_tier": "auto"},
+    {"stop": []},
+    dict.fromkeys(("n", "logprobs", "presence_penalty", "logit_bias", "store", "service_tier", "metadata", "stop", "user")),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *SAME,
+        {"response_format": {"type": "text"}},
+        {"top_logprobs": 0, "modalities": ["text"], "tool_choice": "none"},
+        dict.fromkeys(("response_format", "modalities", "tools", "tool_choice", "functions", "function_call", "audio", "prediction")),
+    ],
+    ids=" ".join,
+)
+def test_what_changes_nothing_in_a_chat_is_accepted(served: Served, changes: dict[str, Any]) -> None:
+    assert served.ask("/v1/chat/completions", {**ASKED, **changes})[2]["choices"] == served.ask("/v1/chat/completions", ASKED)[2]["choices"]
+
+
+@pytest.mark.parametrize("changes", [*SAME, {"echo": False, "best_of": 1, "suffix": None}], ids=" ".join)
+def test_what_changes_nothing_in_a_completion_is_accepted(served: Served, changes: dict[str, Any]) -> None:
+    asked = {"model": "noise-7", "prompt": "Once", "seed": 5}
+    assert served.ask("/v1/completions", {**asked, **changes})[2]["choices"] == served.ask("/v1/completions", asked)[2]["choices"]
+
+
+def test_what_the_assistant_did_not_say_is_empty_and_its_messages_can_be_sent_back(served: Served) -> None:
+    def told(said: dict[str, Any]) -> Any:
+        return served.ask("/v1/chat/completions", {**ASKED, "messages": [*ASKED["messages"], said, *ASKED["messages"]]})[2]["choices"]
+
+    silent = {"role": "assistant", "content": None}
+    assert told({**silent, "tool_calls": None, "function_call": None, "audio": None}) == told({**silent, "content": ""})
+    message = served.ask("/v1/chat/completions", ASKED)[2]["choices"][0]["message"]
+    assert told(message) == told({"role": "assistant", "content": message["content"]})
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[[" * 50_000, b'{"model": "\xff"}', b"null", b'{"model": 1e999}'])
