@@ -2,8 +2,9 @@
 
 python -m assistant.library.hub OWNER/NAME FOLDER
 
-Tells its progress as JSON lines on standard output, and ends when its standard input does. Only weights as .safetensors and what
-describes them and their vocabulary is fetched: nothing that could be run. `HF_ENDPOINT` names another hub, `HF_TOKEN` who you are.
+Tells its progress as JSON lines on standard output, and ends when its standard input does. Exit status: 0 fetched, 1 not. Only weights as
+.safetensors and what describes them and their vocabulary is fetched: nothing that could be run. `HF_ENDPOINT` names another hub, `HF_TOKEN`
+who you are.
 
 `huggingface_hub` asks, authenticates, retries and resumes within a process; of its own downloads (2.4) one that was ended begins anew,
 so the partial files here are ours.
@@ -306,8 +307,8 @@ def _paced(say: Callable[[Said], None]) -> Callable[[Progress], None]:
 
 
 def _until_alone() -> None:
-    """End with who started us."""
-    while sys.stdin.buffer.read(1):
+    """End with who started us. Unbuffered: Python aborts where a thread holds the lock of a buffer as the interpreter ends."""
+    while os.read(0, 1):
         pass
     os._exit(1)
 

@@ -110,11 +110,18 @@ def hub(tiny, monkeypatch):
         yield made
 
 
+def status_of(pull: Pull) -> int | None:
+    """What its process ended with."""
+    assert pull._process is not None
+    return pull._process.returncode
+
+
 def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
     told: list[Progress] = []
     pull = Pull(f"{hub.url}/ada/tiny")
     model = pull.run(told.append)
     assert model is not None
+    assert (status_of(pull), pull._log.read_text()) == (0, ""), "it came to a clean end"
     assert (model.path, model.problem) == (str(pull.folder), "")
     return pull, told
 
@@ -156,6 +163,13 @@ def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
         (tmp_path / file.partial).write_bytes(b"abc")
         hubs._accept(tmp_path, file, "ada/tiny")
         assert (tmp_path / "model.safetensors").read_bytes() == b"abc"
+
+
+def test_what_is_not_at_the_hub_ends_the_process_with_status_1(hub):
+    pull = Pull("ada/other")
+    with pytest.raises(UserError, match="no model ada/other"):
+        pull.run(lambda told: None)
+    assert (status_of(pull), pull._log.read_text()) == (1, "")
 
 
 @pytest.mark.slow
