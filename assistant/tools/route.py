@@ -34,6 +34,8 @@ _FORBIDS = re.compile(
     r"\b(?:dont|do not|not|never|no(?! \{)|nicht|nie|niemals|kein\w*|pas|jamais|nunca|jamas)\b"  # as assistant.plain leaves them
 )
 """May turn an order into its opposite: a model of this size reads `never cancel job 7` as one to cancel it."""
+_NAMING = ("job", "other", "command", "workload")
+"""Arguments that are words of the request as they stand there."""
 _OTHER = Call("answer", "other")
 
 
@@ -45,8 +47,8 @@ class Routed(NamedTuple):
     choices: tuple[Call, ...] = ()
     """What else it may mean, the likeliest first and `call` among them, where that is to be asked; empty where it is clear."""
     certain: bool = True
-    """The rules read it in the same way, also without the names of jobs: these are foreign text, which may settle what is proposed, but
-    not that it is done without a card, as a permission for the session allows."""
+    """The rules read it in the same way, also without the names of jobs, and it has no name of a job that the call does not name. Names
+    are foreign text, which may settle what is proposed, but not that it is done without a card, as a permission for the session allows."""
 
 
 class _Meaning(NamedTuple):
@@ -59,10 +61,10 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
     """`names`: what jobs are called. Nothing but the person's own request is read. Raises Cancelled."""
     if len(request) > LONGEST_REQUEST:
         return Routed(_OTHER, "rules")
-    names = _masking(names, request)
-    by_hand = by_rules(request, names)
-    certain = by_hand == by_rules(request)
-    text, values = masked(request, names)
+    masking = _masking(names, request)
+    by_hand = by_rules(request, masking)
+    certain = by_hand == by_rules(request) and not _overlooked(names, request, by_hand)
+    text, values = masked(request, masking)
     found = _by_model(text, values, author) if author is not None and author.compact else []
     if author is None or not found:
         return Routed(_completed(by_hand, request), "rules", certain=certain)
@@ -81,6 +83,21 @@ def _masking(names: Iterable[str], request: str) -> list[str]:
     text = request.casefold()
     found = {name for name in names if name.strip() and name.casefold() in text}
     return [name for name in found if f"job {name.casefold()}" in text or not (_orders(name) or _NUMBERED.search(masked(name)[0]))]
+
+
+def _overlooked(names: Iterable[str], request: str, found: Call | None) -> bool:
+    """Whether the request has the name of a job that the call takes for other words: for the number 4 in `the job called job 4`, for all
+    jobs in `the job called everything`.
+    """
+    given = [found.arguments.get(argument) for argument in _NAMING] if found is not None else []
+    named = [words for words in given if isinstance(words, str) and words != "last"]  # which is the newest, whatever it is called
+    return any(_has(request, name) and not any(_has(words, name) for words in named) for name in set(names))
+
+
+def _has(text: str, name: str) -> bool:
+    """As whole words."""
+    words = r"\s+".join(map(re.escape, name.casefold().split()))
+    return bool(words) and re.search(rf"(?<!\w){words}(?!\w)", text.casefold()) is not None
 
 
 def _orders(name: str) -> bool:

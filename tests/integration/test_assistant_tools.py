@@ -393,16 +393,20 @@ def test_yes_is_for_what_the_words_say_and_not_for_what_a_job_is_called(
     from app.cli import main
 
     meant = victim(shared)
-    other = shared.submit(python(SLEEP), name=f"job {meant.id}").job
-    running(shared, other)
     assert main(["ask", "--yes", f"cancel job {meant.id}"]) == 0, "whatever others are called"
     shared.wait(meant.id, WAIT_S)
-    third = shared.submit(python(SLEEP), name="my job").job
-    running(shared, third)
-    assert main(["ask", "--yes", "cancel my job"]) == 1
-    assert "nothing was done" in capsys.readouterr().out
-    assert (shared.job(other.id).status, shared.job(third.id).status) == ("running", "running")
-    for job in (other, third):
+    first = victim(shared)
+    second = shared.submit(python(SLEEP), name=f"job {first.id}").job
+    running(shared, second)
+    third = shared.submit(["true"], name="my job", hold=True).job
+    mine = Assistant()
+    mine.allowed.add("operate cancel")
+    for said in ("cancel my job", f"cancel the job called job {first.id}", f"cancel job {first.id}"):
+        assert main(["ask", "--yes", said]) == 1, said
+        assert "nothing was done" in capsys.readouterr().out
+        assert mine.ask(said).proposal is not None, "nor is a permission for the session enough"
+    assert [shared.job(job.id).status for job in (first, second, third)] == ["running", "running", "queued"]
+    for job in (first, second, third):
         shared.cancel(job.id)
 
 

@@ -198,9 +198,44 @@ def test_no_name_of_a_job_has_something_done_without_a_card(said: str, name: str
     assert route("cancel train_big", ["train_big"]).certain
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("cancel the job called job 4", "job 4"),
+        ("cancel the job called Job  4", "job 4"),
+        ("cancel job 4", "job 4"),
+        ("cancel the job called 4", "4"),
+        ("cancel the job called everything", "everything"),
+        ("cancel the job called stop all queued jobs", "stop all queued jobs"),
+        ("cancel the job called train", "train"),
+        ("cancel the last job", "last"),
+    ],
+)
+def test_where_a_name_of_a_job_was_read_as_something_else_there_is_a_card(said: str, name: str) -> None:
+    found = route(said, [name])
+    assert found.call is not None and found.call.acts
+    assert not found.certain, "the rules took the name for other words: it may be meant all the same"
+    assert not route(said, [name], Model(f" {found.call.line}")).certain
+    assert route(said, ["another"]).certain
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("cancel job 42", "job 4"),
+        ("cancel job 7", "canc"),
+        ("cancel 'job 4'", "job 4"),
+        ("run `python train.py`", "train"),
+        ("run gemm", "gemm"),
+    ],
+)
+def test_a_name_that_is_not_said_or_that_the_call_names_needs_no_card(said: str, name: str) -> None:
+    assert route(said, [name]).certain
+
+
 @pytest.mark.parametrize("name", ["job 7", "Job #7", "job 7 now", "gpu 0"])
 def test_a_number_is_a_number_whatever_jobs_are_called(name: str) -> None:
-    assert route("cancel job 7", [name]) == route("cancel job 7")
+    assert route("cancel job 7", [name]).call == route("cancel job 7").call
     assert route("cancel job 7 now", [name]).call.arguments == {"job": 7}
     assert route("how hot is gpu 0?", [name]).call.arguments["gpu"] == 0
     assert route(f"cancel '{name}'", [name]).call.arguments == {"job": name}, "in quotes it is the name"
