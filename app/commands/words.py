@@ -30,6 +30,7 @@ _UNSURE = (
 
 
 def ask(args: Namespace) -> int:
+    """Status 1 for an order that was not carried out; a question is answered also where the answer is that nothing is known."""
     question = " ".join(args.question).strip()
     if not question:
         raise UsageError('no question was asked. Example: gpudeck ask "what happened?"')
@@ -44,8 +45,13 @@ def ask(args: Namespace) -> int:
         status_line("")
     if answer.proposal is None:
         _show(answer, args)
-        return 0
+        return int(_is_order(answer))
     return _decide(assistant, answer, args)
+
+
+def _is_order(answer: Answer) -> bool:
+    """Whether something was to be done; where no tool does it, there is no call."""
+    return answer.role == "operate" if answer.call is None else answer.call.acts
 
 
 def _chosen(answer: Answer, args: Namespace) -> Choice | None:

@@ -459,10 +459,24 @@ def test_the_command_line_asks_and_says_what_it_did(
     assert shared.snapshot().paused
     assert main(["ask", "--yes", "resume the queue"]) == 0
     shared.wait(job.id, WAIT_S)
-    assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 0
+    assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 1
     assert "has ended already" in capsys.readouterr().out
     assert main(["ask", f"how is job {job.id}?"]) == 0
     assert "answer job job=" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("order", ["cancel job 4711", "resume the queue", "undo the cleanup", "set the theme to dark"])
+def test_an_order_that_cannot_be_carried_out_is_a_failure(shared: Client, world: dict[str, int], order: str) -> None:
+    from app.cli import main
+
+    assert main(["ask", "--yes", order]) == 1
+
+
+@pytest.mark.parametrize("question", ["how is job 4711?", "what used the most energy this week?", "tell me a joke"])
+def test_a_question_is_answered_also_where_nothing_is_known(shared: Client, world: dict[str, int], question: str) -> None:
+    from app.cli import main
+
+    assert main(["ask", question]) == 0
 
 
 def test_what_was_chosen_is_answered_and_read_strictly(shared: Client, world: dict[str, int], assistant: Assistant) -> None:
