@@ -8,6 +8,8 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+import msgspec
+
 from app.commands.output import say, say_json, status_line
 from app.commands.usage import UsageError
 from app.report_file import ENDINGS, check_ending, save_report
@@ -90,6 +92,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             say(answer.proposal.effect)
             for caption, value in answer.proposal.details:
                 say(f"{caption.lower()}: {value}")
+            say(f"tool: {_found(answer)}")
         at_once = args.yes and answer.proposal.certain  # what only a model, or the name of a job, made of the words is looked at first
         if not at_once and (args.json or not sys.stdin.isatty()):
             if args.json:
@@ -100,7 +103,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
         how = "once" if at_once else _word()
         if how is None:
             raise UserError("nothing was done")
-        answer = assistant.approve(answer.proposal, how)
+        answer = msgspec.structs.replace(assistant.approve(answer.proposal, how), call=answer.call, routed=answer.routed)
         if args.yes and answer.proposal is not None:
             raise UserError("things have changed meanwhile, and nothing was done. Ask again")
     _show(answer, args)
@@ -170,9 +173,14 @@ def _show(answer: Answer, args: Namespace) -> None:
     for line in answer.text.splitlines():
         say(line)
     say()
-    used = f"; {answer.call.line}, found by: {answer.routed}" if answer.call is not None else ""
     sources = sorted({fact.source for fact in answer.facts})
     if sources:
         say(f"(sources: {'; '.join(sources)})")
     where = f" on {answer.where}" if answer.writer != "template" and answer.device else ""
-    say(f"(written by: {answer.writer}{where}{used})")
+    told = (f"written by: {answer.writer}{where}", _found(answer))
+    say(f"({'; '.join(filter(None, told))})")
+
+
+def _found(answer: Answer) -> str:
+    """The tool that the request was found to need, and by whom; empty where there is none."""
+    return f"{answer.call.line}, found by: {answer.routed}" if answer.call is not None else ""

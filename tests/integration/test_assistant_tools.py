@@ -443,9 +443,12 @@ def test_the_command_line_asks_and_says_what_it_did(
     said = capsys.readouterr().out
     assert f"Cancel job {job.id} (victim)?" in said
     assert "nothing was done, as there is nobody to ask" in said
+    found = f"operate cancel job={job.id}, found by: rules"
+    assert f"tool: {found}\n" in said, "known before it is allowed"
     assert shared.job(job.id).status == "running"
     assert main(["ask", "--yes", f"cancel job {job.id}"]) == 0
-    assert f"Job {job.id} is being ended." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"Job {job.id} is being ended." in said and f"(written by: template; {found})" in said
     monkeypatch.setattr("sys.stdin", Terminal("never\n"))
     assert main(["ask", "pause the queue"]) == 0
     assert "I will not propose this again" in capsys.readouterr().out
@@ -457,7 +460,10 @@ def test_the_command_line_asks_and_says_what_it_did(
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert main(["ask", "pause the queue"]) == 0
     assert shared.snapshot().paused
-    assert main(["ask", "--yes", "resume the queue"]) == 0
+    capsys.readouterr()
+    assert main(["ask", "--json", "--yes", "resume the queue"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out, type=Answer)
+    assert (told.call, told.routed) == (Call("operate", "resume"), "rules")
     shared.wait(job.id, WAIT_S)
     assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 1
     assert "has ended already" in capsys.readouterr().out
