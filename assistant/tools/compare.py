@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from assistant import phrases
 from assistant.facts import Fact
 from assistant.facts import named as by_name
-from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, subject
+from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
 from assistant.facts.fact import Adder
 from assistant.reports.material import read_snapshot
 from assistant.template import devices
@@ -63,7 +63,7 @@ def compare(daemon: Client, call: Call) -> Told:
         raise UserError(f"that is job {one.id} twice: name two jobs")
     first, second = f"job{one.id}", f"job{before.id}"
     facts = [*facts_of(daemon, one), *facts_of(daemon, before)]
-    facts += _differences(by_name(facts), first, second, _JOB, "computed from the facts of both jobs", time.time())
+    facts += _differences(by_name(facts), first, second, f"job {before.id}", _JOB, "computed from the facts of both jobs", time.time())
 
     def say(book: Book) -> list[str]:
         opening = sentence(words.called(book, first), " beside ", words.called(book, second))
@@ -86,7 +86,8 @@ def _devices(daemon: Client, call: Call) -> Told:
         columns = daemon.history(state.device.id, FIELDS_SPAN, past.since, past.until, POINTS)
         facts += [*device_facts(state, snapshot.time), *history_facts(state.device, columns, past.until)]
     first, second = (subject(state.device) for state in found)
-    facts += _differences(by_name(facts), first, second, _DEVICE, "computed from the readings of both devices", snapshot.time)
+    than = label(found[1].device)
+    facts += _differences(by_name(facts), first, second, than, _DEVICE, "computed from the readings of both devices", snapshot.time)
 
     def say(book: Book) -> list[str]:
         pair = [(device, devices.called(book, device)) for device in (first, second)]
@@ -107,15 +108,17 @@ def _earlier(daemon: Client, job: Job) -> Job | None:
     return None
 
 
-def _differences(facts: Mapping[str, Fact], first: str, second: str, rows: Mapping[str, str], source: str, now: float) -> list[Fact]:
-    """For each quantity that both have: by how much the first is more than the second."""
+def _differences(
+    facts: Mapping[str, Fact], first: str, second: str, than: str, rows: Mapping[str, str], source: str, now: float
+) -> list[Fact]:
+    """For each quantity that both have: by how much the first is more than the second, which is called `than`."""
     add = Adder("difference", "Difference of", source, now)
     for what, title in rows.items():
         one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
         if one is None or other is None or not (isinstance(one.value, int | float) and isinstance(other.value, int | float)):
             continue
         first_value, second_value = (phrases.as_said(value, one.unit) for value in (one.value, other.value))
-        said = "the same" if one.said == other.said else _difference(first_value, second_value, one.unit)
+        said = "the same" if one.said == other.said else _difference(first_value, second_value, one.unit, than)
         if said is not None:
             add.said(what, title.lower(), first_value - second_value, one.unit, said)
     return add.facts
@@ -126,9 +129,9 @@ def _found(facts: Iterable[Fact]) -> tuple[str, ...]:
     return tuple(fact.name for fact in facts if fact.subject == "difference")
 
 
-def _difference(one: float, other: float, unit: str) -> str | None:
-    """38 °C more, 12 % less, 2.43 times as much; None where there is no ratio."""
-    more = "more" if one > other else "less"
+def _difference(one: float, other: float, unit: str, than: str) -> str | None:
+    """38 °C more than job 3, 12 % less than job 3, 2.43 times as much as job 3; None where there is no ratio."""
+    more = f"{'more' if one > other else 'less'} than {than}"
     if unit in ("°C", "%"):  # no ratios: their zero is a convention, or they are ratios themselves
         points = "percentage points" if unit == "%" else unit
         return f"{abs(one - other):.0f} {points} {more}"
@@ -137,7 +140,9 @@ def _difference(one: float, other: float, unit: str) -> str | None:
     share = (one - other) / abs(other)
     if abs(share) < _SAME:
         return "about the same"
-    return f"{phrases.significant(1 + share)} times as much" if share >= 1 else f"{phrases.quantity(100 * abs(share), '%')} {more}"
+    if share >= 1:
+        return f"{phrases.significant(1 + share)} times as much as {than}"
+    return f"{phrases.quantity(100 * abs(share), '%')} {more}"
 
 
 def _table(book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]) -> str:

@@ -126,10 +126,23 @@ def test_why_a_job_waits_with_the_queues_own_reason_and_an_estimate(shared: Clie
 def test_comparisons_and_energy_that_nobody_measured(shared: Client, world: dict[str, int], assistant: Assistant) -> None:
     answer = assistant.ask(f"compare job {world['again']} with its previous run")
     told(answer, f"| Job {world['again']} | Job {world['train']} | Difference |")
-    assert re.search(r"\| Took \| [0-9.]+ s \| [0-9.]+ s \| \w", answer.text), answer.text
+    difference = rf"[0-9.]+ .+ (?:than|as) job {world['train']}|(?:about )?the same"
+    assert re.search(rf"\| Took \| [0-9.]+ s \| [0-9.]+ s \| (?:{difference}) \|", answer.text), answer.text
     assert "first of its name" in assistant.ask(f"is job {world['broken']} faster than its previous run?").text
     energy = assistant.ask("what used the most energy this week?")
     told(energy, "Jobs that ended: 4. The energy of none of them is known.", "Unknown of 3, as it held no device", "no data")
+
+
+def test_two_gpus_are_compared_and_each_difference_says_with_which(home: Path) -> None:
+    """A recorded H100, played twice."""
+    settings.save(Settings(source=f"replay:{paths.assets() / 'h100.trace.gz'}*2", model_folder=TEMPLATE))
+    with Client() as deck:
+        eventually(lambda: len(states := deck.snapshot().devices) == 2 and all(state.reading for state in states))
+        told = look(deck, call("answer", "compare", gpu=0, other=1), "")
+    found = [fact.said for fact in told.facts if fact.subject == "difference"]
+    assert found
+    for said in found:
+        assert said.endswith((" than REPLAY GPU 1", " as REPLAY GPU 1", "the same")), said
 
 
 def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:

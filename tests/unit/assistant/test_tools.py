@@ -374,14 +374,16 @@ def test_no_stretch_of_time_is_none() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "unit", "difference"),
     [
-        (12.4, 12.6, "W", "8 % less"),  # as 12 and 13 are shown
+        (12.4, 12.6, "W", "8 % less than b"),  # as 12 and 13 are shown
+        (110.0, 10.0, "W", "11.0 times as much as b"),
+        (12.0, 10.0, "W", "20 % more than b"),
         (12.1, 12.4, "W", "the same"),
-        (36.4, 38.6, "%", "3 percentage points less"),
+        (36.4, 38.6, "%", "3 percentage points less than b"),
         (61.6, 62.4, "s", "the same"),
     ],
 )
 def test_differences_are_those_of_the_values_beside_them(one: float, other: float, unit: str, difference: str) -> None:
     said = phrases.duration if unit == "s" else lambda value: phrases.quantity(value, unit)
     facts = {f"{name}.x": Fact(f"{name}.x", value, unit, said(value), "", 0.0, "") for name, value in (("a", one), ("b", other))}
-    found = _differences(facts, "a", "b", {"x": "X"}, "", 0.0)
+    found = _differences(facts, "a", "b", "b", {"x": "X"}, "", 0.0)
     assert [fact.said for fact in found] == [difference]
