@@ -8,7 +8,7 @@ import pytest
 from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
 
 from assistant.compact import compact
-from assistant.facts import gather
+from assistant.facts import Fact, gather
 from assistant.idle import Cancelled
 from assistant.verify import Refused, fill, verify
 from assistant.writer import write
@@ -27,6 +27,19 @@ GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backe
         "The CPU is busy. Job 9 is queued, as the CPU is held by job 8.",
         "Its temperature is N/A (no sensor).",
         "Job 7 passed. It ran for 50 s on CPU.",
+        "Job 7 (attention) is done, and job 9 (`train_big`) is queued.",
+        "Job 7 (on the CPU) is done.",
+        "Job 4 was lost: its runner was killed.",
+        "Job 5 was canceled; it was stopped.",
+        "Job 9 has not started; it is queued.",
+        "Job 9 is queued, as the CPU is held by job 8.",
+        "The memory in use on average was 1.0 GiB. Its peak was 1.0 GiB.",
+        "The CPU was at 46 % on average, and never above 90 %.",
+        "No such job is known here, and data on that is not there.",
+        "It is busy by computing on it, on the whole.",
+        "3 jobs ran, of which 1 failed and 1 got lost. 1 job is queued.",
+        "Job 7 made 320 calls.",
+        "Jobs that ran: 3, failed: 1. The **3** jobs that ran are there.",
     ],
 )
 def test_a_text_of_facts_holds(text) -> None:
@@ -59,6 +72,40 @@ def test_a_text_of_facts_holds(text) -> None:
         ("Job 7 is done. It took 1.0 s.", "1.0 s"),
         ("Job 7 is done. The CPU is busy for 50 s.", "50 s"),
         ("Job 6 passed.", "'passed'"),
+        ("The CPU is at -37 %.", "-37 %"),
+        ("The CPU is at −37 %.", "-37 %"),
+        ("The CPU is at − 37 %.", "-37 %"),
+        ("The CPU is at –37 %.", "-37 %"),
+        ("The CPU is busy (-37 %).", "-37 %"),
+        ("-37 % is the CPU's utilisation.", "-37 %"),
+        ("The CPU is at **-37 %**.", "-37 %"),
+        ("The CPU is at minus 37 %.", "'minus'"),
+        ("Job -7 is done.", "-7"),
+        ("Job 7 (finetune) is done.", "'finetune', which is in none of the facts about job 7"),
+        ("Job 7 (train_big) and job 9 (train_big) are there.", "about job 7"),
+        ("**Job 7** (finetune) is done.", "'finetune'"),
+        ("The job was run by alice.", "'alice'"),
+        ("It ran on node-a.", "'node-a'"),
+        ("It ran on `node-a`.", "'node-a'"),
+        ("Job 9 was killed.", "'killed'"),
+        ("Job 9 is stuck.", "'stuck'"),
+        ("Job 7 was aborted.", "'aborted'"),
+        ("Job 7 was stopped.", "'stopped'"),
+        ("The CPU is throttling.", "'throttling'"),
+        ("The CPU is overheating.", "'overheating'"),
+        ("The CPU is broken.", "'broken'"),
+        ("Job 7 is not done.", "'not done'"),
+        ("Job 7 isn't done.", '"n\'t done"'),
+        ("Job 7 isn’t yet done.", "done"),
+        ("Job 5 was never cancelled.", "'never cancelled'"),
+        ("Job 8 is no longer running.", "'no longer running'"),
+        ("The lowest was 90 %.", "'lowest'"),
+        ("Job 9 is at its highest.", "'highest'"),
+        ("Job 8 was at 30 % on average.", "'average'"),
+        ("There are 3 jobs failed.", "'3 jobs failed', which no fact counts"),
+        ("Of them 3 have failed.", "no fact counts"),
+        ("Job 7 ran 7 times.", "'7'"),
+        ("Job 6 ran 3 times.", "'3 times', which no fact counts"),
         ("", "empty"),
         (" \n ", "empty"),
     ],
@@ -75,6 +122,26 @@ def test_a_replayed_gpu_must_be_called_replay_and_have_its_own_numbers() -> None
         verify("GPU 1 temperature is 72 °C.", REPLAY_FACTS)
     with pytest.raises(Refused):
         verify("REPLAY GPU 1 temperature is 71 °C.", REPLAY_FACTS)
+
+
+def test_a_minus_belongs_to_its_number_in_facts_too_but_not_a_hyphen() -> None:
+    sayings = ("-5 °C", "slots 3-5", "2026-11-22", "run-7", "10 %–90 %")
+    facts = [Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}") for i, said in enumerate(sayings)]
+    verify("The CPU is at -5 °C, (−5 °C), –5 °C.", facts)
+    verify("The CPU has slots 3-5, since 2026-11-22, for run-7, from 10 %–90 %.", facts)
+    for wrong in ("5 °C", "-3-5", "-10 %", "-90 %"):
+        with pytest.raises(Refused):
+            verify(f"The CPU is at {wrong}.", facts)
+
+
+def test_what_a_fact_denies_may_be_denied_and_what_it_says_of_many_values_may_be_said() -> None:
+    facts = [
+        Fact("job3.reason", "x", "", "the queue is not paused", "queue", NOW, "Job 3 reason: the queue is not paused"),
+        Fact("cpu.temp.min", 5, "°C", "5 °C", "CPU readings", NOW, "CPU lowest temperature: 5 °C"),
+    ]
+    verify("Job 3: the queue is not paused. The lowest on CPU was 5 °C.", facts)
+    with pytest.raises(Refused, match="'lowest'"):
+        verify("Job 3 had the lowest.", facts)
 
 
 def test_required_facts_must_be_mentioned() -> None:
