@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from examples import CPU_FACTS, NOW
 from rwkv_models import random_model, to_hf, write_hf
 from truth import Count, invented
 from truth import texts as shown
@@ -56,15 +57,18 @@ class Inventor:
         return None
 
     def write(self, after: Spot, seed: int):
-        more = self.lie(self.truth())
+        more = self.lie(self.truth(first=not after.text))
         for end in range(7, len(more), 7):
             yield Spot(f"{after.text} {more[:end]}")
         yield Spot(f"{after.text} {more}", ended=self.random.random() < 0.7)
         yield Spot(f"{after.text} {more}", ended=True)
 
-    def truth(self) -> str:
-        values = [fact for fact in self.facts if fact.value is not None]
-        told = [f"There is {{{fact.name}}}." for fact in self.random.sample(values, min(3, len(values)))]
+    def truth(self, first: bool) -> str:
+        """What is about no device or job comes first: it would be of the one that was named last."""
+        values = [fact for fact in self.facts if fact.value is not None and (first or of(fact) != "Now")]
+        some = self.random.sample(values, min(3, len(values)))
+        some.sort(key=lambda fact: of(fact) != "Now")
+        told = [f"{of(fact)} there is {{{fact.name}}}." for fact in some]
         return " ".join(told) or "There is nothing."
 
     def lie(self, text: str) -> str:
@@ -80,8 +84,22 @@ class Inventor:
             f"{self.random.randint(1, 9)} jobs ran. {text}",
             f"{text} {{gpu9.temp}} is high.",
             f"{text} It is {self.random.choice(('three', 'half', 'twice'))} as fast.",
+            filled.replace(digit[0], f"-{digit[0]}", 1) if digit else "It is at -5 °C.",
+            f"{text} {self.swapped()}",
         )
         return self.random.choice(lies)
+
+    def swapped(self) -> str:
+        """What may be another's."""
+        owners = [named for fact in self.facts if (named := of(fact)) != "Now"]
+        return f"{self.random.choice(owners)} there is {self.random.choice(self.facts).said}." if owners else "There is nothing."
+
+
+def of(fact: Fact) -> str:
+    """What begins a sentence about it: Of Job 7, Of REPLAY GPU 0; or Now, where it is about no device or job."""
+    kind, number = re.fullmatch(r"([a-z]+)(\d*)", fact.subject).groups()
+    called = {"gpu": f"GPU {number}", "replay": f"REPLAY GPU {number}", "cpu": "CPU", "job": f"Job {number}"}
+    return f"Of {called[kind]}" if kind in called else "Now"
 
 
 def inventor(random: Random, facts: tuple[Fact, ...]) -> Inventor | None:
@@ -143,16 +161,16 @@ def usage(random: Random) -> Usage | None:
 
 
 def claims(report: Report) -> str:
-    """All that it says but foreign words, and the ends of its axes."""
-    told = [report.title]
+    """All that it says but foreign words, and the ends of its axes; each part below what the report is about."""
+    told = []
     for block in (block for section in report.sections for block in section.blocks):
         match block:
             case Prose(text):
-                told.append(text)
+                told += [f"# {report.title}", text]
             case Table():
-                told += [*("\n".join(row) for row in block.rows), block.note]
+                told += [f"# {report.title}", *(f"| {' | '.join(row)} |" for row in block.rows), f"# {report.title}", block.note]
             case Chart():
-                told += [block.title, block.note]
+                told += [f"# {report.title}", block.title, block.note]
     return "\n".join(told)
 
 
@@ -173,14 +191,58 @@ def test_no_facts_are_told_as_no_facts() -> None:
         assert re.search(r"\bno\b", write((), question).text, re.IGNORECASE)
 
 
-def test_the_checker_sees_what_is_invented() -> None:
-    machines = (decks.deck(Random(seed)) for seed in range(99))
-    facts = next(facts for facts in machines if any(fact.name == "gpu0.temp" and fact.value for fact in facts))
-    temp = next(fact for fact in facts if fact.name == "gpu0.temp")
-    assert not invented(f"It is {temp.said}.", facts, "")
-    assert invented(f"It is {temp.said[:-2]}kW.", facts, "")
-    assert invented("It took 98765 s.", facts, "")
-    assert not invented("I know of no job 98765.", facts, "how is job 98765?")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The CPU is at 37 %, the highest was 90 %.",
+        "Job 8 is 30 % through.",
+        "Job 7 ran on CPU. It took 50 s.",
+        "Job 7 took 50 s.\nThe median was 12.3 ms over 320 calls.",
+        "3 jobs ran, of which 1 failed and 1 got lost.",
+        "Jobs that ran: 3, of which failed: 1.",
+        "Job 6 failed: it exited with status 3.",
+        "I know of no job 98765.",
+        "**Jobs done:** job 7 (attention), 50 s.",
+        "### Job 7: attention\nIt ran.\n| Median | 12.3 ms |\n| Inputs | batch 1, heads 4 |",
+    ],
+)
+def test_the_checker_finds_nothing_in_what_is_true(text) -> None:
+    assert not invented(text, CPU_FACTS, "how is job 98765?")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("The CPU is at 38 %.", ("38", "%")),
+        ("The CPU is at 37 kW.", ("37", "kW")),
+        ("The CPU is at -37 %.", ("-37", "%")),
+        ("The CPU is busy (−37 %).", ("-37", "%")),
+        ("The CPU is at –37 %.", ("-37", "%")),
+        ("Job 7 is at 37 %.", ("37", "%")),
+        ("Job 7 is done. It is at 37 %.", ("37", "%")),
+        ("Job 7 is done. The utilisation is 37 %.", ("37", "%")),
+        ("The CPU took 50 s.", ("50", "s")),
+        ("There are 3 jobs failed.", ("3", "jobs failed")),
+        ("Of them 3 have failed.", ("3", "failed")),
+        ("Job 7 ran 7 times.", ("7", "times")),
+        ("Job 7 ran 7 times.", ("7", "")),
+        ("Job 7 was 320 jobs.", ("320", "jobs")),
+        ("Job 4711 is done.", ("job4711", "")),
+        ("GPU 0 is at 37 %.", ("gpu0", "")),
+        ("### Job 7: attention\nIt ran.\n| Utilisation | 37 % |", ("37", "%")),
+        ("| | Job 7 | Job 8 |\n| Took | 37 % | 50 s |", ("37", "%")),
+    ],
+)
+def test_the_checker_sees_what_is_invented(text, number) -> None:
+    assert number in invented(text, CPU_FACTS, "how is job 98765?")
+
+
+def test_the_checker_reads_facts_that_are_negative_and_ranges_and_dates_that_are_not() -> None:
+    facts = tuple(
+        Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}") for i, said in enumerate(("-5 °C", "3-5", "2026-11-22"))
+    )
+    assert not invented("The CPU is at -5 °C (−5 °C), slots 3-5, since 2026-11-22.", facts, "")
+    assert invented("The CPU is at 5 °C.", facts, "") == {("5", "°C")}
 
 
 def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:

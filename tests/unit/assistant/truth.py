@@ -1,6 +1,7 @@
 """Counts invented numbers: random machines, briefs and answers by whoever writes, judged by a checker of its own.
 
-The checker shares nothing with `assistant.verify`: it collects every number with its unit from the facts as they are told.
+The checker shares nothing with `assistant.verify`. Sentence by sentence, every number with its sign and unit must be told by a fact of
+a device or job that the sentence is about, or of none; and a count (`3 jobs failed`, `7 times`) by a fact that counts just that.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
@@ -23,7 +25,13 @@ Author = Any
 """An `assistant.author.Author`."""
 
 _UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|k?Wh"
-_NUMBER = re.compile(rf"(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
+_NUMBER = re.compile(rf"((?<![\w)%])[-−–])?(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
+_OWNER = re.compile(r"\b(?:(cpu|(?:replay )?gpu ?\d+|replay\d+)|job[ #]*\d+|jobs \d+(?:(?:, | and | to )\d+)*)\b", re.IGNORECASE)
+"""What numbers may belong to: a device or job as it is called, or as facts call it."""
+_COUNT = re.compile(
+    r"(?<![\w.,:-])(\d+) (?:more |other |further )?(?:(jobs?|times|calls?|runs?|attempts?|errors?|alerts?|GPUs|devices)\b ?)?"
+    r"(?:(?:that|have|has|are|is|were|was|got|been|still) )*(?:(ran|running|starting|queued|done|failed|cancelled|lost)\b)?"
+)
 _QUESTIONS = (
     "how hot is it?", "what is the power of GPU 0?", "memory?", "which jobs failed?", "how is job 7?", "what is waiting?", "is it idle?",
     "tflops of gpu 1", "what runs?", "which gpu is it", "which jobs are done", "were any jobs cancelled?", "hello there", "",
@@ -32,17 +40,71 @@ _NOTE = "\n\nWritten from the template: "
 """What follows says what was refused, in quotes: no claim."""
 
 
-def numbers(text: str) -> set[tuple[str, str]]:
-    return {(number, unit or "") for number, unit in _NUMBER.findall(text)}
+@lru_cache(100_000)
+def numbers(text: str) -> frozenset[tuple[str, str]]:
+    """With sign and unit; those that are part of what something is called are none."""
+    return frozenset(("-" * bool(sign) + number, unit) for sign, number, unit in _NUMBER.findall(_OWNER.sub("…", text)))
 
 
 def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
-    """Numbers in `text` that no fact and not the question has, or that have another unit there."""
-    told = "\n".join(f"{fact.text}\n{fact.said}\n{fact.source}\n{fact.subject.removeprefix('job')}" for fact in facts)
-    return numbers(text.split(_NOTE, maxsplit=1)[0]) - numbers(told) - numbers(question) - set().union(*(_moment(fact) for fact in facts))
+    """Numbers in `text` that no fact about the same device or job has, or that have another unit or count something else there."""
+    known = _owners("\n".join((question, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
+    found = set()
+    for sentence, owners in _sentences(text.split(_NOTE, maxsplit=1)[0]):
+        about = [fact for fact in facts if not owners or fact.subject in owners or not _OWNER.fullmatch(fact.subject)]
+        told = numbers(question).union(*(numbers(_told(fact)) | _moment(fact) for fact in about))
+        found |= {(owner, "") for owner in _owners(sentence) - known - {"cpu"}} | (numbers(sentence) - told)
+        found |= {(number, what) for number, what in _counts(sentence) if not any(_counted(number, what, fact.text) for fact in about)}
+    return found
 
 
-def _moment(fact: Fact) -> set[tuple[str, str]]:
+def _told(fact: Fact) -> str:
+    return f"{fact.text}\n{fact.said}\n{fact.source}"
+
+
+@lru_cache(100_000)
+def _owners(text: str) -> frozenset[str]:
+    """The devices and jobs that `text` names."""
+    found = set[str]()
+    for named in _OWNER.finditer(text.lower()):
+        if device := named[1]:
+            found.add(device.replace("replay gpu", "replay").replace(" ", ""))
+        else:
+            found |= {f"job{number}" for number in re.findall(r"\d+", named[0])}
+    return frozenset(found)
+
+
+def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each with the devices and jobs it is about: those it names, with "it" also those of the one before, which it is about where it names
+    none. A heading begins anew. Rows of a table are about what begins them, else also about what its head names, or what stands above."""
+    before, above = frozenset[str](), frozenset[str]()
+    in_table = False
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        if line.startswith("|"):
+            above = above if in_table else _owners(line) or before
+            yield line, _owners(line.split("|")[1]) or above | _owners(line)
+        else:
+            before = before if not line.startswith("#") else frozenset()
+            for sentence in re.split(r"(?<=[.!?])\s+", line):
+                named = _owners(sentence)
+                before = named | before if not named or re.match(r"\W*its?\b", sentence, re.IGNORECASE) else named
+                yield sentence, before
+        in_table = line.startswith("|")
+
+
+def _counts(sentence: str) -> list[tuple[str, str]]:
+    """Each with what it counts: `3`, `jobs failed`."""
+    found = ((number, " ".join(filter(None, words))) for number, *words in _COUNT.findall(_OWNER.sub("…", sentence)))
+    return [(number, what) for number, what in found if what]
+
+
+def _counted(number: str, what: str, told: str) -> bool:
+    """Whether a fact has this number, and the words of what it counts, in singular or plural."""
+    words = {word.rstrip("s") for word in re.findall(r"[a-z]+", _OWNER.sub("…", told).lower())}
+    return (number, "") in numbers(told) and {word.rstrip("s") for word in what.lower().split()} <= words
+
+
+def _moment(fact: Fact) -> frozenset[tuple[str, str]]:
     """A source is told with the time of its reading."""
     return numbers(phrases.clock(fact.time)) | numbers(phrases.moment(fact.time, fact.time))
 
@@ -56,7 +118,7 @@ def world(random: Random) -> tuple[Facts, str]:
         facts = [fact for fact in facts if random.random() < 0.8]
         kinds.append("missing")
     if facts and random.random() < 0.3:
-        other = random.choice(facts)
+        other = random.choice([fact for fact in facts if not fact.name.endswith((".label", ".called"))] or facts)
         facts.append(msgspec.structs.replace(other, said="12345 %", value=12345, text=f"{other.name}: 12345 %", source="another sensor"))
         kinds.append("contradicted")
     return tuple(facts), " and ".join(kinds) or "whole"
