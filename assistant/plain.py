@@ -22,13 +22,15 @@ _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _APOSTROPHES = re.compile(r"['’´`]")
 _NOT_LAST = re.compile(r"[^éó\x00-\x7f]|[éó](?=\w)")
 """What may have an accent that is not kept."""
+_CPU = re.compile(r"(?<![\d}] )\bcpu(s?)\b(?! [\d{])")
+"""A device like the others to all tools: read as a GPU, of which the phrasings speak; but none of several, nor so many of them."""
 _MARKS = re.compile(r"[^\w\s{}%/+°<>=#*&@-]|(?<!\w)-|-(?!\w)")
 """All but what slots, units, paths, sums and hyphened words are made of."""
 
 
 def plain(request: str) -> str:
     """`What's teh TEMPERATRE of gpu {n1}??` becomes `whats teh temperature of gpu {n1}`; slots are left as they are."""
-    return WORD.sub(lambda word: _mended(word[0]), bare(request))
+    return _CPU.sub(r"gpu\1", WORD.sub(lambda word: _mended(word[0]), bare(request)))
 
 
 def bare(text: str) -> str:

@@ -47,6 +47,7 @@ _SAME = {
     "canceled": _set("cancelled"),
     "aborted": _set("cancelled"),
     "stopped": _set("cancelled failed lost stopping"),
+    "died": _set("failed killed lost"),
     "throttled": _set("throttling"),
     "throttling": _set("throttled"),
     "average": _set("mean"),
@@ -55,7 +56,8 @@ _SAME = {
 """Other words for a claim: as good as those in the fact."""
 _GAP = r"[\s*_`\"'(]+"
 _DENIED = re.compile(
-    rf"(?:\b(?:not|never|no{_GAP}longer|cannot)|n['’]t){_GAP}(?:(?:yet|ever|been|be|being|really|actually|currently|fully|now){_GAP})*(\w+)",
+    rf"(?:\b(?:not|never|no{_GAP}longer|cannot|hardly|yet{_GAP}to|far{_GAP}from|nothing{_GAP}is)|n['’]t){_GAP}"
+    rf"(?:(?:yet|ever|been|be|being|really|actually|currently|fully|quite|completely|entirely|get|got|now){_GAP})*(\w+)",
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\bjob[ #]*(\d+)[\s*_`]*\(([^()]*)", re.IGNORECASE)
@@ -70,7 +72,8 @@ _LITTLE = _OPENERS | _set(
     "about another any anything behalf board but completion course default demand design device devices disk either every everything far "
     "gpu gpus hand hardware hold how if itself least me memory mistake most my name number off one or our own power purpose request "
     "schedule several so some something still such temperature than their them those time to top track us utilisation where whether "
-    "which you your"
+    "which you your code compute computing currently data exit finished completed complete successfully recent previous current person "
+    "sensors someone user see next line through done passed"
 )
 """Words that may stand in brackets after a job, or after `by` and `on`, without being a name."""
 _WORD = re.compile(r"[^\W\d_](?:[\w./'-]*\w)?|\w*\d\w*[A-Za-z]\w*")
@@ -155,10 +158,13 @@ def _check_counts(sentence: str, facts: Sequence[Fact]) -> None:
     """What is counted (`3 jobs failed`) must be so in one fact: the number of another fact is none of it."""
     for found in _NUMBER.finditer(sentence):
         clause = re.split(r"[^\w\s*]", sentence[found.end() :], maxsplit=1)[0].lower().replace("*", " ")
-        what = list(takewhile((_COUNTABLE | _BETWEEN).__contains__, clause.split()))
+        words = clause.split()
+        what = list(takewhile((_COUNTABLE | _BETWEEN).__contains__, words))
         counted = {"jobs" if word == "job" else word for word in what} & _COUNTABLE
-        if found["noun"] or found["unit"] or not counted:
+        if found["noun"] or found["unit"] or not counted or not found["number"].isdigit():
             continue
+        if "".join(words[len(what) : len(what) + 1]).isdigit() or sentence[: found.start()].rstrip().endswith(" of"):
+            continue  # a date before `job 7`; `1 of 3 jobs`
         if not any(counted <= _lower([fact]) and ("", found["number"], "") in _known_numbers(fact.text) for fact in facts):
             raise Refused(f"it says '{found['number']} {' '.join(what)}', which no fact counts")
 

@@ -18,6 +18,7 @@ from assistant.masks import NOUN, masked
 from assistant.plain import bare, plain
 from assistant.roles import is_order
 from assistant.routes import SYSTEM, Route, parse
+from assistant.tools import doubts
 from assistant.tools.call import Call, called
 from assistant.tools.choices import MOST
 from assistant.tools.parameters import parameters
@@ -30,10 +31,11 @@ SURE = 0.9
 WAYS = 6
 """Texts of the model that are looked at; some are no calls, or the same."""
 _NUMBERED = re.compile(rf"\b(?:{NOUN})[ #]+\{{n\d+\}}", re.IGNORECASE)
-_FORBIDS = re.compile(
-    r"\b(?:dont|do not|not|never|no(?! \{)|nicht|nie|niemals|kein\w*|pas|jamais|nunca|jamas)\b"  # as assistant.plain leaves them
+_ITS = re.compile(
+    r"\b(?:its|seine[mnr]?|ihre[mnr]?) (?:own )?(?:last|latest|previous|earlier|prior|former|letzt\w+|vorig\w+|vorherig\w+|fruher\w+)"
+    r"|\b(?:son|sa) (?:dernier|precedent|execution precedente)|\bsu (?:ultim\w|ejecucion anterior|anterior)"
 )
-"""May turn an order into its opposite: a model of this size reads `never cancel job 7` as one to cancel it."""
+"""Of the thing that is compared, as `assistant.plain` leaves it."""
 _NAMING = ("job", "other", "command", "workload")
 """Arguments that are words of the request as they stand there."""
 _OTHER = Call("answer", "other")
@@ -47,8 +49,9 @@ class Routed(NamedTuple):
     choices: tuple[Call, ...] = ()
     """What else it may mean, the likeliest first and `call` among them, where that is to be asked; empty where it is clear."""
     certain: bool = True
-    """The rules read it in the same way, also without the names of jobs, and it has no name of a job that the call does not name. Names
-    are foreign text, which may settle what is proposed, but not that it is done without a card, as a permission for the session allows."""
+    """The rules read it in the same way, also without the names of jobs; it has no name of a job that the call does not name, is no
+    question, and has no condition, which no tool takes. Names are foreign text, which may settle what is proposed, but not that it is
+    done without a card, as a permission for the session allows."""
 
 
 class _Meaning(NamedTuple):
@@ -63,8 +66,10 @@ def route(request: str, names: Sequence[str] = (), author: Author[P] | None = No
         return Routed(_OTHER, "rules")
     masking = _masking(names, request)
     by_hand = by_rules(request, masking)
-    certain = by_hand == by_rules(request) and not _overlooked(names, request, by_hand)
     text, values = masked(request, masking)
+    certain = (
+        by_hand == by_rules(request) and not _overlooked(names, request, by_hand) and not doubts.conditional(text) and not doubts.asks(text)
+    )
     found = _by_model(text, values, author) if author is not None and author.compact else []
     if author is None or not found:
         return Routed(_completed(by_hand, request), "rules", certain=certain)
@@ -91,13 +96,19 @@ def _overlooked(names: Iterable[str], request: str, found: Call | None) -> bool:
     """
     given = [found.arguments.get(argument) for argument in _NAMING] if found is not None else []
     named = [words for words in given if isinstance(words, str) and words != "last"]  # which is the newest, whatever it is called
-    return any(_has(request, name) and not any(_has(words, name) for words in named) for name in set(names))
+    text = _folded(request)
+    there = (name for name in set(names) if _folded(name) in text)
+    return any(_has(request, name) and not any(_has(words, name) for words in named) for name in there)
 
 
 def _has(text: str, name: str) -> bool:
     """As whole words."""
-    words = r"\s+".join(map(re.escape, name.casefold().split()))
-    return bool(words) and re.search(rf"(?<!\w){words}(?!\w)", text.casefold()) is not None
+    words = _folded(name)
+    return bool(words) and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", _folded(text)) is not None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _orders(name: str) -> bool:
@@ -127,7 +138,7 @@ def _read(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning
     found: list[_Meaning] = []
     for way in _ways(text, author):
         with suppress(ValueError):
-            call = called(_of_different(parse(way.text.strip().partition("\n")[0])), values)
+            call = called(_of_different(parse(way.text.strip().partition("\n")[0]), text), values)
             found.append(_Meaning(call, way.chance))
     return _merged(found)
 
@@ -145,7 +156,7 @@ def _in_doubt(text: str, best: _Meaning, by_hand: Call | None) -> bool:
     """Whether to ask back, where the rules read something else: an order above all."""
     if best.chance < SURE or (by_hand is not None and by_hand.acts):
         return True
-    return best.call.acts and _FORBIDS.search(bare(text)) is not None
+    return best.call.acts and (doubts.asks(text) or doubts.forbids(text))
 
 
 def _ways(text: str, author: Author[P]) -> list[Way]:
@@ -164,7 +175,11 @@ def _asked(found: Sequence[_Meaning], by_hand: Call | None) -> list[Call]:
     return offered[:MOST] if len(offered) > 1 or found[0].call == _OTHER or found[0].call.acts else []
 
 
-def _of_different(route: Route) -> Route:
-    """A thing is not compared with itself: where the request names one only, the tool knows what to compare it with."""
+def _of_different(route: Route, text: str) -> Route:
+    """A thing is not compared with itself, and *its* last run is none of another: where the request names one only, the tool knows what to
+    compare it with."""
     named = {key: value for key, value in route.arguments.items() if key != "other"}
-    return route._replace(arguments=named) if route.arguments.get("other") in named.values() else route
+    other = route.arguments.get("other")
+    if other is not None and named == {"job": "last"} and _ITS.search(text):
+        return route._replace(arguments={"job": other})
+    return route._replace(arguments=named) if other in named.values() else route

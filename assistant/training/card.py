@@ -38,7 +38,8 @@ no numbers, names or commands: requests come to it masked (`assistant.masks`) an
 that means nothing, so that it learns to do with the others. In no training sample are: one in {combinations} of the
 combinations that a phrasing with several choices of words can make; one phrasing in {templates}, with all that it can say (templates;
 counted apart are their sentences with a word that no training sample has: unheard); and some names. Machines are random, or an H100 as
-recorded in `assets/h100.trace.gz`. No text is from the internet, from a person's logs, or by another model.
+recorded in `assets/h100.trace.gz`; their jobs are random there, too. No text is from the internet or from a person's logs. Most phrasings
+were written by large language models, each without sight of what was held out before.
 
     python -m assistant.training.data FOLDER --samples {asked}
     python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}{start}
@@ -71,7 +72,8 @@ What was routed where, of the held-out phrasings and the hand-written requests t
 - The hand-written requests were written by the people who wrote the grammar: other people's will be harder.
 """
 _BEFORE = """ It began with the weights of the model that
-was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then."""
+was here before: {steps:,} steps in {seconds:.0f} s on one {device}, {seen:,} tokens of {samples:,} samples by the grammar of then. A
+few of the phrasings that are held out today had been taught to the first of these models (20, by a count of November 2026)."""
 _NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 

@@ -1,28 +1,45 @@
-"""Our RWKV-7 on one CPU thread beside the `rwkv` package's, in turn: decode, prefill, decode of a batch, and what int8 weights cost.
+"""The model that is shipped, on a CPU, by our engine beside the `rwkv` package, in turn: decode, prefill, and decode of a batch.
 
     python -m tests.benchmarks.rwkv_cpu
 
-Writes results/rwkv_cpu.csv: tokens a second over the rounds with their spread, for each implementation; for int8 the relative error of
-the logits after a prompt. A weight matrix of random numbers has no outliers: a trained model's error must be measured on that model.
+Writes results/rwkv_cpu.csv: tokens a second over the rounds with their spread, for each implementation, on one thread and, as the engine
+could, on two; how far the logits after a prompt are from the package's, and those of int8 weights from those of fp32; the longest that
+one waits who wants to stop the reading of a prompt; and what loading the World vocabulary takes.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 
+from assistant import weights
+from assistant.model import RWKV7
+from scheduler import paths
 from scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write
 
-LAYERS, CHANNELS, VOCABULARY = 8, 320, 8192
 ROUNDS, TOKENS, WARM_UP, PROMPT, BATCH = 9, 64, 8, 512, 8
+DTYPES = {"fp32": torch.float32, "int8": torch.int8}
+_LOADING = """
+import os, sys, time
+from assistant.tokenizer import Tokenizer
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+before, began = resident(), time.perf_counter()
+kept = Tokenizer.load(sys.argv[1])
+print(time.perf_counter() - began, resident() - before)
+"""
 
 
 def decode(forward: Callable) -> float:
@@ -36,12 +53,31 @@ def decode(forward: Callable) -> float:
     return TOKENS / (time.perf_counter() - began)
 
 
-def prefill(forward: Callable) -> float:
+def prompt(vocabulary: int) -> list[int]:
+    return [(i * 37) % vocabulary for i in range(PROMPT)]
+
+
+def prefill(forward: Callable, vocabulary: int) -> float:
     """Tokens a second of a prompt."""
-    tokens = [(i * 37) % VOCABULARY for i in range(PROMPT)]
+    tokens = prompt(vocabulary)
     began = time.perf_counter()
     forward(tokens, None)
     return PROMPT / (time.perf_counter() - began)
+
+
+def with_threads(count: int, measure: Callable[[], float]) -> float:
+    torch.set_num_threads(count)
+    try:
+        return measure()
+    finally:
+        torch.set_num_threads(1)
+
+
+def longest_wait(model) -> float:
+    """Milliseconds between two looks at whether to stop, while a prompt is read."""
+    looks = [time.perf_counter()]
+    model.forward(prompt(model.vocabulary), None, lambda: looks.append(time.perf_counter()))
+    return 1e3 * max(after - before for before, after in pairwise(looks))
 
 
 def batched(model) -> float:
@@ -53,45 +89,67 @@ def batched(model) -> float:
     return BATCH * TOKENS / (time.perf_counter() - began)
 
 
+def vocabulary() -> tuple[list[float], list[float]]:
+    """Seconds and MB that loading the World vocabulary takes, each time in a process of its own."""
+    from rwkv_models import vocabulary_file
+
+    command = [sys.executable, "-c", _LOADING, str(vocabulary_file())]
+    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(ROUNDS)]
+    return [float(seconds) for seconds, _ in told], [float(size) for _, size in told]
+
+
+def contenders(ours: Mapping[str, RWKV7], peer: Callable, size: int) -> dict[tuple[str, str, int], Callable[[], float]]:
+    """By implementation, what it does and threads: tokens a second."""
+    found: dict[tuple[str, str, int], Callable[[], float]] = {}
+    for threads in (1, 2):
+        for name, forward in (*(("gpudeck " + name, model.forward) for name, model in ours.items()), ("rwkv fp32", peer)):
+            found[name, "decode", threads] = lambda forward=forward: decode(forward)
+            found[name, "prefill", threads] = lambda forward=forward: prefill(forward, size)
+    for name, model in ours.items():
+        found["gpudeck " + name, f"decode, batch {BATCH}", 1] = lambda model=model: batched(model)
+    return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the package's, at import
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "assistant"))
     os.environ["RWKV_V7_ON"] = "1"
     from rwkv.model import RWKV
-    from rwkv_models import random_model
 
-    from assistant.model import RWKV7
-
-    tensors = random_model(LAYERS, CHANNELS, VOCABULARY)
+    tensors = {name: tensor.float() for name, tensor in weights.load(paths.shipped_model()).items()}
     with tempfile.TemporaryDirectory() as folder:
         torch.save(tensors, Path(folder) / "model.pth")
-        ours = {
-            name: RWKV7.load(Path(folder) / "model.pth", dtype=dtype) for name, dtype in (("fp32", torch.float32), ("int8", torch.int8))
-        }
+        ours = {name: RWKV7.load(Path(folder) / "model.pth", dtype=dtype) for name, dtype in DTYPES.items()}
         peer = RWKV(f"{folder}/model", "cpu fp32")
-    contenders: dict[tuple[str, str], Callable[[], float]] = {}
-    for name, model in ours.items():
-        contenders["gpudeck " + name, "decode"] = lambda model=model: decode(model.forward)
-        contenders["gpudeck " + name, "prefill"] = lambda model=model: prefill(model.forward)
-        contenders["gpudeck " + name, f"decode, batch {BATCH}"] = lambda model=model: batched(model)
-    contenders["rwkv fp32", "decode"] = lambda: decode(peer.forward)
-    contenders["rwkv fp32", "prefill"] = lambda: prefill(peer.forward)
-    rates: dict[tuple[str, str], list[float]] = {key: [] for key in contenders}
+    size = ours["fp32"].vocabulary
+    measured = contenders(ours, peer.forward, size)
+    rates: dict[tuple[str, str, int], list[float]] = {key: [] for key in measured}
     for number in range(ROUNDS + 1):
-        for key, measure in contenders.items():
-            rate = measure()
+        for (who, did, threads), measure in measured.items():
+            rate = with_threads(threads, measure)
             if number:  # the first round compiles
-                rates[key].append(rate)
-    what = {"parameters": sum(t.numel() for t in tensors.values()), "threads": 1}
-    where = context(cpu_name(), ["torch", "numba", "rwkv"])
-    rows = [{"implementation": who, "what": did, "unit": "tok/s", **spread(found), **what, **where} for (who, did), found in rates.items()]
-    exact, rounded = (model.forward(list(range(200)))[0] for model in ours.values())
-    error = spread([float((rounded - exact).norm() / exact.norm())])
-    rows.append({"implementation": "gpudeck int8", "what": "error of the logits", "unit": "relative", **error, **what, **where})
-    for row in rows:
-        print(f"{row['implementation']}, {row['what']}: {row['median']} {row['unit']} (from {row['min']} to {row['max']})")
-    print(write("rwkv_cpu", rows))
+                rates[who, did, threads].append(rate)
+    rows = [row(who, did, "tok/s", found, threads) for (who, did, threads), found in rates.items()]
+    logits = {name: model.forward(prompt(size))[0] for name, model in ours.items()}
+    theirs = peer.forward(prompt(size), None)[0]
+    rows.append(row("gpudeck fp32", "logits, from those of the package", "relative", [distance(logits["fp32"], theirs)]))
+    rows.append(row("gpudeck int8", "logits, from those in fp32", "relative", [distance(logits["int8"], logits["fp32"])]))
+    rows.append(row("gpudeck fp32", "longest wait to stop a prompt", "ms", [longest_wait(ours["fp32"]) for _ in range(ROUNDS)]))
+    seconds, memory = vocabulary()
+    rows += [row("gpudeck", "World vocabulary, load", "s", seconds), row("gpudeck", "World vocabulary, memory", "MB", memory)]
+    where = {"parameters": sum(t.numel() for t in tensors.values()), **context(cpu_name(), ["torch", "numba", "rwkv"])}
+    for told in rows:
+        print(f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} (from {told['min']} to {told['max']})")
+    print(write("rwkv_cpu", [told | where for told in rows]))
+
+
+def row(who: str, did: str, unit: str, found: Sequence[float], threads: int = 1) -> dict[str, object]:
+    return {"implementation": who, "what": did, "unit": unit, "threads": threads, **spread(found)}
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
 
 
 if __name__ == "__main__":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from rwkv_models import to_hf
+from safetensors import safe_open
 
+from assistant import weights
 from assistant.training import huggingface
 from assistant.training.network import Network
+from scheduler import paths
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -20,3 +25,12 @@ def test_it_has_the_names_and_shapes_of_flash_linear_attention(layers) -> None:
     about = huggingface.config(tensors)
     assert (about["hidden_size"], about["num_hidden_layers"], about["vocab_size"], about["gate_low_rank_dim"]) == (128, layers, 300, 64)
     assert ("v_low_rank_dim" in about) == (layers > 1)
+
+
+def test_the_model_that_is_shipped_is_stored_so() -> None:
+    folder = paths.shipped_model()
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        names, metadata = set(file.keys()), file.metadata()
+    tensors = weights.load(folder)
+    assert names == huggingface.layout(tensors).keys() and metadata == {"format": "pt"}
+    assert json.loads((folder / "config.json").read_text()).items() >= huggingface.config(tensors).items()

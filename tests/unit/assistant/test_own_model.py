@@ -35,6 +35,13 @@ def test_it_is_on_the_list_with_a_card() -> None:
         ("please cancel job 7", "operate cancel job=7"),
         ("can you tidy up the disk", "housekeep scan"),
         ("give me a summary of the last 3 hours", "report brief hours=3"),
+        ("compare job 8 with its previous run", "answer compare job=8"),
+        ("compare job 8 with the last job", "answer compare job=last other=8"),
+        ("is my last job faster than job 7, and what's its power", "answer compare job=last other=7"),
+        ("run rain", "operate submit workload=rain"),
+        ("how busy is the CPU?", "answer device metric=util"),
+        ("how hot is the CPU?", "answer device metric=temp"),
+        ("resume", "operate resume"),
     ],
 )
 def test_it_knows_which_tool_a_request_needs(engine, request_, line) -> None:
@@ -53,18 +60,63 @@ def test_it_asks_back_where_it_is_not_sure(engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "may_mean"),
-    [
-        ("termunate my last job", "operate cancel job=last"),
-        ("never ever cancel job 7", "operate cancel job=7"),
-        ("ne pas annuler la tâche 3", "operate cancel job=3"),
-        ("resume", "operate resume"),
-    ],
-    ids=["an order once it is mended", "an order that is forbidden", "with nothing else to choose", "an order by the rules"],
+    ("request_", "may_mean"), [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")]
 )
 def test_it_asks_back_before_it_takes_an_order_for_granted(engine, request_, may_mean) -> None:
+    """One that is an order once it is mended, and one that it cannot tell from another."""
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert may_mean in [call.line for call in found.choices]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "never ever cancel job 7",
+        "do not restart job 9",
+        "ne pas annuler la tâche 3",
+        "brich job 5 auf keinen fall ab",
+        "no canceles el trabajo 4",
+    ],
+)
+def test_an_order_that_is_forbidden_is_none(engine, request_) -> None:
+    found = route(request_, (), EngineAuthor(engine, lambda: False))
+    assert found.call is not None and not found.call.acts
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "cancel job 7 unless it is nearly done",
+        "cancel everything but job 7",
+        "cancel job 7 tomorrow",
+        "cancel job 7 in an hour",
+        "retry job 7 if it failed",
+        "brich job 7 ab, falls er hängt",
+        "annule le job 7 sauf s'il tourne",
+        "cancela el trabajo 7 si falla",
+        "run train.py on the cpu",
+        "pause the cpu",
+        "job 7 cancel?",
+        "can i kill pid 1234",
+        "may i cancel job 7",
+    ],
+)
+def test_an_order_with_a_condition_or_in_a_question_is_never_done_without_a_card(engine, request_) -> None:
+    for author in (EngineAuthor(engine, lambda: False), None):
+        found = route(request_, (), author)
+        assert found.call is None or not found.call.acts or not found.certain
+
+
+@pytest.mark.parametrize("request_", ["is it ok to resume the queue?", "wurde job 7 abgebrochen?", "¿se puede cancelar el trabajo 7?"])
+def test_a_question_is_no_order_or_is_asked_about(engine, request_) -> None:
+    found = route(request_, (), EngineAuthor(engine, lambda: False))
+    assert found.call is not None and (not found.call.acts or found.choices)
+
+
+@pytest.mark.parametrize("request_", ["cancel job 7", "please cancel job 7", "could you cancel job 7?", "pause the queue"])
+def test_a_plain_or_polite_order_is_clear(engine, request_) -> None:
+    found = route(request_, (), EngineAuthor(engine, lambda: False))
+    assert found.call is not None and found.call.acts and found.certain and not found.choices
 
 
 def test_its_likeliest_texts_are_what_it_writes_with_their_probabilities(engine) -> None:

@@ -22,6 +22,7 @@ from assistant.training.requests import LANGUAGES
         ("¿Cuánta memoría libre queda?", "cuanta memoria libre queda"),
         ("RÉSUMÉ des travaux annulés, échoué? canceló", "resumé des travaux annules echoué canceló"),
         ("L'énergie, s'il te plaît...", "lenergie sil te plait"),
+        ("How busy are the CPUs? Is CPU {n1} hot? With 4 CPUs?", "how busy are the gpus is cpu {n1} hot with 4 cpus"),
         ("cancell my last jbo {n1} — now!", "cancel my last jbo {n1} now"),
         ("re-run {w1} at {t1}, 70 %", "re-run {w1} at {t1} 70 %"),
         ("   ", ""),
