@@ -26,8 +26,8 @@ from scheduler.queue.progress import printable
 DAY_S = 86400.0
 _AT_ONCE = "To allow it at once: gpudeck ask --yes ..."
 _UNSURE = (
-    "--yes is for what the words say themselves; here a model, or the name of a job, may settle it. Name jobs by their number, or take the "
-    "command for it, such as gpudeck cancel 7"
+    "--yes is for what the words say themselves; here a model, or the name of a job, may settle it, or they ask, or make a condition, "
+    "which no order takes. Name jobs by their number, or take the command for it, such as gpudeck cancel 7"
 )
 
 

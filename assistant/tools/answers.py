@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from assistant.retrieval import search
-from assistant.tools import compare, devices, energy, jobs, quotes
+from assistant.tools import compare, devices, doubts, energy, jobs, quotes
 from assistant.tools.call import Call
 from assistant.tools.route import LONGEST_REQUEST
 from assistant.tools.told import Told, stated
@@ -18,6 +18,7 @@ _CAN = (
     "jobs or two GPUs. I can write reports, look for what can be cleaned up, and propose to submit, cancel, move, hold or retry jobs: "
     "nothing is done before you allow it."
 )
+_LOST = "I did not find out what this asks about, or it is nothing that I can do."
 _TRY = 'For example: "what failed today?", "why is my job waiting?", "compare job 3 with job 2", "cancel job 7", "run gemm".'
 
 
@@ -36,7 +37,9 @@ def _help(daemon: Client, call: Call) -> Told:
 def _other(daemon: Client, call: Call, question: str) -> Told:
     if len(question) > LONGEST_REQUEST:
         return stated(f"That is longer than what I read as a request: {LONGEST_REQUEST} characters.", _CAN, _TRY)
-    return stated("I did not find out what this asks about, or it is nothing that I can do.", _CAN, _TRY)
+    if doubts.forbids(question):
+        return stated(f"Nothing was changed, and nothing will be before you allow it. If you asked for something: {_LOST}", _TRY)
+    return stated(_LOST, _CAN, _TRY)
 
 
 def _docs(daemon: Client, call: Call, question: str) -> Told:

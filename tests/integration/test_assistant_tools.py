@@ -317,6 +317,13 @@ def test_what_the_rules_read_differently_is_asked_all_the_same(shared: Client, w
     assert not proposal.certain, "and the client asks, whatever was allowed for its session"
 
 
+@pytest.mark.parametrize(("request_", "told"), [("do not cancel job 7", True), ("never pause anything", True), ("write me a poem", False)])
+def test_who_forbids_something_is_told_that_nothing_is_done(shared: Client, request_: str, told: bool) -> None:
+    text = tell((), look(shared, call("answer", "other"), request_).say)
+    assert ("Nothing was changed, and nothing will be before you allow it" in text) == told
+    assert "I did not find out what this asks about" in text
+
+
 def test_never_is_for_good_can_be_seen_and_taken_back(
     shared: Client, world: dict[str, int], assistant: Assistant, capsys: pytest.CaptureFixture[str]
 ) -> None:
