@@ -17,9 +17,7 @@ from scheduler.errors import UserError
 MOST_TOKENS = 8192
 """Tokens that one completion may ask for."""
 MOST_READ = 8192
-"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU.
-It is twice the 4096 tokens that RWKV-7's World models were trained on.
-"""
+"""Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU."""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""

@@ -95,16 +95,14 @@ def _overlooked(names: Iterable[str], request: str, found: Call | None) -> bool:
     jobs in `the job called everything`.
     """
     given = [found.arguments.get(argument) for argument in _NAMING] if found is not None else []
-    named = [words for words in given if isinstance(words, str) and words != "last"]  # which is the newest, whatever it is called
+    named = [_folded(words) for words in given if isinstance(words, str) and words != "last"]  # the newest, whatever it is called
     text = _folded(request)
-    there = (name for name in set(names) if _folded(name) in text)
-    return any(_has(request, name) and not any(_has(words, name) for words in named) for name in there)
+    return any(_has(text, name) and not any(_has(words, name) for words in named) for name in map(_folded, set(names)))
 
 
 def _has(text: str, name: str) -> bool:
-    """As whole words."""
-    words = _folded(name)
-    return bool(words) and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", _folded(text)) is not None
+    """As whole words; both folded."""
+    return bool(name) and name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _folded(text: str) -> str:

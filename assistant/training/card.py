@@ -42,7 +42,7 @@ recorded in `assets/h100.trace.gz`; their jobs are random there, too. No text is
 were written by large language models, each without sight of what was held out before.
 
     python -m assistant.training.data FOLDER --samples {asked}
-    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g}{start}
+    python -m assistant.training.train FOLDER --device cuda --minutes {minutes:g} --rows {rows}{start}
     python -m assistant.training.evaluate FOLDER
     python -m assistant.training.card FOLDER
 
@@ -97,6 +97,7 @@ def card(folder: Path) -> str:
         templates=TEMPLATES,
         asked=round(training["samples"], -3),
         minutes=plan["minutes"],
+        rows=plan["rows"],
         start=f" --start {plan['start']} --rate {plan['rate']:g} --warm-up {plan['warm_up']}" if "before" in training else "",
         before=_BEFORE.format(**training["before"], seen=training["before"]["tokens seen"]) if "before" in training else "",
         steps=training["steps"],

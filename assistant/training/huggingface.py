@@ -38,7 +38,7 @@ def config(tensors: Mapping[str, Tensor]) -> dict[str, object]:
         **{name: first.shape[1] for name, first in ranks.items() if first is not None},  # the first layer has no value residual
         "bos_token_id": END,
         "eos_token_id": END,
-        "torch_dtype": "float16",
+        "torch_dtype": str(tensors["emb.weight"].dtype).removeprefix("torch."),
     }
 
 

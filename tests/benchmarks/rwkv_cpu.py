@@ -110,6 +110,14 @@ def contenders(ours: Mapping[str, RWKV7], peer: Callable, size: int) -> dict[tup
     return found
 
 
+def row(who: str, did: str, unit: str, found: Sequence[float], threads: int = 1) -> dict[str, object]:
+    return {"implementation": who, "what": did, "unit": unit, "threads": threads, **spread(found)}
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
+
+
 def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the package's, at import
@@ -142,14 +150,6 @@ def main() -> None:
     for told in rows:
         print(f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} (from {told['min']} to {told['max']})")
     print(write("rwkv_cpu", [told | where for told in rows]))
-
-
-def row(who: str, did: str, unit: str, found: Sequence[float], threads: int = 1) -> dict[str, object]:
-    return {"implementation": who, "what": did, "unit": unit, "threads": threads, **spread(found)}
-
-
-def distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).norm() / other.norm())
 
 
 if __name__ == "__main__":
