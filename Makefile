@@ -52,7 +52,7 @@ lint: $(STAMP)
 
 # The commands and settings as Markdown, from where they are defined.
 docs: $(STAMP)
-	$(BIN)/python -m app.reference docs
+	$(BIN)/python -m app.cli.reference docs
 
 # Real jobs, thirty questions, and what the assistant answered: docs/transcript.md, written anew.
 transcript: $(STAMP)

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel.attention.api import attention, explain
-    from accel.attention.flash3 import FlashAttention3, flash_attention_3_backward, flash_attention_3_forward
+    from accel.attention.flash3 import (
+        FlashAttention3,
+        flash_attention_3_backward,
+        flash_attention_3_forward,
+    )
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
     from accel.attention.ragged import Ragged

@@ -39,7 +39,9 @@ class Check(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.error):
-            raise ValueError(f"{self.name} is {self.error}, which a Result cannot hold: check for finite output first")
+            raise ValueError(
+                f"{self.name} is {self.error}, which a Result cannot hold: check for finite output first"
+            )
 
     @property
     def passed(self) -> bool:
@@ -111,7 +113,11 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def passed(self) -> bool:
         """Whether it ran and every check held."""
-        return bool(self.backend) and all(c.passed for c in self.checks) and not (self.trials and self.trials.failed)
+        return (
+            bool(self.backend)
+            and all(c.passed for c in self.checks)
+            and not (self.trials and self.trials.failed)
+        )
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -17,16 +17,16 @@ import msgspec
 
 from assistant import messages as m
 from assistant.idle import Cancelled
+from assistant.intents.call import Call
 from assistant.messages import Answer, Chunk, Completed, Device, Event, Speed, State, Waiting, When
-from assistant.tools.call import Call
 from assistant.tools.proposal import NEW_JOBS, How, Proposal
-from scheduler import paths
+from scheduler.background.launch import start_process
 from scheduler.client import Client
-from scheduler.devices.model import ASSISTANT_MARK
-from scheduler.errors import DaemonGone, NotFound, UserError
-from scheduler.launch import start_process
-from scheduler.wire import Connection
-from scheduler.wishes import wish
+from scheduler.protocol import paths
+from scheduler.protocol.devices import ASSISTANT_MARK
+from scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from scheduler.protocol.submission import wish
+from scheduler.protocol.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
@@ -57,7 +57,12 @@ class Assistant:
         """Tools, such as `operate cancel`, that were allowed for this session: as long as this object is used."""
 
     def ask(
-        self, text: str, when: When = "now", on_event: OnEvent | None = None, device: Device = "auto", meant: Call | None = None
+        self,
+        text: str,
+        when: When = "now",
+        on_event: OnEvent | None = None,
+        device: Device = "auto",
+        meant: Call | None = None,
     ) -> Answer:
         """Answer a question. `on_event` hears what is waited for and the text piece by piece. `device`: cpu does not wait for a GPU.
 
@@ -113,7 +118,9 @@ class Assistant:
         """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does, and TooLong."""
         return self._converse(msgspec.structs.replace(request, id=self._new()), on_event, Completed)
 
-    def benchmark(self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None) -> Speed:
+    def benchmark(
+        self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None
+    ) -> Speed:
         """How fast the model in that folder or file is there. Raises as `ask` does."""
         return self._converse(m.Benchmark(model, on, self._new()), on_event, Speed)
 
@@ -177,7 +184,9 @@ class Assistant:
                     raise
                 continue
             if isinstance(reply, m.Left):
-                heard(Waiting(f"had to leave the GPU ({reply.reason}), and goes on later", cpu=True))
+                heard(
+                    Waiting(f"had to leave the GPU ({reply.reason}), and goes on later", cpu=True)
+                )
                 continue
             assert isinstance(reply, wanted), reply
             return reply
@@ -207,7 +216,12 @@ class Assistant:
             if not self._start:
                 raise DaemonGone("the assistant does not run. It starts with: gpudeck ask") from e
         Client().close()  # the assistant lives on the daemon's facts: that one first
-        start_process("assistant.host", paths.home() / "assistant.log", "the assistant", env={ASSISTANT_MARK: "1"})
+        start_process(
+            "assistant.host",
+            paths.home() / "assistant.log",
+            "the assistant",
+            env={ASSISTANT_MARK: "1"},
+        )
         return Connection(door(), self._timeout)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from scheduler.errors import DaemonGone, UserError
-from scheduler.telemetry.snapshot import Busy, Snapshot
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.snapshot import Busy, Snapshot
 
 T = TypeVar("T")
 

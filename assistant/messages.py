@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from assistant.facts import Fact
+from assistant.intents.call import Call
+from assistant.intents.choices import Choice
+from assistant.intents.roles import Role
 from assistant.reports.report import Report as Written
-from assistant.roles import Role
-from assistant.tools.call import Call
-from assistant.tools.choices import Choice
 from assistant.tools.proposal import How, Proposal
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 MOST_TOKENS = 8192
 """Tokens that one completion may ask for."""
@@ -75,7 +75,9 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     """0: greedy."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     seed: int = 0
-    stop: Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(max_length=16)] = ()
+    stop: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(max_length=16)
+    ] = ()
     """The text ends before the first of these."""
     id: str = ""
     device: Device = "auto"

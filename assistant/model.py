@@ -36,7 +36,12 @@ class RWKV7:
     """An RWKV-7 model. Uses as many CPU threads as torch is set to: one is best for models below 200 million parameters."""
 
     def __init__(
-        self, tensors: dict[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32, *, compiled: bool = True
+        self,
+        tensors: dict[str, Tensor],
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        *,
+        compiled: bool = True,
     ) -> None:
         """`tensors`: canonical weights (see `assistant.weights`). dtype, compiled: see `load`."""
         self.parameters = sum(tensor.numel() for tensor in tensors.values())
@@ -57,11 +62,20 @@ class RWKV7:
         if self._weights.device.type == "cpu" and self._weights.dtype == torch.float32 and compiled:
             self.use_compiled()
         if self._weights.device.type == "cpu":
-            of_a_layer = sum(t.numel() for name, t in tensors.items() if name.startswith("blocks.0."))
+            of_a_layer = sum(
+                t.numel() for name, t in tensors.items() if name.startswith("blocks.0.")
+            )
             self.chunk = max(1, min(self.chunk, _CHUNK_WORK // of_a_layer))
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32, *, compiled: bool = True) -> RWKV7:
+    def load(
+        cls,
+        path: str | Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        *,
+        compiled: bool = True,
+    ) -> RWKV7:
         """The model in `path`: a folder of .safetensors, or a .pth. Raises UserError (see `assistant.weights.load`).
 
         dtype int8: the matrices in int8 with a scale a row, computed in fp32 on a CPU and in bf16 on a GPU.
@@ -78,7 +92,13 @@ class RWKV7:
 
     def fresh(self, batch: int = 1) -> State:
         """The state of `batch` sequences before their first tokens."""
-        return State.fresh(len(self._weights.layers), self.channels, self._weights.device, self._weights.dtype, batch)
+        return State.fresh(
+            len(self._weights.layers),
+            self.channels,
+            self._weights.device,
+            self._weights.dtype,
+            batch,
+        )
 
     def saved(self, state: State) -> bytes:
         """A state as bytes that `restored` takes back bit for bit, in another process too."""
@@ -89,7 +109,12 @@ class RWKV7:
         return State.loads(data, self.fresh(), self.identity)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], state: State | None = None, look: Callable[[], None] = lambda: None) -> tuple[Tensor, State]:
+    def forward(
+        self,
+        tokens: Sequence[int],
+        state: State | None = None,
+        look: Callable[[], None] = lambda: None,
+    ) -> tuple[Tensor, State]:
         """Take in `tokens` (T >= 1) after `state` (None: the beginning) -> logits [V] after the last one, and the new state.
 
         Long prompts are taken in chunks. `look` is called after each, on a CPU after each layer of each: it may raise to stop.
@@ -106,7 +131,9 @@ class RWKV7:
                 x, before = self._rows([part], before, look)
             else:
                 x, before = self._prompt_of(len(part))(part, before)
-                torch.cuda.current_stream(x.device).synchronize()  # or the looks would run ahead of the work
+                torch.cuda.current_stream(
+                    x.device
+                ).synchronize()  # or the looks would run ahead of the work
                 look()
         return self._logits(x)[0], before
 
@@ -118,7 +145,9 @@ class RWKV7:
         """
         self._check(tokens)
         if len(tokens) != state.batch:
-            raise ValueError(f"a state of {state.batch} sequences takes as many tokens; got {len(tokens)}")
+            raise ValueError(
+                f"a state of {state.batch} sequences takes as many tokens; got {len(tokens)}"
+            )
         if self._weights.device.type == "cuda":
             return self._on_gpu(len(tokens))(tokens, state)
         if self._cpu is None or len(tokens) >= self._together:
@@ -152,9 +181,13 @@ class RWKV7:
         if not tokens:
             raise ValueError("forward needs at least one token")
         if not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
-            raise ValueError(f"tokens are from 0 to {self.vocabulary - 1}; got {min(tokens)} to {max(tokens)}")
+            raise ValueError(
+                f"tokens are from 0 to {self.vocabulary - 1}; got {min(tokens)} to {max(tokens)}"
+            )
 
-    def _rows(self, tokens: Sequence[Sequence[int]], before: State, look: Callable[[], None]) -> tuple[Tensor, State]:
+    def _rows(
+        self, tokens: Sequence[Sequence[int]], before: State, look: Callable[[], None]
+    ) -> tuple[Tensor, State]:
         """tokens [B, T] -> what the last layer makes of the last one, [B, C], and the state after."""
         w = self._weights
         x = w.embeddings[torch.tensor(tokens, device=w.device)]

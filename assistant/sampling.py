@@ -39,8 +39,12 @@ class Sampler:
             raise ValueError(_NOT_FINITE)
         likely, tokens = torch.softmax(scaled, dim=-1).sort(descending=True, stable=True)
         upto = likely.cumsum(0)
-        kept = int((upto - likely < self._top_p).sum())  # the token that reaches top_p is the last one kept
-        drawn = torch.searchsorted(upto[:kept], _uniform(self._seed, number) * float(upto[kept - 1]), right=True)
+        kept = int(
+            (upto - likely < self._top_p).sum()
+        )  # the token that reaches top_p is the last one kept
+        drawn = torch.searchsorted(
+            upto[:kept], _uniform(self._seed, number) * float(upto[kept - 1]), right=True
+        )
         return int(tokens[min(int(drawn), kept - 1)])
 
 

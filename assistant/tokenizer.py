@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scheduler.errors import NotFound, UserError
+from scheduler.protocol.errors import NotFound, UserError
 
 VOCABULARY = "rwkv_vocab_v20230424.txt"
 END = 0
 """The token that ends a text; it has no bytes."""
 _UNKNOWN = "\ufffd".encode()
-_LINE = re.compile(r"""^(\d+) (b?)(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(['"].*['"])) (\d+)$""", re.MULTILINE)
+_LINE = re.compile(
+    r"""^(\d+) (b?)(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(['"].*['"])) (\d+)$""", re.MULTILINE
+)
 """Number, b of bytes, a literal without escapes in either quotes or one with them, length."""
 _NO_LINE = "line {} of the vocabulary {} is not `ID LITERAL LENGTH`. Download it again."
 
@@ -33,7 +35,11 @@ class Tokenizer:
         for piece in self._tokens:
             lengths.setdefault(piece[:2], set()).add(len(piece))
         # For the next two bytes: the lengths of tokens that begin so, longest first; one-byte tokens always apply.
-        self._lengths = {head: tuple(sorted(found, reverse=True)) for head, found in lengths.items() if len(head) == 2}
+        self._lengths = {
+            head: tuple(sorted(found, reverse=True))
+            for head, found in lengths.items()
+            if len(head) == 2
+        }
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -45,16 +51,23 @@ class Tokenizer:
             raise UserError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
         found = _LINE.findall(text)
         if len(found) != sum(map(bool, text.split("\n"))):
-            number = next(i for i, line in enumerate(text.split("\n"), 1) if line and not _LINE.fullmatch(line))
+            number = next(
+                i
+                for i, line in enumerate(text.split("\n"), 1)
+                if line and not _LINE.fullmatch(line)
+            )
             raise UserError(_NO_LINE.format(number, file))
         try:
             vocabulary = {
-                int(number): _piece(prefix, single, double, escaped, int(size)) for number, prefix, single, double, escaped, size in found
+                int(number): _piece(prefix, single, double, escaped, int(size))
+                for number, prefix, single, double, escaped, size in found
             }
         except (ValueError, SyntaxError) as e:
             raise UserError(_NO_LINE.format(e, file)) from e
         if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):
-            raise UserError(f"the vocabulary {file} is empty or lists a token twice, or the end. Download it again.")
+            raise UserError(
+                f"the vocabulary {file} is empty or lists a token twice, or the end. Download it again."
+            )
         return cls(vocabulary)
 
     @property
@@ -75,7 +88,9 @@ class Tokenizer:
             else:
                 length, token = 1, self._tokens.get(data[at : at + 1])
             if token is None:
-                raise UserError(f"the vocabulary has no token for the byte {data[at]:#04x}. Use the model's own {VOCABULARY}.")
+                raise UserError(
+                    f"the vocabulary has no token for the byte {data[at]:#04x}. Use the model's own {VOCABULARY}."
+                )
             tokens.append(token)
             at += length
         return tokens
@@ -102,7 +117,13 @@ def vocabulary_file(path: Path) -> Path:
 def _piece(prefix: str, single: str, double: str, escaped: str, length: int) -> bytes:
     """The bytes of a token. Raises ValueError or SyntaxError."""
     plain = single or double
-    value: object = ast.literal_eval(prefix + escaped) if escaped else plain.encode("ascii") if prefix else plain
+    value: object = (
+        ast.literal_eval(prefix + escaped)
+        if escaped
+        else plain.encode("ascii")
+        if prefix
+        else plain
+    )
     piece = value.encode("utf-8") if isinstance(value, str) else value
     if not isinstance(piece, bytes) or not piece or len(piece) != length:
         raise ValueError(f"with {escaped or plain!r:.40}")

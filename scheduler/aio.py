@@ -21,22 +21,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from scheduler import messages as m
-from scheduler import paths
 from scheduler.client import AGAIN_S, GONE_S, Client, decode, door, encode
-from scheduler.errors import DaemonGone
 from scheduler.handle import Seen
-from scheduler.jobs import Event, Job
-from scheduler.logfile import Output
-from scheduler.telemetry.snapshot import Snapshot
-from scheduler.wire import MAX_MESSAGE
-from scheduler.wishes import Wishes
+from scheduler.protocol import messages as m
+from scheduler.protocol import paths
+from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.jobs import Event, Job
+from scheduler.protocol.log_file import Output
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.submission import Wishes
+from scheduler.protocol.wire import MAX_MESSAGE
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _in_thread(verb: Callable[Concatenate[Client, P], R]) -> Callable[Concatenate[AsyncClient, P], Awaitable[R]]:
+def _in_thread(
+    verb: Callable[Concatenate[Client, P], R],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[R]]:
     """The same verb as a coroutine."""
 
     async def ask(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,7 +60,12 @@ class AsyncClient:
         self._connected = await self._ask(self._open)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._client().close()
         self._thread.shutdown(wait=False)
 
@@ -141,7 +148,9 @@ async def _replies(request: m.Wait | m.Subscribe) -> AsyncGenerator[m.Reply, Non
         raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
     try:
         writer.write(encode(request) + b"\n")
-        while (line := await reader.readline()).endswith(b"\n"):  # a daemon that is killed may leave a part of one
+        while (line := await reader.readline()).endswith(
+            b"\n"
+        ):  # a daemon that is killed may leave a part of one
             yield decode(line)
             if isinstance(request, m.Wait):
                 writer.write(encode(request) + b"\n")

@@ -19,20 +19,21 @@ from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
-from scheduler import logfile, paths
-from scheduler import messages as m
-from scheduler.devices.model import Detail, Process
-from scheduler.errors import MALFORMED, DaemonGone, NotFound, UserError
 from scheduler.handle import JobHandle
-from scheduler.jobs import Cancelling, Changes, Event, Forecast, Job, Spec
-from scheduler.logfile import Output
-from scheduler.search import Search
-from scheduler.settings import ClusterSettings, Settings
-from scheduler.telemetry.annotation import Annotation
-from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
-from scheduler.units import amount, parse_bytes, parse_seconds
-from scheduler.wire import MAX_MESSAGE, Connection
-from scheduler.wishes import Wishes, checked, wish
+from scheduler.protocol import log_file as logfile
+from scheduler.protocol import messages as m
+from scheduler.protocol import paths
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.errors import MALFORMED, DaemonGone, NotFound, UserError
+from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, Job, Spec
+from scheduler.protocol.log_file import Output
+from scheduler.protocol.search import Search
+from scheduler.protocol.settings import ClusterSettings, Settings
+from scheduler.protocol.snapshot import Alert, Columns, Snapshot
+from scheduler.protocol.submission import Wishes, checked, wish
+from scheduler.protocol.units import amount, parse_bytes, parse_seconds
+from scheduler.protocol.wire import MAX_MESSAGE, Connection
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
@@ -82,32 +83,45 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
         self._connection.close()
 
     def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> JobHandle:
-        """Queue a command; `wishes`: see `scheduler.wishes.Wishes`. Returns the job, already safe on disk.
+        """Queue a command; `wishes`: see `scheduler.protocol.submission.Wishes`. Returns the job, already safe on disk.
 
         With `memory` (bytes, or "20GiB") it reserves so much on each of its GPUs (one, where `gpus` is not given) and shares them with
         other jobs that reserve; without, it has its GPUs for itself. Raises UserError where it can never run here.
         """
         return JobHandle(self, self._ask(m.Submit(wish(argv, wishes)), m.JobReply).job)
 
-    def submit_array(self, argv: Sequence[str], indices: Iterable[int], **wishes: Unpack[Wishes]) -> tuple[Job, ...]:
+    def submit_array(
+        self, argv: Sequence[str], indices: Iterable[int], **wishes: Unpack[Wishes]
+    ) -> tuple[Job, ...]:
         """Queue the command once for each index, which it finds in GPUDECK_ARRAY_INDEX: all of these jobs, or none."""
         spec = wish(argv, wishes)
-        named = [msgspec.structs.replace(spec, index=i, name=f"{spec.name}[{i}]") for i in checked(indices)]
+        named = [
+            msgspec.structs.replace(spec, index=i, name=f"{spec.name}[{i}]")
+            for i in checked(indices)
+        ]
         return self.submit_many(named)
 
     def submit_many(self, specs: Sequence[Spec]) -> tuple[Job, ...]:
-        """Queue several jobs (see `scheduler.wishes.wish`) in one transaction: all of them, or none."""
+        """Queue several jobs (see `scheduler.protocol.submission.wish`) in one transaction: all of them, or none."""
         checked(range(len(specs)))
         env = specs[0].env
         return self._ask(
-            m.SubmitMany(tuple(msgspec.structs.replace(s, env={}) if s.env == env else s for s in specs), env), m.JobsReply
+            m.SubmitMany(
+                tuple(msgspec.structs.replace(s, env={}) if s.env == env else s for s in specs), env
+            ),
+            m.JobsReply,
         ).jobs
 
     def foresee(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Forecast:
@@ -115,7 +129,7 @@ class Client:
         return self.foresee_spec(wish(argv, wishes))
 
     def foresee_spec(self, spec: Spec) -> Forecast:
-        """As `foresee`, of a job as `scheduler.wishes.wish` makes it."""
+        """As `foresee`, of a job as `scheduler.protocol.submission.wish` makes it."""
         return self._ask(m.Foresee(spec), m.ForecastReply).forecast
 
     def foresee_job(self, job: int) -> Forecast:
@@ -125,7 +139,9 @@ class Client:
     def edit(self, job: int, /, **changes: Any) -> Job:
         """Change what a job that waits needs (see `jobs.Changes`); its name, notes and tags at any time. Raises NotFound, UserError."""
         if unknown := set(changes) - set(Changes.__struct_fields__):
-            raise UserError(f"a job has no {', '.join(sorted(unknown))} to change. There are: {', '.join(Changes.__struct_fields__)}")
+            raise UserError(
+                f"a job has no {', '.join(sorted(unknown))} to change. There are: {', '.join(Changes.__struct_fields__)}"
+            )
         if isinstance(changes.get("memory"), str):
             changes["memory"] = parse_bytes(changes["memory"])
         for name in ("timeout", "backoff"):
@@ -149,7 +165,9 @@ class Client:
         """The groups of jobs, by name."""
         return self._ask(m.GetGroups(), m.GroupsReply).groups
 
-    def set_group(self, name: str, *, limit: int | None = None, paused: bool | None = None) -> tuple[m.GroupState, ...]:
+    def set_group(
+        self, name: str, *, limit: int | None = None, paused: bool | None = None
+    ) -> tuple[m.GroupState, ...]:
         """Limit how many jobs of a group run at once (0: no limit), pause it or let it go on."""
         return self._ask(m.SetGroup(name, limit, paused), m.GroupsReply).groups
 
@@ -157,7 +175,9 @@ class Client:
         """Cancel a job that waits, or end one that runs (its whole process tree)."""
         return self._ask(m.Cancel(job), m.JobReply).job
 
-    def cancel_many(self, jobs: Iterable[int | range] = (), *, array: int | None = None, group: str = "") -> Cancelling:
+    def cancel_many(
+        self, jobs: Iterable[int | range] = (), *, array: int | None = None, group: str = ""
+    ) -> Cancelling:
         """Cancel all of these that wait, in one transaction, and end those that run, in any case: by number, `range(9, 201)`, array (the
         number of any of its jobs), group. What has ended already, or is not there, is told. Raises NotFound where the array is not there.
         """
@@ -166,7 +186,9 @@ class Client:
             raise UserError("a range of jobs has steps of 1")
         alone = [one for one in named if not isinstance(one, range)]
         ranges = [(one.start, one.stop - 1) for one in named if isinstance(one, range) and one]
-        return self._ask(m.CancelMany(tuple(alone), tuple(ranges), array, group), m.CancellingReply).cancelling
+        return self._ask(
+            m.CancelMany(tuple(alone), tuple(ranges), array, group), m.CancellingReply
+        ).cancelling
 
     def job(self, job: int) -> Job:
         """Raises NotFound."""
@@ -180,7 +202,9 @@ class Client:
         """The newest jobs first."""
         return self._ask(m.ListJobs(limit, active), m.JobsReply).jobs
 
-    def page(self, search: Search, before: int = m.NEWEST, limit: int = 100) -> tuple[tuple[Job, ...], int | None]:
+    def page(
+        self, search: Search, before: int = m.NEWEST, limit: int = 100
+    ) -> tuple[tuple[Job, ...], int | None]:
         """The newest jobs with numbers below `before` that are looked for, and where the next page begins; None: there are no more.
 
         The daemon searches for some milliseconds only: a page may be short, or empty, though there are more.
@@ -188,7 +212,9 @@ class Client:
         reply = self._ask(m.FindJobs(search, before, min(limit, m.MAX_LISTED)), m.FoundReply)
         return reply.jobs, reply.before
 
-    def find(self, search: Search, limit: int = 100, before: int = m.NEWEST) -> tuple[tuple[Job, ...], int | None]:
+    def find(
+        self, search: Search, limit: int = 100, before: int = m.NEWEST
+    ) -> tuple[tuple[Job, ...], int | None]:
         """As `page`, but short only where there are no more: the daemon is asked as often as it takes."""
         found: list[Job] = []
         on: int | None = before
@@ -201,14 +227,23 @@ class Client:
         """How all stands now. `live`: somebody looks, as of `subscribe`, for a while."""
         return self._ask(m.GetSnapshot(live), m.SnapshotReply).snapshot
 
-    def history(self, device: str, fields: Sequence[str], since: float, until: float = 1e18, points: int | None = None) -> Columns:
+    def history(
+        self,
+        device: str,
+        fields: Sequence[str],
+        since: float,
+        until: float = 1e18,
+        points: int | None = None,
+    ) -> Columns:
         """What was read of `device` between two times (seconds since the epoch).
 
         In at most `points` buckets of one width: the lowest, the mean and the highest of each; without, every row as it was kept: all
         readings of the last hour, steps of 10 s for a day, of a minute for seven, of ten minutes for thirty. Where nothing was read for
         longer than a bucket there is one row without values. Raises UserError where it is too much for one answer.
         """
-        return self._ask(m.GetHistory(device, tuple(fields), since, until, points), m.HistoryReply).history
+        return self._ask(
+            m.GetHistory(device, tuple(fields), since, until, points), m.HistoryReply
+        ).history
 
     def fields(self, device: str, since: float, until: float = 1e18) -> tuple[str, ...]:
         """The names of all that was read of `device` in that time."""
@@ -293,7 +328,9 @@ class Client:
         status, heard = "waited for", time.monotonic()
         while True:
             try:
-                found = self._ask(m.Wait(job, min(patience, max(end - time.monotonic(), 0.0))), m.JobReply).job
+                found = self._ask(
+                    m.Wait(job, min(patience, max(end - time.monotonic(), 0.0))), m.JobReply
+                ).job
             except DaemonGone:
                 if self._connection.closed or time.monotonic() > heard + GONE_S:
                     raise
@@ -334,8 +371,12 @@ class Client:
             return Connection(door(), self._timeout)
         except DaemonGone as e:
             if not self._start:
-                raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
-        from scheduler.launch import start_daemon  # seldom needed: who starts fast does without
+                raise DaemonGone(
+                    "the daemon does not run (start it with: gpudeck daemon start)"
+                ) from e
+        from scheduler.background.launch import (
+            start_daemon,  # seldom needed: who starts fast does without
+        )
 
         start_daemon()
         return Connection(door(), self._timeout)
@@ -347,7 +388,9 @@ class Client:
         self._connection.send(encode(request))
         reply = decode(self._connection.receive())
         if not isinstance(reply, kind):
-            raise RuntimeError(f"the daemon answered {type(request).__name__} with {type(reply).__name__}")
+            raise RuntimeError(
+                f"the daemon answered {type(request).__name__} with {type(reply).__name__}"
+            )
         return reply
 
 
@@ -356,9 +399,13 @@ def encode(request: m.Request) -> bytes:
     try:
         line = _ENCODE(request)
     except UnicodeEncodeError as e:
-        raise UserError(f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}") from e
+        raise UserError(
+            f"only UTF-8 can be sent to the daemon, and this is none: {e.object!a}"
+        ) from e
     if len(line) >= MAX_MESSAGE:
-        raise UserError(f"that is {amount(len(line))} in one request; the daemon takes {amount(MAX_MESSAGE)}. Submit fewer jobs at once.")
+        raise UserError(
+            f"that is {amount(len(line))} in one request; the daemon takes {amount(MAX_MESSAGE)}. Submit fewer jobs at once."
+        )
     return line
 
 
@@ -367,7 +414,9 @@ def decode(line: bytes) -> m.Reply:
     try:
         reply: m.Reply = _DECODE(line)
     except MALFORMED as e:
-        raise UserError("the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop") from e
+        raise UserError(
+            "the daemon answers in the words of another version of GPU Deck. Restart it with: gpudeck daemon stop"
+        ) from e
     if isinstance(reply, m.Error):
         raise NotFound(reply.message) if reply.missing else UserError(reply.message)
     return reply

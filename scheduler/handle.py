@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from scheduler.jobs import Event, Job, Spec, State
-from scheduler.logfile import Output
+from scheduler.protocol.jobs import Event, Job, Spec, State
+from scheduler.protocol.log_file import Output
 
 
 class Verbs(Protocol):

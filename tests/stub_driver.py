@@ -22,12 +22,18 @@ class Driver:
     """What `launch` asks of the driver's library. A launch costs what calling a function of C with as many arguments does."""
 
     def __init__(self) -> None:
-        self.cuLaunchKernelEx = ctypes.CDLL(None).isascii  # looks at no memory, and answers 0 to an address
+        self.cuLaunchKernelEx = ctypes.CDLL(
+            None
+        ).isascii  # looks at no memory, and answers 0 to an address
         self.cuTensorMapEncodeTiled = self.cuTensorMapReplaceAddress = lambda *_: 0
 
 
 def _function(call: Call, device: int | None) -> launch._Function:
-    boxes = [{"block_size": value.block, "swizzle": 0} for value in call.arguments.values() if isinstance(value, Box)]
+    boxes = [
+        {"block_size": value.block, "swizzle": 0}
+        for value in call.arguments.values()
+        if isinstance(value, Box)
+    ]
     return launch._Function(source(call), ctypes.c_void_p(0), 128, 0, boxes)
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from scheduler.client import Client
-from scheduler.errors import DaemonGone
+from scheduler.protocol.errors import DaemonGone
 
 T = TypeVar("T")
 
@@ -54,7 +54,10 @@ def users_of(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
+                environment, command = (
+                    (entry / "environ").read_bytes(),
+                    (entry / "cmdline").read_bytes(),
+                )
             except OSError:
                 continue  # it ended
             if b"GPUDECK_HOME=" + needle in environment.split(b"\0") or needle + b"/" in command:

@@ -22,11 +22,11 @@ from accel.workloads import catalog
 from assistant.client import Assistant
 from assistant.messages import Answer
 from assistant.tools.proposal import How
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Done
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done
+from scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
 
 WAIT_S = 120.0
@@ -80,11 +80,18 @@ DEVICES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Ask the assistant of a machine with real jobs thirty questions.")
+    parser = argparse.ArgumentParser(
+        description="Ask the assistant of a machine with real jobs thirty questions."
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/transcript.md"))
-    parser.add_argument("--model", default="", help="folder of an RWKV-7 model (default: the template writer)")
+    parser.add_argument(
+        "--model", default="", help="folder of an RWKV-7 model (default: the template writer)"
+    )
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gpudeck-") as folder, state_folder(Path(folder) / "state"):
+    with (
+        tempfile.TemporaryDirectory(prefix="gpudeck-") as folder,
+        state_folder(Path(folder) / "state"),
+    ):
         os.environ["HOME"] = folder
         os.environ["XDG_DATA_HOME"] = f"{folder}/.local/share"
         os.chdir(folder)
@@ -105,7 +112,12 @@ def transcript() -> list[str]:
         numbers = jobs(deck)
         told = [asked(assistant, turn, numbers) for turn in JOBS]
         deck.configure(source=f"replay:{paths.assets() / 'h100.trace.gz'}*2")
-        eventually(lambda: all(s.reading and s.device.kind == "replay" for s in deck.snapshot().devices) and deck.snapshot().devices)
+        eventually(
+            lambda: (
+                all(s.reading and s.device.kind == "replay" for s in deck.snapshot().devices)
+                and deck.snapshot().devices
+            )
+        )
         time.sleep(10)  # so that there is a history to tell of
         told += [asked(assistant, turn, numbers) for turn in DEVICES]
     return [*_opening(), *(f"## {i}. {part}" for i, part in enumerate(told, 1))]
@@ -132,7 +144,15 @@ def jobs(deck: Client) -> dict[str, int]:
     late = deck.submit(["sh", "-c", "echo 2"], name="report", gpus=1)
     held = deck.submit(["sh", "-c", "echo 3"], name="sweep", hold=True)
     eventually(lambda: getattr(deck.job(running.id).state, "progress", None), WAIT_S)
-    numbers = {"running": running, "waiting": waiting, "late": late, "held": held, "hostile": hostile, "gemm": measured, "second": second}
+    numbers = {
+        "running": running,
+        "waiting": waiting,
+        "late": late,
+        "held": held,
+        "hostile": hostile,
+        "gemm": measured,
+        "second": second,
+    }
     return {name: job.id for name, job in numbers.items()}
 
 
@@ -160,8 +180,15 @@ def asked(assistant: Assistant, turn: Turn, numbers: dict[str, int]) -> str:
 def shown(answer: Answer) -> str:
     """The text as it came, and where it is from."""
     sources = Counter(fact.source for fact in answer.facts)
-    told = [f"tool `{answer.call.line}` found by {answer.routed}" if answer.call else "no tool", f"written by {answer.writer}"]
-    told.append("sources: " + ", ".join(f"{source} ({count})" for source, count in sources.items()) if sources else "no facts")
+    told = [
+        f"tool `{answer.call.line}` found by {answer.routed}" if answer.call else "no tool",
+        f"written by {answer.writer}",
+    ]
+    told.append(
+        "sources: " + ", ".join(f"{source} ({count})" for source, count in sources.items())
+        if sources
+        else "no facts"
+    )
     return f"{_quoted(answer.text)}\n\n*{'; '.join(told)}; {answer.seconds:.2f} s*"
 
 

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from accel.attention.problem import Problem
     from accel.attention.ragged import Ragged
 
-__all__ = ["BACKENDS", "Candidate", "Choice", "Problem", "Ragged", "attention", "choose", "describe", "explain"]
+__all__ = [
+    "BACKENDS",
+    "Candidate",
+    "Choice",
+    "Problem",
+    "Ragged",
+    "attention",
+    "choose",
+    "describe",
+    "explain",
+]
 
 _HOME = {
     "BACKENDS": "backends",

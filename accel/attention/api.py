@@ -10,7 +10,16 @@ from torch import Tensor
 
 from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
-from accel.attention.inputs import ALIGNMENT, Inputs, Window, arrange, as_given, checked, describe, problem_of
+from accel.attention.inputs import (
+    ALIGNMENT,
+    Inputs,
+    Window,
+    arrange,
+    as_given,
+    checked,
+    describe,
+    problem_of,
+)
 from accel.attention.passes import Attention, forward, forward_op, prepared
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
@@ -130,13 +139,37 @@ def attention(
     not fit together, and for a named backend that cannot do it.
     """
     if return_lse and return_choice:
-        raise ValueError("return_lse and return_choice cannot be had in one call; see accel.attention.explain for the choice")
+        raise ValueError(
+            "return_lse and return_choice cannot be had in one call; see accel.attention.explain for the choice"
+        )
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not NO_WINDOW:
         window = checked(window)
-    if torch.compiler.is_compiling() or (type(q) is not Tensor and type(q) is not torch.nn.Parameter):
-        return _compiled(q, k, v, causal, window, scale, softcap, bias, seqlens, layout, deterministic, backend, return_lse, return_choice)
-    grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad))
+    if torch.compiler.is_compiling() or (
+        type(q) is not Tensor and type(q) is not torch.nn.Parameter
+    ):
+        return _compiled(
+            q,
+            k,
+            v,
+            causal,
+            window,
+            scale,
+            softcap,
+            bias,
+            seqlens,
+            layout,
+            deterministic,
+            backend,
+            return_lse,
+            return_choice,
+        )
+    grad = torch.is_grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or (bias is not None and bias.requires_grad)
+    )
     plan = key = None
     if bias is None and seqlens is None:
         # All that arrange() and the kernels would look at: what was seen before needs no second look.
@@ -197,14 +230,27 @@ def explain(
 
 
 def _plan(
-    key: object, x: Inputs, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool, backend: str, grad: bool
+    key: object,
+    x: Inputs,
+    causal: bool,
+    window: Window,
+    scale: float | None,
+    softcap: float,
+    deterministic: bool,
+    backend: str,
+    grad: bool,
 ) -> Plan:
     """Made, and kept for the next inputs like these unless `key` is None: they have a bias then, or are ragged.
 
     The oldest is forgotten first: a decoding program has a new length at every step.
     """
-    problem = problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
-    chosen, back = choose(problem, backend, "forward"), choose(problem, backend, "backward") if grad else None
+    problem = problem_of(
+        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
+    )
+    chosen, back = (
+        choose(problem, backend, "forward"),
+        choose(problem, backend, "backward") if grad else None,
+    )
     if key is None:
         return Plan(problem, chosen, back, None)
     if len(_PLANS) >= _MOST_PLANS:
@@ -230,12 +276,20 @@ def _compiled(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """As operations that torch.compile and tensor subclasses see whole. The backend is chosen when they run."""
     if return_choice:
-        raise ValueError("return_choice cannot be traced: the backend is chosen when the program runs. See accel.attention.explain")
+        raise ValueError(
+            "return_choice cannot be traced: the backend is chosen when the program runs. See accel.attention.explain"
+        )
     x = arrange(q, k, v, bias, seqlens, layout)
     left, right = window
     limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
-    ragged = (None, None, [0, 0]) if seqlens is None else (seqlens.starts_q, seqlens.starts_k, [seqlens.longest_q, seqlens.longest_k])
+    ragged = (
+        (None, None, [0, 0])
+        if seqlens is None
+        else (seqlens.starts_q, seqlens.starts_k, [seqlens.longest_q, seqlens.longest_k])
+    )
     scale = x.q.shape[3] ** -0.5 if scale is None else scale
-    out, lse = forward_op(x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend)
+    out, lse = forward_op(
+        x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend
+    )
     out = as_given(out, seqlens, layout)
     return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out

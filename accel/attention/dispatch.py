@@ -42,7 +42,9 @@ class Choice:
         lines = [f"{self.direction}: {self.backend} ({self.reason})"]
         for c in sorted(self.candidates, key=lambda c: (c.refusal is not None, -(c.tflops or 0.0))):
             speed = "not measured here" if c.tflops is None else f"{c.tflops:.0f} TFLOP/s expected"
-            lines.append(f"  {c.backend:<10} {speed if c.refusal is None else 'no: it ' + c.refusal}")
+            lines.append(
+                f"  {c.backend:<10} {speed if c.refusal is None else 'no: it ' + c.refusal}"
+            )
         return "\n".join(lines)
 
 
@@ -53,16 +55,28 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     Raises ValueError where there is no such backend, or where it cannot, saying why and which can.
     """
     if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}")
+        raise ValueError(
+            f"no backend is called {backend!r}. There are: auto, {', '.join(BACKENDS)}"
+        )
     speed = _expected(problem, direction)
-    candidates = tuple(Candidate(name, b.refusal(problem, direction), speed.get(name)) for name, b in BACKENDS.items())
+    candidates = tuple(
+        Candidate(name, b.refusal(problem, direction), speed.get(name))
+        for name, b in BACKENDS.items()
+    )
     able = {c.backend: c for c in candidates if c.refusal is None}
     if backend == "auto":
-        return _automatic(problem, {name: c for name, c in able.items() if name not in NOT_FOR_AUTO}, candidates, direction)
+        return _automatic(
+            problem,
+            {name: c for name, c in able.items() if name not in NOT_FOR_AUTO},
+            candidates,
+            direction,
+        )
     if backend not in able:
         refusal = next(c.refusal for c in candidates if c.backend == backend)
         what = "this" if direction == "forward" else "the backward pass of this"
-        raise ValueError(f"backend {backend} cannot do {what}: it {refusal}. These can: {', '.join(able)}")
+        raise ValueError(
+            f"backend {backend} cannot do {what}: it {refusal}. These can: {', '.join(able)}"
+        )
     return Choice(backend, "named by the caller", candidates, direction)
 
 
@@ -83,18 +97,35 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
 
 
-def _automatic(problem: Problem, able: dict[str, Candidate], candidates: tuple[Candidate, ...], direction: Direction) -> Choice:
+def _automatic(
+    problem: Problem,
+    able: dict[str, Candidate],
+    candidates: tuple[Candidate, ...],
+    direction: Direction,
+) -> Choice:
     rated = {name: c.tflops for name, c in able.items() if c.tflops is not None}
     if rated:
         order = sorted(rated, key=lambda name: -rated[name])
         then = "".join(f", {name} {rated[name]:.0f}" for name in order[1:])
         where = " and ".join(table.measured_on(_rows(problem, direction), _place(problem)))
-        return Choice(order[0], f"auto: measured fastest on {where}, {rated[order[0]]:.0f} TFLOP/s{then}", candidates, direction)
+        return Choice(
+            order[0],
+            f"auto: measured fastest on {where}, {rated[order[0]]:.0f} TFLOP/s{then}",
+            candidates,
+            direction,
+        )
     order = list(preferred(problem))
     name = next(name for name in order if name in able)  # math refuses nothing
     refusals = {c.backend: c.refusal for c in candidates}
-    passed_over = "".join(f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)])
-    return Choice(name, f"auto: the first of {', '.join(order)} that can do it{passed_over}", candidates, direction)
+    passed_over = "".join(
+        f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)]
+    )
+    return Choice(
+        name,
+        f"auto: the first of {', '.join(order)} that can do it{passed_over}",
+        candidates,
+        direction,
+    )
 
 
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:
@@ -115,4 +146,8 @@ def _place(p: Problem) -> table.Place:
 
 def _gpu(p: Problem) -> str | None:
     """The name of the problem's GPU, where it is in this machine."""
-    return torch.cuda.get_device_name(p.device) if p.device.type == "cuda" and torch.cuda.is_available() else None
+    return (
+        torch.cuda.get_device_name(p.device)
+        if p.device.type == "cuda" and torch.cuda.is_available()
+        else None
+    )

@@ -19,18 +19,41 @@ BACKEND = "hopper"
 class FlashAttention3(torch.nn.Module):
     """Attention in one precision by our Hopper kernels: inputs are cast to it, and the answer has the dtype of q."""
 
-    def __init__(self, precision: str = "bf16", *, causal: bool = False, window: Window = NO_WINDOW, scale: float | None = None) -> None:
+    def __init__(
+        self,
+        precision: str = "bf16",
+        *,
+        causal: bool = False,
+        window: Window = NO_WINDOW,
+        scale: float | None = None,
+    ) -> None:
         """Precision is "fp16" or "bf16". Raises ValueError for another."""
         super().__init__()
         if precision not in PRECISIONS:
             raise ValueError(f"precision is one of {', '.join(PRECISIONS)}; got {precision!r}")
         self.precision, self.causal, self.window, self.scale = precision, causal, window, scale
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, *, seqlens: Ragged | None = None, layout: str = "bhsd") -> Tensor:
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        seqlens: Ragged | None = None,
+        layout: str = "bhsd",
+    ) -> Tensor:
         """See `accel.attention.attention`. Raises ValueError where the GPU is no Hopper, naming what can do it."""
         q_cast, k, v = (t.to(PRECISIONS[self.precision]) for t in (q, k, v))
         out = attention(
-            q_cast, k, v, causal=self.causal, window=self.window, scale=self.scale, seqlens=seqlens, layout=layout, backend=BACKEND
+            q_cast,
+            k,
+            v,
+            causal=self.causal,
+            window=self.window,
+            scale=self.scale,
+            seqlens=seqlens,
+            layout=layout,
+            backend=BACKEND,
         )
         return out.to(q.dtype)
 
@@ -82,7 +105,9 @@ def flash_attention_3_backward(
         if given.shape != q.shape or given.dtype != q.dtype or given.device != q.device:
             raise ValueError(f"{name} must be {_described(q)} as q is; got {_described(given)}")
     if lse.shape != x.q.shape[:3] or lse.dtype != torch.float32 or lse.device != q.device:
-        raise ValueError(f"lse must be float32 {list(x.q.shape[:3])} on {q.device}; got {_described(lse)}")
+        raise ValueError(
+            f"lse must be float32 {list(x.q.shape[:3])} on {q.device}; got {_described(lse)}"
+        )
     d, o, _ = arrange(dout, out, out, None, seqlens, layout)[:3]
     with torch.no_grad():
         grads = passes.backward(d, x, o, lse, problem, choose(problem, backend, "backward").backend)
@@ -103,7 +128,9 @@ def _asked(
     deterministic: bool = False,
 ) -> tuple[Inputs, Problem]:
     x = arrange(q, k, v, None, seqlens, layout)
-    return x, problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+    return x, problem_of(
+        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
+    )
 
 
 def _described(x: Tensor) -> str:

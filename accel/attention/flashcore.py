@@ -27,8 +27,12 @@ def attention(
     from accel.attention.kernels.portable.forward import forward
 
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=False)
+    p = problem_of(
+        x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=False
+    )
     choose(p, "triton")
     if p.empty:
         return q.new_zeros(q.shape)
-    return forward(x.q, x.k, x.v, left=p.left, right=p.right, scale=p.scale, blocks=(block_m, block_n))[0]
+    return forward(
+        x.q, x.k, x.v, left=p.left, right=p.right, scale=p.scale, blocks=(block_m, block_n)
+    )[0]

@@ -45,10 +45,14 @@ def describe(
 ) -> Problem:
     """The problem posed, in the words of `accel.attention.attention`. Raises ValueError saying what was given and what is possible."""
     x = arrange(q, k, v, bias, seqlens, layout)
-    return problem_of(x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic)
+    return problem_of(
+        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
+    )
 
 
-def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragged | None, layout: str) -> Inputs:
+def arrange(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragged | None, layout: str
+) -> Inputs:
     """Views of the tensors as backends take them; nothing is copied. Raises ValueError where their shapes do not fit together."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout is one of {', '.join(LAYOUTS)}; got {layout!r}")
@@ -56,13 +60,19 @@ def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragge
     dims = 4 if seqlens is None else 3
     for name, x in given.items():
         if x.layout != torch.strided or x.is_nested:
-            raise ValueError(f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested: {x.is_nested}")
+            raise ValueError(
+                f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested: {x.is_nested}"
+            )
         if x.dim() != dims:
             raise ValueError(f"{name} must be {_form(seqlens, layout)}; got shape {list(x.shape)}")
     if not q.dtype == k.dtype == v.dtype:
-        raise ValueError(f"q, k and v must have one dtype; got {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}")
+        raise ValueError(
+            f"q, k and v must have one dtype; got {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}"
+        )
     if not q.device == k.device == v.device:
-        raise ValueError(f"q, k and v must have one device; got {', '.join(f'{n}: {x.device}' for n, x in given.items())}")
+        raise ValueError(
+            f"q, k and v must have one device; got {', '.join(f'{n}: {x.device}' for n, x in given.items())}"
+        )
     if seqlens is not None:
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
     elif layout == "bshd":
@@ -70,7 +80,9 @@ def arrange(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragge
     _check_shapes(q, k, v)
     if seqlens is not None:
         _check_ragged(seqlens, q, k)
-    return Inputs(q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens)
+    return Inputs(
+        q, k, v, None if bias is None else _four_dimensional(bias, q, k, seqlens), seqlens
+    )
 
 
 def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
@@ -80,10 +92,20 @@ def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
     return t.transpose(1, 2) if layout == "bshd" else t
 
 
-def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, softcap: float, deterministic: bool) -> Problem:
+def problem_of(
+    x: Inputs,
+    *,
+    causal: bool,
+    window: Window,
+    scale: float | None,
+    softcap: float,
+    deterministic: bool,
+) -> Problem:
     """Raises ValueError saying what was given and what is possible."""
     if isinstance(scale, Tensor):
-        raise ValueError("scale must be a number or None; multiply q by a tensor instead, which then gets its gradient")
+        raise ValueError(
+            "scale must be a number or None; multiply q by a tensor instead, which then gets its gradient"
+        )
     ragged = x.ragged
     seq_q = x.q.shape[2] if ragged is None else ragged.longest_q
     seq_k = x.k.shape[2] if ragged is None else ragged.longest_k
@@ -116,8 +138,13 @@ def problem_of(x: Inputs, *, causal: bool, window: Window, scale: float | None, 
 def checked(window: object) -> Window:
     """`window` as a pair. Raises ValueError where it is none."""
     sides = tuple(window) if isinstance(window, tuple | list) else ()
-    if len(sides) != 2 or any(side is not None and (not isinstance(side, int) or isinstance(side, bool) or side < 0) for side in sides):
-        raise ValueError(f"window must be (left, right), each a number of keys from 0 on or None; got {window!r}")
+    if len(sides) != 2 or any(
+        side is not None and (not isinstance(side, int) or isinstance(side, bool) or side < 0)
+        for side in sides
+    ):
+        raise ValueError(
+            f"window must be (left, right), each a number of keys from 0 on or None; got {window!r}"
+        )
     return sides[0], sides[1]
 
 
@@ -128,20 +155,32 @@ def loadable(x: Tensor) -> Tensor:
     """
     if x.stride(-1) != 1:
         x = x.contiguous()
-    return x if x.data_ptr() % ALIGNMENT == 0 and rows_aligned(x.shape, x.stride(), x.element_size()) else x.clone()
+    return (
+        x
+        if x.data_ptr() % ALIGNMENT == 0 and rows_aligned(x.shape, x.stride(), x.element_size())
+        else x.clone()
+    )
 
 
 @lru_cache(maxsize=4096)
 def rows_aligned(shape: torch.Size, strides: tuple[int, ...], element_size: int) -> bool:
     """Whether all rows begin at multiples of ALIGNMENT bytes, if the first does."""
     step = ALIGNMENT // element_size
-    return all(stride % step == 0 for stride, size in zip(strides[:-1], shape[:-1], strict=True) if size > 1)
+    return all(
+        stride % step == 0
+        for stride, size in zip(strides[:-1], shape[:-1], strict=True)
+        if size > 1
+    )
 
 
 def _form(seqlens: Ragged | None, layout: str) -> str:
     if seqlens is not None:
         return "[all tokens, heads, head size] with seqlens"
-    return "[batch, heads, sequence, head size]" if layout == "bhsd" else "[batch, sequence, heads, head size]"
+    return (
+        "[batch, heads, sequence, head size]"
+        if layout == "bhsd"
+        else "[batch, sequence, heads, head size]"
+    )
 
 
 def _kind(bias: Tensor | None) -> Bias:
@@ -166,16 +205,27 @@ def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:
     """What can be seen without waiting for the device; that the starts rise is up to the caller."""
     starts = {"starts_q": ragged.starts_q, "starts_k": ragged.starts_k}
     for name, x in starts.items():
-        if x.dtype != torch.int32 or x.dim() != 1 or x.device != q.device or len(x) < 1 or not x.is_contiguous():
+        if (
+            x.dtype != torch.int32
+            or x.dim() != 1
+            or x.device != q.device
+            or len(x) < 1
+            or not x.is_contiguous()
+        ):
             got = f"{dtype_name(x.dtype)} {list(x.shape)} with strides {list(x.stride())} on {x.device}"
             raise ValueError(
                 f"{name} must be contiguous int32 [sequences + 1] on {q.device}; got {got}. Ragged.of(lengths, device=...) makes them"
             )
-    for what, total, given in (("queries", ragged.total_q, q.shape[2]), ("keys", ragged.total_k, k.shape[2])):
+    for what, total, given in (
+        ("queries", ragged.total_q, q.shape[2]),
+        ("keys", ragged.total_k, k.shape[2]),
+    ):
         if total is not None and total != given:
             raise ValueError(f"the lengths add up to {total} {what}; got tensors of {given}")
     if len(ragged.starts_q) != len(ragged.starts_k):
-        raise ValueError(f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and {len(ragged.starts_k)}")
+        raise ValueError(
+            f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and {len(ragged.starts_k)}"
+        )
 
 
 def _four_dimensional(bias: Tensor, q: Tensor, k: Tensor, seqlens: Ragged | None) -> Tensor:
@@ -184,10 +234,16 @@ def _four_dimensional(bias: Tensor, q: Tensor, k: Tensor, seqlens: Ragged | None
             "a bias or mask cannot be given with seqlens: each sequence has another shape. Pad the batch, or use causal or window"
         )
     if bias.dtype not in (torch.bool, q.dtype):
-        raise ValueError(f"bias must be bool (True: may be seen) or {dtype_name(q.dtype)} as q is; got {dtype_name(bias.dtype)}")
+        raise ValueError(
+            f"bias must be bool (True: may be seen) or {dtype_name(q.dtype)} as q is; got {dtype_name(bias.dtype)}"
+        )
     if bias.device != q.device:
         raise ValueError(f"bias must be on {q.device} as q is; got {bias.device}")
     whole = (*q.shape[:3], k.shape[2])
-    if bias.dim() > 4 or any(a not in (1, b) for a, b in zip(reversed(bias.shape), reversed(whole), strict=False)):
-        raise ValueError(f"bias must be broadcastable to [batch, heads, queries, keys] = {list(whole)}; got {list(bias.shape)}")
+    if bias.dim() > 4 or any(
+        a not in (1, b) for a, b in zip(reversed(bias.shape), reversed(whole), strict=False)
+    ):
+        raise ValueError(
+            f"bias must be broadcastable to [batch, heads, queries, keys] = {list(whole)}; got {list(bias.shape)}"
+        )
     return bias[(None,) * (4 - bias.dim())]

@@ -31,7 +31,9 @@ def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
     return able.prepared(x, problem) if isinstance(able, Prepares) and not problem.empty else None
 
 
-def backward(dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str) -> Gradients:
+def backward(
+    dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str
+) -> Gradients:
     """The gradients, given that of out."""
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
@@ -55,7 +57,11 @@ class Attention(torch.autograd.Function):
         backends: tuple[str, str],
         run: Run | None,
     ) -> tuple[Tensor, Tensor]:
-        out, lse = forward(Inputs(q, k, v, bias, ragged), problem, backends[0]) if run is None else run(q, k, v)
+        out, lse = (
+            forward(Inputs(q, k, v, bias, ragged), problem, backends[0])
+            if run is None
+            else run(q, k, v)
+        )
         ctx.save_for_backward(q, k, v, bias, out, lse)
         ctx.ragged, ctx.problem, ctx.backend = ragged, problem, backends[1]
         ctx.mark_non_differentiable(lse)
@@ -68,7 +74,9 @@ class Attention(torch.autograd.Function):
         if dout is None:
             return (None,) * 8
         q, k, v, bias, out, lse = ctx.saved_tensors
-        grads = backward(dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend)
+        grads = backward(
+            dout, Inputs(q, k, v, bias, ctx.ragged), out, lse, ctx.problem, ctx.backend
+        )
         return (*grads, None, None, None, None)
 
 
@@ -91,7 +99,9 @@ def forward_op(
 
     With backend `auto` the choice is made at every call, so that compiled programs with changing shapes run what is best for each.
     """
-    x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
+    x, problem = _asked(
+        q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
+    )
     return forward(x, problem, choose(problem, backend).backend)
 
 
@@ -123,15 +133,24 @@ def backward_op(
     if bias is not None and bias_grad:
         bias = bias.detach().requires_grad_()
     with torch.enable_grad():  # the problem notes whether a gradient of the bias is wanted
-        x, problem = _asked(q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic)
+        x, problem = _asked(
+            q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
+        )
     with torch.no_grad():
         grads = backward(dout, x, out, lse, problem, choose(problem, backend, "backward").backend)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
-    return dq, dk, dv, q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
+    return (
+        dq,
+        dk,
+        dv,
+        q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias),
+    )
 
 
 @backward_op.register_fake
-def _(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     bias_grad = rest[-2]
     dq, dk, dv = (torch.empty_like(side_by_side(t)) for t in (q, k, v))
     return dq, dk, dv, torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
@@ -150,7 +169,9 @@ def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[
         return (None, None, None, None, *none)
     *rules, backend = ctx.rest
     bias_grad = ctx.needs_input_grad[3]
-    dq, dk, dv, dbias = torch.ops.gpudeck.attention_backward(dout, *ctx.saved_tensors, *rules, bias_grad, backend)
+    dq, dk, dv, dbias = torch.ops.gpudeck.attention_backward(
+        dout, *ctx.saved_tensors, *rules, bias_grad, backend
+    )
     return (dq, dk, dv, dbias if bias_grad else None, *none)
 
 
@@ -170,7 +191,18 @@ def _asked(
     softcap: float,
     deterministic: bool,
 ) -> tuple[Inputs, Problem]:
-    ragged = None if starts_q is None or starts_k is None else Ragged(starts_q, starts_k, longest[0], longest[1])
+    ragged = (
+        None
+        if starts_q is None or starts_k is None
+        else Ragged(starts_q, starts_k, longest[0], longest[1])
+    )
     x = Inputs(q, k, v, bias, ragged)
     left, right = (None if side < 0 else side for side in window)
-    return x, problem_of(x, causal=False, window=(left, right), scale=scale, softcap=softcap, deterministic=deterministic)
+    return x, problem_of(
+        x,
+        causal=False,
+        window=(left, right),
+        scale=scale,
+        softcap=softcap,
+        deterministic=deterministic,
+    )

@@ -52,9 +52,13 @@ class Problem:
     def __post_init__(self) -> None:
         """Raises ValueError saying what was given and what is possible."""
         if self.dtype not in DTYPES:
-            raise ValueError(f"attention takes {', '.join(dtype_name(d) for d in DTYPES)}; got {dtype_name(self.dtype)}")
+            raise ValueError(
+                f"attention takes {', '.join(dtype_name(d) for d in DTYPES)}; got {dtype_name(self.dtype)}"
+            )
         if self.device.type not in DEVICES:
-            raise ValueError(f"attention runs on {' and '.join(DEVICES)}; got tensors on {self.device}")
+            raise ValueError(
+                f"attention runs on {' and '.join(DEVICES)}; got tensors on {self.device}"
+            )
         if self.heads < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
             raise ValueError(
                 f"the key/value heads must divide the query heads, at least 1 each; got {self.kv_heads} for {self.heads} query heads"
@@ -63,9 +67,13 @@ class Problem:
             raise ValueError(f"the head size must be at least 1; got {self.head_dim}")
         # The fused kernels take the largest score before they scale it: a negative scale would make that the smallest, and overflow.
         if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale must be a finite number above 0, or None for 1/sqrt(head size); got {self.scale}")
+            raise ValueError(
+                f"scale must be a finite number above 0, or None for 1/sqrt(head size); got {self.scale}"
+            )
         if not (math.isfinite(self.softcap) and self.softcap >= 0):
-            raise ValueError(f"softcap must be a finite number above 0, or 0 for none; got {self.softcap}")
+            raise ValueError(
+                f"softcap must be a finite number above 0, or 0 for none; got {self.softcap}"
+            )
 
     @property
     def causal(self) -> bool:
@@ -80,7 +88,11 @@ class Problem:
     @property
     def blind(self) -> int:
         """How many of the first queries see no key because they stand before the first one."""
-        return 0 if self.right is None else min(self.seq_q, max(0, self.seq_q - self.seq_k - self.right))
+        return (
+            0
+            if self.right is None
+            else min(self.seq_q, max(0, self.seq_q - self.seq_k - self.right))
+        )
 
     @property
     def empty(self) -> bool:
@@ -104,8 +116,13 @@ class Problem:
         if not self.windowed:  # all, or a trapezium: without a loop, as sequences may be long
             seeing = self.seq_q - self.blind
             return seeing * self.seq_k - (seeing * (seeing - 1) // 2 if self.right == 0 else 0)
-        last = (self.seq_k - 1 if self.right is None else min(self.seq_k - 1, i + shift + self.right) for i in range(self.seq_q))
-        first = (0 if self.left is None else max(0, i + shift - self.left) for i in range(self.seq_q))
+        last = (
+            self.seq_k - 1 if self.right is None else min(self.seq_k - 1, i + shift + self.right)
+            for i in range(self.seq_q)
+        )
+        first = (
+            0 if self.left is None else max(0, i + shift - self.left) for i in range(self.seq_q)
+        )
         return sum(max(0, b - a + 1) for a, b in zip(first, last, strict=True))
 
     @property
@@ -119,10 +136,18 @@ class Problem:
         return 4.0 * self.batch * self.heads * self.pairs * self.head_dim
 
     def __str__(self) -> str:
-        heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
+        heads = (
+            f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
+        )
         seq = f"{self.seq_q}" if self.seq_q == self.seq_k else f"{self.seq_q} over {self.seq_k}"
         kind = [dtype_name(self.dtype)]
-        kind += ["causal"] if self.causal else [f"window ({self.left}, {self.right})"] if self.windowed else []
+        kind += (
+            ["causal"]
+            if self.causal
+            else [f"window ({self.left}, {self.right})"]
+            if self.windowed
+            else []
+        )
         kind += [f"softcap {self.softcap:g}"] if self.softcap else []
         kind += [] if self.bias == "none" else ["mask" if self.bias == "bool" else "bias"]
         kind += ["ragged"] if self.ragged else []

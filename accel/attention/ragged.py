@@ -27,17 +27,33 @@ class Ragged:
     total_k: int | None = None
 
     @classmethod
-    def of(cls, lengths_q: Sequence[int], lengths_k: Sequence[int] | None = None, *, device: torch.device | str) -> Ragged:
+    def of(
+        cls,
+        lengths_q: Sequence[int],
+        lengths_k: Sequence[int] | None = None,
+        *,
+        device: torch.device | str,
+    ) -> Ragged:
         """From the sequences' lengths; the keys' are the queries' unless given. Raises ValueError where they do not fit together."""
         lengths_k = lengths_q if lengths_k is None else lengths_k
         if len(lengths_q) != len(lengths_k):
-            raise ValueError(f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and {len(lengths_k)}")
+            raise ValueError(
+                f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and {len(lengths_k)}"
+            )
         if any(n < 0 for n in (*lengths_q, *lengths_k)):
             raise ValueError("a length cannot be below 0")
         starts_q, starts_k = (
-            torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device) for lengths in (lengths_q, lengths_k)
+            torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+            for lengths in (lengths_q, lengths_k)
         )
-        return cls(starts_q, starts_k, max(lengths_q, default=0), max(lengths_k, default=0), sum(lengths_q), sum(lengths_k))
+        return cls(
+            starts_q,
+            starts_k,
+            max(lengths_q, default=0),
+            max(lengths_k, default=0),
+            sum(lengths_q),
+            sum(lengths_k),
+        )
 
     @property
     def sequences(self) -> int:

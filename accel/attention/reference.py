@@ -73,7 +73,9 @@ def reference(
     computation that a fused kernel is compared with.
     """
     left, right = window
-    rules = Rules(q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap)
+    rules = Rules(
+        q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap
+    )
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     if ragged is None:
         out, lse = _dense(q, k, v, bias, rules, dtype)
@@ -98,16 +100,28 @@ def reference_rows(
 ) -> Tensor:
     """The rows `rows` (int64 [n]) of one head of `reference`'s answer: [n,D] in `dtype`."""
     left, right = window
-    rules = Rules(q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap)
+    rules = Rules(
+        q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap
+    )
     kv_head = head // (q.shape[1] // k.shape[1])
     return _rows(q[batch, head], k[batch, kv_head], v[batch, kv_head], None, rows, rules, dtype)[0]
 
 
-def _dense(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _dense(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     rows = torch.arange(q.shape[2], device=q.device)
     group = q.shape[1] // k.shape[1]
     every = [
-        _rows(q[b, h], k[b, h // group], v[b, h // group], None if bias is None else bias[b, h], rows, rules, dtype)
+        _rows(
+            q[b, h],
+            k[b, h // group],
+            v[b, h // group],
+            None if bias is None else bias[b, h],
+            rows,
+            rules,
+            dtype,
+        )
         for b in range(q.shape[0])
         for h in range(q.shape[1])
     ]
@@ -117,7 +131,9 @@ def _dense(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, d
     return out.view(q.shape), lse.view(q.shape[:3])
 
 
-def _sequences(q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _sequences(
+    q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """One after the other; tokens of no sequence give zeros."""
     out, lse = q.new_zeros(q.shape, dtype=dtype), q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
     starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
@@ -129,13 +145,28 @@ def _sequences(q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dt
     return out, lse
 
 
-def _rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rows: Tensor, rules: Rules, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _rows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rows: Tensor,
+    rules: Rules,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
     """One head: q [Sq,D], k and v [Sk,D], bias [Sq,Sk], rows int64 [n]. Returns [n,D] and [n]."""
     keys, values = k.to(dtype), v.to(dtype)
     places = rows + (k.shape[0] - q.shape[0])
     block = max(1, SCORES_AT_ONCE // max(1, k.shape[0]))
     answers = [
-        _attend(q[rows[part]].to(dtype), keys, values, None if bias is None else bias[rows[part]], places[part], rules)
+        _attend(
+            q[rows[part]].to(dtype),
+            keys,
+            values,
+            None if bias is None else bias[rows[part]],
+            places[part],
+            rules,
+        )
         for part in (slice(i, i + block) for i in range(0, len(rows), block))
     ]
     if not answers:
@@ -144,7 +175,9 @@ def _rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, rows: Tensor, ru
     return out, lse
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, places: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, places: Tensor, rules: Rules
+) -> tuple[Tensor, Tensor]:
     """q [n,D] at the places int64 [n], k and v [S,D], bias [n,S]: the answers [n,D] and [n]."""
     scores = q @ k.T * rules.scale
     if rules.softcap:

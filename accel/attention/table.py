@@ -71,7 +71,15 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> tuple[object, ...]:
         """What a newer measurement replaces, and a user's own a shipped one."""
-        return (*self.kind, self.batch, self.heads, self.kv_heads, self.seq_q, self.seq_k, self.backend)
+        return (
+            *self.kind,
+            self.batch,
+            self.heads,
+            self.kv_heads,
+            self.seq_q,
+            self.seq_k,
+            self.backend,
+        )
 
 
 def place(heads: int, seq_q: int, seq_k: int) -> Place:
@@ -80,14 +88,22 @@ def place(heads: int, seq_q: int, seq_k: int) -> Place:
     `heads` are counted over the batch. More tiles than ENOUGH_TILES make no difference: every multiprocessor has several then.
     """
     tiles = heads * -(-seq_q // 128)
-    return math.log2(max(1, seq_q)), math.log2(max(1, seq_k)), math.log2(min(max(1, tiles), ENOUGH_TILES))
+    return (
+        math.log2(max(1, seq_q)),
+        math.log2(max(1, seq_k)),
+        math.log2(min(max(1, tiles), ENOUGH_TILES)),
+    )
 
 
 def user_file() -> Path:
     """`attention.csv` in `$GPUDECK_HOME`, else in `$XDG_STATE_HOME/gpudeck` or `~/.local/state/gpudeck`."""
     if home := os.environ.get("GPUDECK_HOME"):
         return Path(home).expanduser().absolute() / "attention.csv"
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser().absolute() / "gpudeck" / "attention.csv"
+    return (
+        Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser().absolute()
+        / "gpudeck"
+        / "attention.csv"
+    )
 
 
 def read(file: Path) -> list[Row]:
@@ -97,9 +113,15 @@ def read(file: Path) -> list[Row]:
         with file.open(newline="") as f:
             for number, line in enumerate(csv.DictReader(f), start=2):
                 try:
-                    rows.append(msgspec.convert({**line, "causal": line.get("causal") == "True"}, Row, strict=False))
+                    rows.append(
+                        msgspec.convert(
+                            {**line, "causal": line.get("causal") == "True"}, Row, strict=False
+                        )
+                    )
                 except msgspec.ValidationError as e:
-                    raise ValueError(f"{file}, line {number}: {e}. Remove the file, or measure again with `gpudeck run tune`") from e
+                    raise ValueError(
+                        f"{file}, line {number}: {e}. Remove the file, or measure again with `gpudeck run tune`"
+                    ) from e
     except FileNotFoundError:
         return []
     return rows
@@ -109,7 +131,9 @@ def write(rows: Iterable[Row], file: Path) -> None:
     """All of it or nothing, readable by its owner only."""
     new = file.with_name(file.name + ".new")
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="") as f:
+    with os.fdopen(
+        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline=""
+    ) as f:
         sheet = csv.DictWriter(f, Row.__struct_fields__)
         sheet.writeheader()
         sheet.writerows(msgspec.structs.asdict(row) for row in rows)
@@ -152,7 +176,9 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
     able = [
         row
         for row in _measured()
-        if row.gpu in (gpu, ALIKE.get(gpu)) and (row.direction, row.causal) == (direction, causal) and row.head_dim >= head_dim
+        if row.gpu in (gpu, ALIKE.get(gpu))
+        and (row.direction, row.causal) == (direction, causal)
+        and row.head_dim >= head_dim
     ]
     ranks = [(row.head_dim, row.gpu != gpu, row.dtype != dtype) for row in able]
     best: dict[Place, tuple[int, bool, bool]] = {}
@@ -185,19 +211,32 @@ def expected(rows: Iterable[Row], at: Place) -> dict[str, float]:
     if at in shapes:
         return shapes[at]
     near = {where: rates for where, rates in shapes.items() if _reaches(where, at)}
-    weights = {where: sum((a - b) ** 2 for a, b in zip(at, where, strict=True)) ** -2 for where in near}
+    weights = {
+        where: sum((a - b) ** 2 for a, b in zip(at, where, strict=True)) ** -2 for where in near
+    }
     total = sum(weights.values())
     found = {}
     for name in {name for rates in near.values() for name in rates}:
         there = [where for where, rates in near.items() if name in rates]
         weight = sum(weights[where] for where in there)
         if 2 * weight >= total:
-            behind = sum(weights[where] * math.log(near[where][name] / max(near[where].values())) for where in there) / weight
-            best = sum(weights[where] * math.log(max(rates.values())) for where, rates in near.items()) / total
+            behind = (
+                sum(
+                    weights[where] * math.log(near[where][name] / max(near[where].values()))
+                    for where in there
+                )
+                / weight
+            )
+            best = (
+                sum(weights[where] * math.log(max(rates.values())) for where, rates in near.items())
+                / total
+            )
             found[name] = math.exp(best + behind)
     return found
 
 
 def _reaches(where: Place, at: Place) -> bool:
     few = math.log2(FEW_QUERIES)
-    return (where[0] <= few) == (at[0] <= few) and all(abs(a - b) <= REACH for a, b in zip(where, at, strict=True))
+    return (where[0] <= few) == (at[0] <= few) and all(
+        abs(a - b) <= REACH for a, b in zip(where, at, strict=True)
+    )

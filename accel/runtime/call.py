@@ -79,15 +79,25 @@ def source(call: Call) -> ASTSource:
     for parameter in call.kernel.params:
         name = parameter.name
         value = call.constants[name] if parameter.is_constexpr else call.arguments[name]
-        if parameter.is_constexpr or value is None or (value == 1 and _specialised(value, parameter)):
+        if (
+            parameter.is_constexpr
+            or value is None
+            or (value == 1 and _specialised(value, parameter))
+        ):
             signature[name], constants[name] = "constexpr", value
             continue
         signature[name] = _type_of(value)
-        if value.aligned if isinstance(value, Pointer) else _specialised(value, parameter) and value % ALIGNMENT == 0:
+        if (
+            value.aligned
+            if isinstance(value, Pointer)
+            else _specialised(value, parameter) and value % ALIGNMENT == 0
+        ):
             attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
     if not call.kernel.is_gluon():
         return ASTSource(call.kernel, signature, constants, attributes)
-    from triton.experimental.gluon._runtime import GluonASTSource  # only where a kernel is written in it
+    from triton.experimental.gluon._runtime import (
+        GluonASTSource,  # only where a kernel is written in it
+    )
 
     places = {(call.kernel.arg_names.index(name),): value for name, value in constants.items()}
     return GluonASTSource(call.kernel, signature, places, attributes)
@@ -95,7 +105,9 @@ def source(call: Call) -> ASTSource:
 
 def compiled(call: Call, capability: int) -> Any:
     """Triton's compiled kernel of `call` for compute capability `capability` (90 for 9.0). Needs no GPU."""
-    return triton.compile(source(call), target=GPUTarget("cuda", capability, 32), options={**_OPTIONS, **call.options})
+    return triton.compile(
+        source(call), target=GPUTarget("cuda", capability, 32), options={**_OPTIONS, **call.options}
+    )
 
 
 def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
@@ -106,7 +118,9 @@ def _type_of(value: object) -> str:
     if isinstance(value, Pointer):
         return f"*{_TYPES[value.dtype]}"
     if isinstance(value, Box):
-        return f"tensordesc<{_TYPES[value.dtype]}[{','.join(map(str, value.block))}],{value.layout!r}>"
+        return (
+            f"tensordesc<{_TYPES[value.dtype]}[{','.join(map(str, value.block))}],{value.layout!r}>"
+        )
     if isinstance(value, float):
         return "fp32"
     assert isinstance(value, int)

@@ -54,14 +54,26 @@ def current() -> Device:
     if torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
         properties = torch.cuda.get_device_properties(device)
-        return Device(device, properties.name, properties.multi_processor_count, 0, (properties.major, properties.minor))
+        return Device(
+            device,
+            properties.name,
+            properties.multi_processor_count,
+            0,
+            (properties.major, properties.minor),
+        )
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if wanted not in _NO_GPU:
-        why = "this build of torch is for the CPU" if torch.version.cuda is None else "no such GPU, or its driver does not answer"
+        why = (
+            "this build of torch is for the CPU"
+            if torch.version.cuda is None
+            else "no such GPU, or its driver does not answer"
+        )
         raise RuntimeError(
             f"CUDA_VISIBLE_DEVICES asks for GPU {wanted}, and torch cannot use it: {why}. Set it to nothing to compute on the CPU."
         )
-    return Device(torch.device("cpu"), _cpu_name(), os.cpu_count() or 1, torch.get_num_threads(), None)
+    return Device(
+        torch.device("cpu"), _cpu_name(), os.cpu_count() or 1, torch.get_num_threads(), None
+    )
 
 
 def versions() -> dict[str, str]:

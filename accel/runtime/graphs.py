@@ -49,7 +49,9 @@ class Replay(Generic[_Result]):
                 with torch.cuda.graph(self._graph):
                     self._result = fn(*self.inputs)
             except RuntimeError as error:
-                raise RuntimeError(f"this function cannot be captured in a CUDA graph: {error}") from error
+                raise RuntimeError(
+                    f"this function cannot be captured in a CUDA graph: {error}"
+                ) from error
 
     def __call__(self, *inputs: Tensor) -> _Result:
         """Replay on `inputs`. Raises ValueError where their number, shapes, dtypes or device are not those of the examples."""
@@ -58,8 +60,14 @@ class Replay(Generic[_Result]):
         for i, (buffer, given) in enumerate(zip(self.inputs, inputs, strict=True)):
             if given is buffer:
                 continue
-            if given.shape != buffer.shape or given.dtype != buffer.dtype or given.device != buffer.device:
-                raise ValueError(f"input {i} was captured as {_described(buffer)}; got {_described(given)}")
+            if (
+                given.shape != buffer.shape
+                or given.dtype != buffer.dtype
+                or given.device != buffer.device
+            ):
+                raise ValueError(
+                    f"input {i} was captured as {_described(buffer)}; got {_described(given)}"
+                )
             buffer.copy_(given)
         self._graph.replay()
         return self._result

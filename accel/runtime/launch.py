@@ -37,7 +37,10 @@ class Launch:
         self._call, self._device = call, device
         self._function = _function(call, device)
         self._handle = self._function.handle
-        self._launch, self._readdress = _driver().cuLaunchKernelEx, _driver().cuTensorMapReplaceAddress
+        self._launch, self._readdress = (
+            _driver().cuLaunchKernelEx,
+            _driver().cuTensorMapReplaceAddress,
+        )
         self._idle: list[_Slot] = []
 
     def __call__(self, *tensors: Tensor) -> None:
@@ -61,7 +64,9 @@ class Launch:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         else:
             status = self._elsewhere(slot)
-        if status == _INVALID_CONTEXT:  # the first use of the GPU in this thread: its context is made current by the runtime's first call
+        if (
+            status == _INVALID_CONTEXT
+        ):  # the first use of the GPU in this thread: its context is made current by the runtime's first call
             torch.cuda.synchronize(self._device)
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         self._idle.append(slot)
@@ -85,7 +90,9 @@ def prepare(call: Call, device: torch.device) -> Callable[..., None]:
 
 
 def _interpreted(call: Call) -> Callable[..., None]:
-    names = [name for name in call.kernel.arg_names if isinstance(call.arguments.get(name), Pointer)]
+    names = [
+        name for name in call.kernel.arg_names if isinstance(call.arguments.get(name), Pointer)
+    ]
 
     def launch(*tensors: Tensor) -> None:
         arguments = {**call.arguments, **dict(zip(names, tensors, strict=True)), **call.constants}
@@ -124,7 +131,11 @@ class _Slot:
     """The memory one launch reads its arguments from. The driver copies them before the launch returns."""
 
     def __init__(self, call: Call, function: _Function, tensors: Sequence[Tensor]) -> None:
-        given = [(type_, call.arguments[name]) for name, type_ in function.source.signature.items() if type_ != "constexpr"]
+        given = [
+            (type_, call.arguments[name])
+            for name, type_ in function.source.signature.items()
+            if type_ != "constexpr"
+        ]
         self.addresses = (ctypes.c_uint64 * len(tensors))()
         self.maps: list[tuple[int, int]] = []
         """The tensors that are boxes: which it is, and where its tensor map lies."""
@@ -138,10 +149,17 @@ class _Slot:
                 i = next(pointers)
                 at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())
                 self.maps.append((i, at + -at % _MAP_ALIGNMENT))
-                _encode(self.maps[-1][1], tensors[i].data_ptr(), value, function.boxes[len(self.maps) - 1])
+                _encode(
+                    self.maps[-1][1],
+                    tensors[i].data_ptr(),
+                    value,
+                    function.boxes[len(self.maps) - 1],
+                )
                 self.mapped.append(tensors[i].data_ptr())
                 places.append(self.maps[-1][1])
-                places += [self._keep(ctypes.c_int32(n)) for n in value.shape] + [self._keep(ctypes.c_int64(n)) for n in value.strides]
+                places += [self._keep(ctypes.c_int32(n)) for n in value.shape] + [
+                    self._keep(ctypes.c_int64(n)) for n in value.strides
+                ]
             elif type_[0] == "*":
                 places.append(ctypes.addressof(self.addresses) + 8 * next(pointers))
             else:
@@ -168,7 +186,10 @@ def _encode(at: int, address: int, box: Box, by: Mapping[str, Any]) -> None:
     rank, size = len(box.shape), box.dtype.itemsize
     dims = (ctypes.c_uint64 * rank)(*reversed(box.shape))
     strides = (ctypes.c_uint64 * (rank - 1))(*(size * n for n in reversed(box.strides[:-1])))
-    part, steps = (ctypes.c_uint32 * rank)(*reversed(by["block_size"])), (ctypes.c_uint32 * rank)(*[1] * rank)
+    part, steps = (
+        (ctypes.c_uint32 * rank)(*reversed(by["block_size"])),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+    )
     no_interleave, l2_128_bytes, zeros_outside = 0, 2, 0
     status = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(at), _IN_MAPS[box.dtype], rank, ctypes.c_void_p(address), dims, strides, part, steps,
@@ -209,16 +230,29 @@ def _load(asked: ASTSource, call: Call, device: int) -> _Function:
     major, minor = torch.cuda.get_device_capability(device)
     kernel = compiled(call, 10 * major + minor)
     metadata = kernel.metadata
-    assert metadata.num_ctas == 1 and not metadata.global_scratch_size, "neither clusters nor scratch memory are passed to the kernel"
+    assert metadata.num_ctas == 1 and not metadata.global_scratch_size, (
+        "neither clusters nor scratch memory are passed to the kernel"
+    )
     driver, module, handle = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
     with torch.cuda.device(device):
         torch.cuda.synchronize(device)  # makes the GPU's context current
-        _check(driver.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}")
-        _check(driver.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()), f"finding {kernel.name}")
+        _check(
+            driver.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}"
+        )
+        _check(
+            driver.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()),
+            f"finding {kernel.name}",
+        )
         if metadata.shared > _MOST_SHARED_UNASKED:
             status = driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
             _check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
-    return _Function(asked, handle, 32 * metadata.num_warps, metadata.shared, getattr(metadata, "tensordesc_meta", None) or ())
+    return _Function(
+        asked,
+        handle,
+        32 * metadata.num_warps,
+        metadata.shared,
+        getattr(metadata, "tensordesc_meta", None) or (),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -233,4 +267,6 @@ def _check(status: int, what: str) -> None:
     if status:
         said = ctypes.c_char_p()
         _driver().cuGetErrorString(status, ctypes.byref(said))
-        raise RuntimeError(f"{what}: the CUDA driver answers {(said.value or b'an unknown error').decode()} ({status})")
+        raise RuntimeError(
+            f"{what}: the CUDA driver answers {(said.value or b'an unknown error').decode()} ({status})"
+        )

@@ -41,7 +41,12 @@ class Watch:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
@@ -54,7 +59,13 @@ class Watch:
         mhz, celsius = (_mean([r[i] for r in self._readings]) for i in (0, 2))
         watts = _mean([r[1] for r in self._readings[late:]])
         absent = "" if watts is not None else _why(len(self._readings) <= late)
-        return Sensors(mhz, watts, celsius, watts / tflops if watts is not None and tflops > 0 else None, absent)
+        return Sensors(
+            mhz,
+            watts,
+            celsius,
+            watts / tflops if watts is not None and tflops > 0 else None,
+            absent,
+        )
 
     def _look(self) -> None:
         while not self._ended.wait(_EVERY_S):
@@ -65,7 +76,13 @@ def in_turn(readings: list[Reading], device: torch.device) -> Sensors:
     """Of one contender's slices of time: clock and temperature. Power is an average over longer than a slice."""
     if device.type != "cuda":
         return Sensors(absent=_NO_SENSORS)
-    return Sensors(_mean([r[0] for r in readings]), None, _mean([r[2] for r in readings]), None, "power: not measured while in turn")
+    return Sensors(
+        _mean([r[0] for r in readings]),
+        None,
+        _mean([r[2] for r in readings]),
+        None,
+        "power: not measured while in turn",
+    )
 
 
 def read(device: torch.device) -> Reading:
@@ -78,10 +95,15 @@ def read(device: torch.device) -> Reading:
 def _ask(sensor: Callable[[], float]) -> float | None:
     try:
         return sensor()
-    except (RuntimeError, ModuleNotFoundError):  # of torch: NVML cannot be started, or its module is not there
+    except (
+        RuntimeError,
+        ModuleNotFoundError,
+    ):  # of torch: NVML cannot be started, or its module is not there
         return None
     except Exception as e:
-        if type(e).__name__.startswith("NVMLError"):  # of NVML, whose module only the daemon's probe imports: this card has no such sensor
+        if type(e).__name__.startswith(
+            "NVMLError"
+        ):  # of NVML, whose module only the daemon's probe imports: this card has no such sensor
             return None
         raise
 

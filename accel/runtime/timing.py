@@ -72,9 +72,13 @@ def timing_of(samples_ms: Sequence[float]) -> Timing:
     return Timing(p50, p50, p95, p99, min(samples_ms), max(samples_ms), len(samples_ms), p5)
 
 
-def measure(call: Callable[[], object], seconds: float, device: torch.device, report: Report) -> Measurement:
+def measure(
+    call: Callable[[], object], seconds: float, device: torch.device, report: Report
+) -> Measurement:
     """Call again and again for `seconds`, at least once, and until the last call is finished."""
-    finished_calls = _on_gpu(call, device, seconds) if device.type == "cuda" else _on_cpu(call, seconds)
+    finished_calls = (
+        _on_gpu(call, device, seconds) if device.type == "cuda" else _on_cpu(call, seconds)
+    )
     samples: list[float] = []
     started, start = time.time(), time.perf_counter()
     told, told_calls = 0.0, 0
@@ -91,7 +95,11 @@ def measure(call: Callable[[], object], seconds: float, device: torch.device, re
 
 
 def measure_in_turn(
-    calls: Sequence[Callable[[], object]], seconds: float, device: torch.device, report: Report, during: Callable[[int], None]
+    calls: Sequence[Callable[[], object]],
+    seconds: float,
+    device: torch.device,
+    report: Report,
+    during: Callable[[int], None],
 ) -> tuple[Measurement, ...]:
     """Time several calls against each other, in turns, at least `seconds` each in all: what drifts drifts for all.
 
@@ -106,13 +114,21 @@ def measure_in_turn(
     each = seconds / others  # for one turn, were each other followed once
     trials = [_slice(call, 2, 1, device, lambda: None) for call in calls]
     slow = any(sum(trial) / 1e3 > each for trial in trials)
-    longest = 1.05 * each / math.ceil(each / SLICE_S)  # so that the last circuit is not begun for a few calls that lack
+    longest = (
+        1.05 * each / math.ceil(each / SLICE_S)
+    )  # so that the last circuit is not begun for a few calls that lack
     steps = [_calls_a_mark(trial, device) for trial in trials]
     counts = [_calls_in(longest, trial, step) for trial, step in zip(trials, steps, strict=True)]
     started, start, told = time.time(), time.perf_counter(), 0.0
-    shuffled = np.random.default_rng()  # no seed: what turns before the last one leave is chance, not the same for every shape
+    shuffled = (
+        np.random.default_rng()
+    )  # no seed: what turns before the last one leave is chance, not the same for every shape
     while min(spent) < seconds:
-        for i in map(int, shuffled.permutation(len(calls))) if slow else _each_after_every_other(len(calls), shuffled):
+        for i in (
+            map(int, shuffled.permutation(len(calls)))
+            if slow
+            else _each_after_every_other(len(calls), shuffled)
+        ):
             begun = time.perf_counter()
             new = _slice(calls[i], counts[i], steps[i], device, lambda i=i: during(i))  # type: ignore[misc]
             spent[i] += time.perf_counter() - begun
@@ -124,7 +140,10 @@ def measure_in_turn(
                 report(elapsed, busy)
     wall = time.perf_counter() - start
     report(wall, busy)
-    return tuple(Measurement(tuple(s), started, started + wall, own) for s, own in zip(samples, spent, strict=True))
+    return tuple(
+        Measurement(tuple(s), started, started + wall, own)
+        for s, own in zip(samples, spent, strict=True)
+    )
 
 
 def _each_after_every_other(n: int, shuffled: np.random.Generator) -> list[int]:
@@ -149,7 +168,9 @@ def _calls_a_mark(ms: Sequence[float], device: torch.device) -> int:
 
 def _calls_in(seconds: float, ms: Sequence[float], step: int) -> int:
     """How many calls like these fill so many seconds: two samples' worth at least, as the first is not counted."""
-    return step * max(2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))) // step)
+    return step * max(
+        2, min(MAX_AHEAD, round(seconds * 1e3 / max(float(np.median(ms)), 1e-3))) // step
+    )
 
 
 def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
@@ -171,11 +192,19 @@ def copies_beyond_cache(size: float, device: torch.device) -> int:
     if device.type == "cuda":
         cache = torch.cuda.get_device_properties(device).L2_cache_size
     else:
-        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
+        cache = (
+            os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
+        )
     return min(math.ceil(2 * (cache if cache > 0 else _USUAL_CACHE) / size), MOST_COPIES)
 
 
-def _slice(call: Callable[[], object], count: int, step: int, device: torch.device, during: Callable[[], None]) -> list[float]:
+def _slice(
+    call: Callable[[], object],
+    count: int,
+    step: int,
+    device: torch.device,
+    during: Callable[[], None],
+) -> list[float]:
     """Milliseconds of each of `count` calls, one after the other; on a GPU every `step` of them are told alike, by their mean."""
     if device.type != "cuda":
         during()
@@ -187,7 +216,9 @@ def _slice(call: Callable[[], object], count: int, step: int, device: torch.devi
             marks.append(_mark(device))
     during()
     marks[-1].synchronize()
-    return [before.elapsed_time(after) / step for before, after in pairwise(marks) for _ in range(step)]
+    return [
+        before.elapsed_time(after) / step for before, after in pairwise(marks) for _ in range(step)
+    ]
 
 
 def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]:
@@ -201,7 +232,9 @@ def _on_cpu(call: Callable[[], object], seconds: float) -> Iterator[list[float]]
         yield [(end - start) * 1e3]
 
 
-def _on_gpu(call: Callable[[], object], device: torch.device, seconds: float) -> Iterator[list[float]]:
+def _on_gpu(
+    call: Callable[[], object], device: torch.device, seconds: float
+) -> Iterator[list[float]]:
     """Milliseconds of the calls found finished since the last look; none at times.
 
     A call's time runs from the end of the one before it, so that what little the GPU waits between two calls is counted.

@@ -27,7 +27,11 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
     seconds, backend = values.number("seconds"), values.text("backend")
     each = seconds + warm_up(seconds)
-    posed = [(shape, direction) for direction in directions(values.text("direction")) for shape in shapes(values.given)]
+    posed = [
+        (shape, direction)
+        for direction in directions(values.text("direction"))
+        for shape in shapes(values.given)
+    ]
     limit(len(posed))
     progress.plan(each * len(posed))
     cells: list[Cell] = []
@@ -51,7 +55,12 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
 
 
 def _measure(
-    contender: Contender, device: Device, progress: Progress, seconds: float, label: str, begins: float
+    contender: Contender,
+    device: Device,
+    progress: Progress,
+    seconds: float,
+    label: str,
+    begins: float,
 ) -> tuple[Cell, list[Stretch]]:
     """The cell, and the timed loop where the answers were right."""
     from accel.workloads.check import Oracle, nearest
@@ -60,13 +69,17 @@ def _measure(
     case = contender.case
     checks = nearest(Oracle(case.sets[0], case.shape, case.direction).hold(contender.answers()))
     empty = case.shape.cell(case.direction, contender.name)
-    cell = msgspec.structs.replace(empty, backend=contender.backend, note=contender.reason, checks=checks)
+    cell = msgspec.structs.replace(
+        empty, backend=contender.backend, note=contender.reason, checks=checks
+    )
     if not cell.passed:
         return cell, []
     task = Task(contender.backend, contender.reason, contender.call(), lambda: checks, cell.flops)
     m = timed(task, device, progress, seconds, label=label, begins=begins)
     timing = m.loop.timing
-    cell = msgspec.structs.replace(cell, timing=timing, tflops=rate(cell.flops, timing.median / 1e3) / 1e12, sensors=m.sensors)
+    cell = msgspec.structs.replace(
+        cell, timing=timing, tflops=rate(cell.flops, timing.median / 1e3) / 1e12, sensors=m.sensors
+    )
     return cell, [Stretch(m.loop.started, m.loop.ended, m.loop.wall_s, cell.flops * timing.count)]
 
 

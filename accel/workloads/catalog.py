@@ -27,7 +27,11 @@ class Param(msgspec.Struct, frozen=True):
 
     def default_for(self, device_kind: str) -> str:
         """The default on a device of this kind (`nvidia`, `cpu`, `replay`)."""
-        return self.cpu_default if device_kind == "cpu" and self.cpu_default is not None else self.default
+        return (
+            self.cpu_default
+            if device_kind == "cpu" and self.cpu_default is not None
+            else self.default
+        )
 
     def check(self, value: str) -> None:
         """Raises ValueError, naming the parameter and what it takes."""
@@ -49,7 +53,9 @@ class Param(msgspec.Struct, frozen=True):
         low, high = self.minimum, self.maximum
         if (low is not None and not number >= low) or (high is not None and not number <= high):
             form = "g" if self.kind == "float" else ".0f"
-            raise ValueError(f"{self.name} is {word} from {low:{form}} to {high:{form}}; got {value}")
+            raise ValueError(
+                f"{self.name} is {word} from {low:{form}} to {high:{form}}; got {value}"
+            )
 
     def _check_list(self, value: str) -> None:
         parts = split(value)
@@ -59,7 +65,9 @@ class Param(msgspec.Struct, frozen=True):
             if self.kind == "ints":
                 self._check_number(part)
             elif part not in self.choices:
-                raise ValueError(f"{self.name} takes any of {', '.join(self.choices)}; got {part!r}")
+                raise ValueError(
+                    f"{self.name} takes any of {', '.join(self.choices)}; got {part!r}"
+                )
         if twice := sorted({part for part in parts if parts.count(part) > 1}):
             raise ValueError(f"{self.name} names {', '.join(twice)} twice")
 
@@ -85,7 +93,9 @@ class Workload(msgspec.Struct, frozen=True):
         known = {p.name: p for p in self.params}
         for name in given:
             if name not in known:
-                raise ValueError(f"{self.name} has no parameter {name!r}. It has: {', '.join(known)}")
+                raise ValueError(
+                    f"{self.name} has no parameter {name!r}. It has: {', '.join(known)}"
+                )
         values = {name: given.get(name, p.default_for(device_kind)) for name, p in known.items()}
         for name, value in values.items():
             known[name].check(value)
@@ -94,7 +104,13 @@ class Workload(msgspec.Struct, frozen=True):
     def argv(self, values: Mapping[str, str]) -> list[str]:
         """The command that runs it, with this interpreter."""
         # -P: a folder called `accel` in the job's working directory must not stand in for ours.
-        return [sys.executable, "-P", "-m", self.module, *(f"--{k.replace('_', '-')}={v}" for k, v in values.items())]
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            self.module,
+            *(f"--{k.replace('_', '-')}={v}" for k, v in values.items()),
+        ]
 
 
 BACKENDS = ("flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "fa4")
@@ -106,31 +122,95 @@ WIDTH = 2048
 """... heads x head size where the heads are: what the FlashAttention papers measure (FlashAttention-2, section 4.1)."""
 
 _DTYPES = ("bfloat16", "float16", "float32")
-_DTYPE = Param("dtype", "Data type", "choice", "bfloat16", "of the inputs", _DTYPES, cpu_default="float32")
+_DTYPE = Param(
+    "dtype", "Data type", "choice", "bfloat16", "of the inputs", _DTYPES, cpu_default="float32"
+)
 _DIRECTIONS = ("forward", "backward", "both")
 
 
 def _seconds(what: str, default: str, cpu_default: str) -> Param:
-    return Param("seconds", "Seconds", "float", default, what, minimum=0.1, maximum=3600, cpu_default=cpu_default)
+    return Param(
+        "seconds",
+        "Seconds",
+        "float",
+        default,
+        what,
+        minimum=0.1,
+        maximum=3600,
+        cpu_default=cpu_default,
+    )
 
 
-def _shape(batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]) -> tuple[Param, ...]:
+def _shape(
+    batch: str, heads: str, seq: str, head_dim: str, causal: str, *, cpu: tuple[str, str, str, str]
+) -> tuple[Param, ...]:
     """The parameters that span a grid of attention problems (see `accel.workloads.grid`); `cpu`: the first four's defaults there."""
     grouped = "key/value heads; 0: as many as query heads"
     many = "or several: 512,1024,2048"
     return (
-        Param("batch", "Batch", "int", batch, f"sequences; 0: what makes {TOKENS} tokens", minimum=0, maximum=4096, cpu_default=cpu[0]),
-        Param("heads", "Heads", "int", heads, f"query heads; 0: {WIDTH} / head size", minimum=0, maximum=1024, cpu_default=cpu[1]),
+        Param(
+            "batch",
+            "Batch",
+            "int",
+            batch,
+            f"sequences; 0: what makes {TOKENS} tokens",
+            minimum=0,
+            maximum=4096,
+            cpu_default=cpu[0],
+        ),
+        Param(
+            "heads",
+            "Heads",
+            "int",
+            heads,
+            f"query heads; 0: {WIDTH} / head size",
+            minimum=0,
+            maximum=1024,
+            cpu_default=cpu[1],
+        ),
         Param("kv_heads", "K/V heads", "int", "0", grouped, minimum=0, maximum=1024),
-        Param("seq", "Sequence", "ints", seq, f"tokens a sequence, {many}", minimum=1, maximum=1048576, cpu_default=cpu[2]),
-        Param("head_dim", "Head size", "ints", head_dim, "elements a head, or several", minimum=1, maximum=512, cpu_default=cpu[3]),
-        Param("causal", "Causal", "choice", causal, "each token sees only those before it", ("no", "yes", "both")),
+        Param(
+            "seq",
+            "Sequence",
+            "ints",
+            seq,
+            f"tokens a sequence, {many}",
+            minimum=1,
+            maximum=1048576,
+            cpu_default=cpu[2],
+        ),
+        Param(
+            "head_dim",
+            "Head size",
+            "ints",
+            head_dim,
+            "elements a head, or several",
+            minimum=1,
+            maximum=512,
+            cpu_default=cpu[3],
+        ),
+        Param(
+            "causal",
+            "Causal",
+            "choice",
+            causal,
+            "each token sees only those before it",
+            ("no", "yes", "both"),
+        ),
         _DTYPE,
     )
 
 
 def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param:
-    return Param("backends", "Backends", "choices", default, "those that cannot do a shape say why", choices, cpu_default=cpu_default)
+    return Param(
+        "backends",
+        "Backends",
+        "choices",
+        default,
+        "those that cannot do a shape say why",
+        choices,
+        cpu_default=cpu_default,
+    )
 
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -142,7 +222,9 @@ WORKLOADS: tuple[Workload, ...] = (
         (
             *_shape("1", "16", "16384", "128", "no", cpu=("1", "4", "1024", "64")),
             Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
-            Param("backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)),
+            Param(
+                "backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)
+            ),
             _seconds("how long each shape is timed", "10", "4"),
         ),
     ),
@@ -152,9 +234,20 @@ WORKLOADS: tuple[Workload, ...] = (
         "All attention backends side by side, call by call in turn: which is fastest here, and is auto as fast?",
         "accel.workloads.compare",
         (
-            *_shape("0", "0", "512,2048,8192,16384", "64,128,256", "both", cpu=("1", "4", "256,1024", "64")),
+            *_shape(
+                "0",
+                "0",
+                "512,2048,8192,16384",
+                "64,128,256",
+                "both",
+                cpu=("1", "4", "256,1024", "64"),
+            ),
             Param("direction", "Direction", "choice", "forward", "what is timed", _DIRECTIONS),
-            _backends("auto,flash,cudnn,efficient,hopper,triton,fa4", ("auto", *BACKENDS), "auto,flash,math"),
+            _backends(
+                "auto,flash,cudnn,efficient,hopper,triton,fa4",
+                ("auto", *BACKENDS),
+                "auto,flash,math",
+            ),
             _seconds("for each backend and shape", "1", "1"),
             Param("power", "Power", "flag", "no", "2 s more each, alone: J per TFLOP"),
         ),
@@ -166,11 +259,44 @@ WORKLOADS: tuple[Workload, ...] = (
         "accel.workloads.validate",
         (
             *_shape("2", "4", "512", "64,128", "both", cpu=("1", "2", "128", "64")),
-            Param("direction", "Direction", "choice", "both", "both: with the gradients", ("forward", "both")),
-            Param("backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)),
-            Param("inputs", "Inputs", "choice", "normal", "outliers: a thousandth of them 10 times as wide", ("normal", "outliers")),
-            Param("trials", "Trials", "int", "1000", "for each shape", minimum=1, maximum=1000000, cpu_default="20"),
-            Param("seed", "Seed", "int", "0", "of the first trial; each has the next", minimum=0, maximum=2**31),
+            Param(
+                "direction",
+                "Direction",
+                "choice",
+                "both",
+                "both: with the gradients",
+                ("forward", "both"),
+            ),
+            Param(
+                "backend", "Backend", "choice", "auto", "which implementation", ("auto", *BACKENDS)
+            ),
+            Param(
+                "inputs",
+                "Inputs",
+                "choice",
+                "normal",
+                "outliers: a thousandth of them 10 times as wide",
+                ("normal", "outliers"),
+            ),
+            Param(
+                "trials",
+                "Trials",
+                "int",
+                "1000",
+                "for each shape",
+                minimum=1,
+                maximum=1000000,
+                cpu_default="20",
+            ),
+            Param(
+                "seed",
+                "Seed",
+                "int",
+                "0",
+                "of the first trial; each has the next",
+                minimum=0,
+                maximum=2**31,
+            ),
         ),
     ),
     Workload(
@@ -179,7 +305,14 @@ WORKLOADS: tuple[Workload, ...] = (
         "Measures every attention backend on this machine, forward and backward; from then on auto chooses by it",
         "accel.workloads.tune",
         (
-            *_shape("0", "0", "512,1024,2048,4096,8192,16384", "64,128,256", "both", cpu=("1", "4", "128,512", "64")),
+            *_shape(
+                "0",
+                "0",
+                "512,1024,2048,4096,8192,16384",
+                "64,128,256",
+                "both",
+                cpu=("1", "4", "128,512", "64"),
+            ),
             _backends("flash,cudnn,efficient,hopper,triton,fa4", BACKENDS, "flash,math"),
             _seconds("for each backend and shape", "0.5", "0.3"),
         ),
@@ -190,7 +323,16 @@ WORKLOADS: tuple[Workload, ...] = (
         "A square matrix product: the rate the tensor cores can reach here",
         "accel.workloads.gemm",
         (
-            Param("size", "Size", "int", "8192", "rows and columns", minimum=16, maximum=65536, cpu_default="1024"),
+            Param(
+                "size",
+                "Size",
+                "int",
+                "8192",
+                "rows and columns",
+                minimum=16,
+                maximum=65536,
+                cpu_default="1024",
+            ),
             _DTYPE,
             _seconds("how long the timed loop runs", "10", "4"),
         ),
@@ -201,7 +343,16 @@ WORKLOADS: tuple[Workload, ...] = (
         "A large copy within the device: the bandwidth its memory can reach here",
         "accel.workloads.copy",
         (
-            Param("mib", "MiB", "int", "2048", "size of the buffer", minimum=1, maximum=65536, cpu_default="256"),
+            Param(
+                "mib",
+                "MiB",
+                "int",
+                "2048",
+                "size of the buffer",
+                minimum=1,
+                maximum=65536,
+                cpu_default="256",
+            ),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
     ),
@@ -211,8 +362,24 @@ WORKLOADS: tuple[Workload, ...] = (
         "Texts about random machines by the assistant's model, rewound where they do not hold: how many hold, and how fast",
         "assistant.workloads.rain",
         (
-            Param("texts", "Texts", "int", "100", "to be written", minimum=1, maximum=100000, cpu_default="10"),
-            Param("method", "Method", "choice", "rain", "greedy: once, without rewinding", ("rain", "greedy")),
+            Param(
+                "texts",
+                "Texts",
+                "int",
+                "100",
+                "to be written",
+                minimum=1,
+                maximum=100000,
+                cpu_default="10",
+            ),
+            Param(
+                "method",
+                "Method",
+                "choice",
+                "rain",
+                "greedy: once, without rewinding",
+                ("rain", "greedy"),
+            ),
             Param("seed", "Seed", "int", "0", "of the machines", minimum=0, maximum=2**31),
         ),
     ),
@@ -224,4 +391,6 @@ def find(name: str) -> Workload:
     for workload in WORKLOADS:
         if workload.name == name:
             return workload
-    raise ValueError(f"no workload is called {name!r}. There are: {', '.join(w.name for w in WORKLOADS)}")
+    raise ValueError(
+        f"no workload is called {name!r}. There are: {', '.join(w.name for w in WORKLOADS)}"
+    )

@@ -42,18 +42,29 @@ class Oracle:
 
     def hold(self, answers: Answers) -> tuple[Check, ...]:
         """Two Checks for each answer; where an element is not finite, one that says so for all."""
-        broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(a.numel() for a in answers.values())
+        broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(
+            a.numel() for a in answers.values()
+        )
         if broken:
             return (Check("share of elements that are not finite", broken, 0.0),)
         return tuple(check for name in answers for check in self._checks(name, answers[name]))
 
     def _checks(self, name: str, answer: Tensor) -> Iterator[Check]:
-        parts = [(answer[where].double(), truth, plain) for part, where, truth, plain in self._parts if part == name]
+        parts = [
+            (answer[where].double(), truth, plain)
+            for part, where, truth, plain in self._parts
+            if part == name
+        ]
         got, truth, plain = (torch.stack(column) for column in zip(*parts, strict=True))
         for norm, order in _NORMS.items():
-            size, error, allowed = (float(torch.linalg.vector_norm(t, ord=order)) for t in (truth, got - truth, plain - truth))
+            size, error, allowed = (
+                float(torch.linalg.vector_norm(t, ord=order))
+                for t in (truth, got - truth, plain - truth)
+            )
             if name[0] == "d":
-                usual = float(torch.linalg.vector_norm(self._x.dout, ord=order, dtype=torch.float64))
+                usual = float(
+                    torch.linalg.vector_norm(self._x.dout, ord=order, dtype=torch.float64)
+                )
                 size = size if size > _VANISHING * usual else usual
             size = size or 1.0
             yield Check(f"{name}: {norm}", error / size, 2 * allowed / size + ATOL)
@@ -95,16 +106,26 @@ def _backward(x: Tensors, shape: Shape) -> Iterator[Part]:
     group = shape.heads // shape.kv_heads
     for b, g in _groups(shape):
         heads = slice(g * group, (g + 1) * group)
-        truth, plain = (_gradients(x, b, g, heads, shape, dtype) for dtype in (torch.float64, x.q.dtype))
+        truth, plain = (
+            _gradients(x, b, g, heads, shape, dtype) for dtype in (torch.float64, x.q.dtype)
+        )
         places: tuple[Place, ...] = ((b, heads), (b, g), (b, g))
-        for name, where, exact, simple in zip(("dq", "dk", "dv"), places, truth, plain, strict=True):
+        for name, where, exact, simple in zip(
+            ("dq", "dk", "dv"), places, truth, plain, strict=True
+        ):
             yield name, where, exact.double(), simple.double()
 
 
-def _gradients(x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _gradients(
+    x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
     """dq of a group's heads, dk and dv of its key/value head, by automatic differentiation, some rows at a time."""
     k, v = (t[b, g].to(dtype).requires_grad_() for t in (x.k, x.v))
-    dq, dk, dv = [], torch.zeros_like(k, dtype=torch.float64), torch.zeros_like(v, dtype=torch.float64)
+    dq, dk, dv = (
+        [],
+        torch.zeros_like(k, dtype=torch.float64),
+        torch.zeros_like(v, dtype=torch.float64),
+    )
     block = max(1, PAIRS_AT_ONCE // shape.seq)
     for h in range(heads.start, heads.stop):
         for start in range(0, shape.seq, block):
@@ -120,16 +141,29 @@ def _gradients(x: Tensors, b: int, g: int, heads: slice, shape: Shape, dtype: to
     return torch.cat(dq).view(-1, shape.seq, shape.head_dim), dk.to(dtype), dv.to(dtype)
 
 
-def _solve(x: Tensors, b: int, h: int, rows: Tensor, seen: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _solve(
+    x: Tensors, b: int, h: int, rows: Tensor, seen: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """out [n,D] and lse [n] of some rows of one head."""
     g = h // (x.q.shape[1] // x.k.shape[1])
-    out, lse = reference(x.q[b, h, rows][None, None], x.k[b, g][None, None], x.v[b, g][None, None], bias=seen, dtype=dtype, return_lse=True)
+    out, lse = reference(
+        x.q[b, h, rows][None, None],
+        x.k[b, g][None, None],
+        x.v[b, g][None, None],
+        bias=seen,
+        dtype=dtype,
+        return_lse=True,
+    )
     return out[0, 0], lse[0, 0]
 
 
 def _seen(shape: Shape, rows: Tensor) -> Tensor | None:
     """Bool [1,1,n,S]: which keys each of the rows sees; None: all."""
-    return (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None] if shape.causal else None
+    return (
+        (torch.arange(shape.seq, device=rows.device) <= rows[:, None])[None, None]
+        if shape.causal
+        else None
+    )
 
 
 def _sample(shape: Shape) -> tuple[list[int], Tensor]:

@@ -17,10 +17,23 @@ if TYPE_CHECKING:
 
 def work(values: Values, device: Device, progress: Progress) -> Outcome:
     """One problem after the other, on each all backends in turn."""
-    return survey(values, device, progress, directions(values.text("direction")), with_power=values.flag("power"))
+    return survey(
+        values,
+        device,
+        progress,
+        directions(values.text("direction")),
+        with_power=values.flag("power"),
+    )
 
 
-def survey(values: Values, device: Device, progress: Progress, ways: tuple[Direction, ...], *, with_power: bool) -> Outcome:
+def survey(
+    values: Values,
+    device: Device,
+    progress: Progress,
+    ways: tuple[Direction, ...],
+    *,
+    with_power: bool,
+) -> Outcome:
     """Every shape of the parameters, in these directions, by all backends named."""
     from accel.workloads.contest import POWER_S, contest
     from accel.workloads.headline import Stretch, headline, limit
@@ -34,7 +47,10 @@ def survey(values: Values, device: Device, progress: Progress, ways: tuple[Direc
     stretches: list[Stretch] = []
     for i, (shape, direction) in enumerate(posed):
         mask = ", causal" if shape.causal else ""
-        progress.stage(f"{i + 1} of {len(posed)}: {direction}, head size {shape.head_dim}, sequence {shape.seq}{mask}", begins=i * each)
+        progress.stage(
+            f"{i + 1} of {len(posed)}: {direction}, head size {shape.head_dim}, sequence {shape.seq}{mask}",
+            begins=i * each,
+        )
         new, loop = contest(
             shape, direction, names, device, seconds=seconds, with_power=with_power, seed=i, report=progress.advance
         )  # fmt: skip

@@ -66,7 +66,9 @@ class Contender:
         """One pass over the first inputs, by the names of what is answered."""
         x = self.case.sets[0]
         if self.case.direction == "forward":
-            out, lse = attention(x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.backend, return_lse=True)
+            out, lse = attention(
+                x.q, x.k, x.v, causal=self.case.shape.causal, backend=self.backend, return_lse=True
+            )
             return {"out": out, "lse": lse}
         return dict(zip(("dq", "dk", "dv"), self._backward(x, self.case.solved[0]), strict=True))
 
@@ -111,5 +113,7 @@ def enter(name: str, case: Case, device: Device) -> Contender:
     """Raises ValueError where the backend cannot do it, OutOfMemory where its scores would not fit."""
     choice = choose(case.problem, name, case.direction)
     if choice.backend == "math":
-        require(device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize)  # the scores and their softmax, in float32
+        require(
+            device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize
+        )  # the scores and their softmax, in float32
     return Contender(name, choice, case)

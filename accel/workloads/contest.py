@@ -46,7 +46,11 @@ def contest(
         return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
     oracle = Oracle(case.sets[0], shape, direction)
     cells = {name: _tried(cell, case, oracle, device) for name, cell in empty.items()}
-    ready = {name: enter(name, case, device).call() for name, cell in cells.items() if cell.backend and cell.passed}
+    ready = {
+        name: enter(name, case, device).call()
+        for name, cell in cells.items()
+        if cell.backend and cell.passed
+    }
     if not ready:
         return list(cells.values()), []
     meter = _Meter(report, shape.flops(direction))
@@ -56,7 +60,9 @@ def contest(
     for name, loop, seen in zip(ready, loops, sensors, strict=True):
         told = _alone(ready[name], device, meter, seen) if with_power else seen
         tflops = rate(meter.flops, loop.timing.median / 1e3) / 1e12
-        cells[name] = msgspec.structs.replace(cells[name], timing=loop.timing, tflops=tflops, sensors=told)
+        cells[name] = msgspec.structs.replace(
+            cells[name], timing=loop.timing, tflops=tflops, sensors=told
+        )
     return list(cells.values()), [stretch]
 
 
@@ -80,7 +86,11 @@ class _Meter:
 
 def _tried(cell: Cell, case: Case, oracle: Oracle, device: Device) -> Cell:
     """Warmed up and checked, or why not. What it refuses it was not asked to do; where it fails at what it said it can, the cell fails."""
-    refusal = None if cell.contender == "auto" else BACKENDS[cell.contender].refusal(case.problem, case.direction)
+    refusal = (
+        None
+        if cell.contender == "auto"
+        else BACKENDS[cell.contender].refusal(case.problem, case.direction)
+    )
     if refusal is not None:
         return msgspec.structs.replace(cell, note=f"cannot do this: it {refusal}")
     try:
@@ -97,11 +107,16 @@ def _tried(cell: Cell, case: Case, oracle: Oracle, device: Device) -> Cell:
         return msgspec.structs.replace(cell, note="ran out of memory")
     except Exception as e:  # noqa: BLE001 - whatever one backend's compiler raises must not end the measurement of the others
         said = str(e).partition("\n")[0] or type(e).__name__
-        return msgspec.structs.replace(ran, note=f"failed: {said}", checks=(Check("raised an error", 1.0, 0.0),))
+        return msgspec.structs.replace(
+            ran, note=f"failed: {said}", checks=(Check("raised an error", 1.0, 0.0),)
+        )
 
 
 def _timed(
-    calls: list[Callable[[], object]], device: Device, seconds: float, report: Callable[[float, int], None]
+    calls: list[Callable[[], object]],
+    device: Device,
+    seconds: float,
+    report: Callable[[float, int], None],
 ) -> tuple[tuple[Measurement, ...], list[Sensors]]:
     """In turn; clock and temperature as read while each one's calls were under way."""
     seen: list[list[power.Reading]] = [[] for _ in calls]
@@ -120,4 +135,6 @@ def _alone(call: Callable[[], object], device: Device, meter: _Meter, seen: Sens
         loop = measure(call, POWER_S, device.torch_device, meter.tell)
     meter.go_on()
     told = watch.sensors(rate(meter.flops * loop.timing.count, loop.wall_s) / 1e12)
-    return msgspec.structs.replace(seen, watts=told.watts, joules_per_tflop=told.joules_per_tflop, absent=told.absent)
+    return msgspec.structs.replace(
+        seen, watts=told.watts, joules_per_tflop=told.joules_per_tflop, absent=told.absent
+    )

@@ -30,7 +30,13 @@ def prepare(values: Values, device: Device) -> Task:
     def call() -> Tensor:
         return target.copy_(source)
 
-    return Task("torch.Tensor.copy_", "torch's own copy", call, lambda: compare(call(), source), moved=2.0 * size)
+    return Task(
+        "torch.Tensor.copy_",
+        "torch's own copy",
+        call,
+        lambda: compare(call(), source),
+        moved=2.0 * size,
+    )
 
 
 def compare(copied: Tensor, source: Tensor) -> tuple[Check, ...]:

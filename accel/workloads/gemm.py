@@ -32,7 +32,9 @@ def prepare(values: Values, device: Device) -> Task:
     def call() -> Tensor:
         return torch.matmul(a, b, out=c)
 
-    reason = f"torch's own product; float32 precision is set to {torch.get_float32_matmul_precision()}"
+    reason = (
+        f"torch's own product; float32 precision is set to {torch.get_float32_matmul_precision()}"
+    )
     return Task("torch.matmul", reason, call, lambda: compare(call(), a, b), 2.0 * n**3)
 
 
@@ -48,10 +50,18 @@ def compare(c: Tensor, a: Tensor, b: Tensor) -> tuple[Check, ...]:
     rows = torch.randint(n, (min(n, SAMPLED_ROWS),), device=a.device)
     left, got = a[rows].double(), c[rows].double()
     # A few columns at a time: all of B in float64 would take up to eight times its memory.
-    exact = torch.cat([left @ b[:, i : i + COLUMNS_AT_ONCE].double() for i in range(0, n, COLUMNS_AT_ONCE)], 1)
+    exact = torch.cat(
+        [left @ b[:, i : i + COLUMNS_AT_ONCE].double() for i in range(0, n, COLUMNS_AT_ONCE)], 1
+    )
     bound = torch.finfo(c.dtype).eps + math.sqrt(n) * torch.finfo(torch.float32).eps
     if broken := int((~torch.isfinite(got)).sum()):
-        return (Check(f"share of elements that are not finite, {len(rows)} rows", broken / got.numel(), 0.0),)
+        return (
+            Check(
+                f"share of elements that are not finite, {len(rows)} rows",
+                broken / got.numel(),
+                0.0,
+            ),
+        )
     size, difference = (float(torch.linalg.vector_norm(x)) for x in (exact, got - exact))
     return (Check(f"relative error, {len(rows)} rows", difference / size, bound),)
 

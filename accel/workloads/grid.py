@@ -40,8 +40,17 @@ class Shape:
 
     def moved(self, direction: Direction) -> float:
         """Bytes one call must read and write at least: forward q, k, v and out, backward also out, dout and lse, and the gradients."""
-        rows = 2.0 * self.batch * self.seq * (self.heads + self.kv_heads) * self.head_dim * _BYTES[self.dtype]
-        return rows if direction == "forward" else 2 * rows + 4.0 * self.batch * self.heads * self.seq
+        rows = (
+            2.0
+            * self.batch
+            * self.seq
+            * (self.heads + self.kv_heads)
+            * self.head_dim
+            * _BYTES[self.dtype]
+        )
+        return (
+            rows if direction == "forward" else 2 * rows + 4.0 * self.batch * self.heads * self.seq
+        )
 
     @property
     def held(self) -> float:
@@ -70,7 +79,9 @@ class Shape:
         )
 
     def __str__(self) -> str:
-        heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
+        heads = (
+            f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} over {self.kv_heads}"
+        )
         mask = ", causal" if self.causal else ""
         return f"batch {self.batch}, heads {heads}, sequence {self.seq}, head size {self.head_dim}, {self.dtype}{mask}"
 
@@ -83,7 +94,15 @@ def shapes(values: Mapping[str, str]) -> tuple[Shape, ...]:
     batch, heads, kv_heads = (int(values[name]) for name in ("batch", "heads", "kv_heads"))
     masks = {"no": (False,), "yes": (True,), "both": (False, True)}[values["causal"]]
     return tuple(
-        _shape(batch or max(1, TOKENS // seq), heads or max(1, WIDTH // dim), kv_heads, seq, dim, causal, values["dtype"])
+        _shape(
+            batch or max(1, TOKENS // seq),
+            heads or max(1, WIDTH // dim),
+            kv_heads,
+            seq,
+            dim,
+            causal,
+            values["dtype"],
+        )
         for dim in map(int, split(values["head_dim"]))
         for causal in masks
         for seq in map(int, split(values["seq"]))
@@ -97,8 +116,12 @@ def directions(name: str) -> tuple[Direction, ...]:
     return ("backward",) if name == "backward" else ("forward",)
 
 
-def _shape(batch: int, heads: int, kv_heads: int, seq: int, dim: int, causal: bool, dtype: str) -> Shape:
+def _shape(
+    batch: int, heads: int, kv_heads: int, seq: int, dim: int, causal: bool, dtype: str
+) -> Shape:
     kv_heads = kv_heads or heads
     if heads % kv_heads:
-        raise ValueError(f"{heads} heads cannot share {kv_heads} key/value heads: these must divide them")
+        raise ValueError(
+            f"{heads} heads cannot share {kv_heads} key/value heads: these must divide them"
+        )
     return Shape(batch, heads, kv_heads, seq, dim, causal, dtype)

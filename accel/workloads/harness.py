@@ -72,7 +72,11 @@ Work = Callable[[Values, "Device", Progress], Outcome]
 
 def main(name: str, prepare: Prepare, argv: Sequence[str] | None = None) -> int:
     """Run a workload that is one Task; returns the exit status."""
-    return serve(name, lambda values, device, progress: _one(prepare(values, device), values, device, progress), argv)
+    return serve(
+        name,
+        lambda values, device, progress: _one(prepare(values, device), values, device, progress),
+        argv,
+    )
 
 
 def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
@@ -84,10 +88,16 @@ def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
     except UsageError as e:
         return _refused(2, str(e))
     except OutOfMemory as e:
-        sizes = [p.name for p in workload.params if p.kind in ("int", "ints") and p.name not in _NOT_SIZES]
+        sizes = [
+            p.name
+            for p in workload.params
+            if p.kind in ("int", "ints") and p.name not in _NOT_SIZES
+        ]
         return _refused(1, f"out of memory: {e}. Reduce {' or '.join(sizes)}")
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's last flush would complain again
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or the interpreter's last flush would complain again
         return _refused(1, "nobody reads the output any more")
     except (Failure, OSError) as e:
         return _refused(1, str(e))
@@ -100,7 +110,9 @@ def require(device: Device, needed: float) -> None:
     """Raises OutOfMemory where less than `needed` bytes are free, before anything is allocated."""
     free = device.free_memory()
     if needed > free:
-        raise OutOfMemory(f"at least {needed / 2**30:.1f} GiB are needed, and {device} has {free / 2**30:.1f} GiB free")
+        raise OutOfMemory(
+            f"at least {needed / 2**30:.1f} GiB are needed, and {device} has {free / 2**30:.1f} GiB free"
+        )
 
 
 def _one(task: Task, values: Values, device: Device, progress: Progress) -> Outcome:
@@ -112,7 +124,17 @@ def _one(task: Task, values: Values, device: Device, progress: Progress) -> Outc
         return Outcome(task.backend, task.reason, checks, flops=task.flops)
     m = timed(task, device, progress, seconds)
     span = m.loop.started, m.loop.ended
-    return Outcome(task.backend, task.reason, checks, m.loop.timing, task.flops, task.moved, m.sustained_tflops, *span, m.sensors)
+    return Outcome(
+        task.backend,
+        task.reason,
+        checks,
+        m.loop.timing,
+        task.flops,
+        task.moved,
+        m.sustained_tflops,
+        *span,
+        m.sensors,
+    )
 
 
 def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:
@@ -136,8 +158,19 @@ def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:
     return _result(workload, values, str(device), outcome, capability.versions(), started)
 
 
-def _result(workload: catalog.Workload, values: Values, device: str, o: Outcome, versions: dict[str, str], started: float) -> Result:
-    wrong = [f"{c.name} is {c.error:.3g}, above the bound {c.bound:.3g}" for c in o.checks if not c.passed] + list(o.failures)
+def _result(
+    workload: catalog.Workload,
+    values: Values,
+    device: str,
+    o: Outcome,
+    versions: dict[str, str],
+    started: float,
+) -> Result:
+    wrong = [
+        f"{c.name} is {c.error:.3g}, above the bound {c.bound:.3g}"
+        for c in o.checks
+        if not c.passed
+    ] + list(o.failures)
     return Result(
         workload=workload.name,
         device=device,
@@ -178,7 +211,9 @@ def _explained() -> Iterator[None]:
         text = str(e)
         asked = re.search(r"ried to allocate ([\d.]+ \w+)", text)
         if asked or "out of memory" in text:
-            raise OutOfMemory(f"an allocation of {asked[1] if asked else 'unknown size'} failed") from e
+            raise OutOfMemory(
+                f"an allocation of {asked[1] if asked else 'unknown size'} failed"
+            ) from e
         raise Failure(text.partition("\n")[0] or type(e).__name__) from e
 
 

@@ -25,10 +25,14 @@ class Stretch:
 def limit(count: int) -> None:
     """Raises ValueError where so many cells would not fit into a Result."""
     if count > MOST_CELLS:
-        raise ValueError(f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}: list fewer values")
+        raise ValueError(
+            f"these parameters span {count} cells, and one job measures up to {MOST_CELLS}: list fewer values"
+        )
 
 
-def headline(cells: tuple[Cell, ...], stretches: Sequence[Stretch], failures: tuple[str, ...] = ()) -> Outcome:
+def headline(
+    cells: tuple[Cell, ...], stretches: Sequence[Stretch], failures: tuple[str, ...] = ()
+) -> Outcome:
     """Raises ValueError, with the first reason, where no backend could do any of it."""
     ran = [cell for cell in cells if cell.backend]
     if not ran:
@@ -36,14 +40,20 @@ def headline(cells: tuple[Cell, ...], stretches: Sequence[Stretch], failures: tu
     best = max(ran, key=lambda cell: (cell.passed, cell.tflops))
     wrong = [cell for cell in ran if not cell.passed]
     if wrong and len(cells) > 1:
-        failures = (*failures, f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at {_named(wrong[0])}")
+        failures = (
+            *failures,
+            f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at {_named(wrong[0])}",
+        )
     return Outcome(
         backend=best.backend,
-        reason=best.note if len(cells) == 1 else f"the fastest of {len(cells)} cells: {_named(best)}",
+        reason=best.note
+        if len(cells) == 1
+        else f"the fastest of {len(cells)} cells: {_named(best)}",
         checks=nearest(tuple(check for cell in ran for check in cell.checks)),
         timing=best.timing,
         flops=best.flops,
-        sustained_tflops=rate(sum(s.flops for s in stretches), sum(s.wall_s for s in stretches)) / 1e12,
+        sustained_tflops=rate(sum(s.flops for s in stretches), sum(s.wall_s for s in stretches))
+        / 1e12,
         sustained_from=min((s.started for s in stretches), default=0.0),
         sustained_to=max((s.ended for s in stretches), default=0.0),
         sensors=best.sensors,

@@ -24,7 +24,9 @@ class Tensors(NamedTuple):
     dout: Tensor
 
 
-def fresh(shape: Shape, device: torch.device, seed: int, distribution: Distribution = "normal") -> Tensors:
+def fresh(
+    shape: Shape, device: torch.device, seed: int, distribution: Distribution = "normal"
+) -> Tensors:
     """Standard normal inputs; with `outliers` plus N(0, 100) for a thousandth of the elements of q, k and v.
 
     The second is the distribution by which FlashAttention-3 (section 4.3) measures numerical error. The same seed gives the same inputs on
@@ -51,6 +53,15 @@ def fresh(shape: Shape, device: torch.device, seed: int, distribution: Distribut
 
 def poison(shape: Shape, device: torch.device) -> None:
     """Leave NaN in the memory that the next outputs are likely to get, so that what a kernel does not write shows."""
-    for like in ((shape.heads, shape.head_dim), (shape.kv_heads, shape.head_dim), (shape.kv_heads, shape.head_dim)):
-        torch.full((shape.batch, shape.seq, *like), torch.nan, dtype=getattr(torch, shape.dtype), device=device)
+    for like in (
+        (shape.heads, shape.head_dim),
+        (shape.kv_heads, shape.head_dim),
+        (shape.kv_heads, shape.head_dim),
+    ):
+        torch.full(
+            (shape.batch, shape.seq, *like),
+            torch.nan,
+            dtype=getattr(torch, shape.dtype),
+            device=device,
+        )
     torch.full((shape.batch, shape.heads, shape.seq), torch.nan, device=device)

@@ -46,13 +46,28 @@ class Values:
 
 def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:
     """The parameters given, as text, by the names of the catalog. Raises ValueError for options there are not."""
-    parser = _Parser(prog=f"python -m {workload.module}", description=workload.summary, allow_abbrev=False)
+    parser = _Parser(
+        prog=f"python -m {workload.module}", description=workload.summary, allow_abbrev=False
+    )
     for p in workload.params:
-        takes = ", ".join(p.choices) if p.choices else "yes or no" if p.kind == "flag" else f"{p.minimum:.10g} to {p.maximum:.10g}"
+        takes = (
+            ", ".join(p.choices)
+            if p.choices
+            else "yes or no"
+            if p.kind == "flag"
+            else f"{p.minimum:.10g} to {p.maximum:.10g}"
+        )
         default = p.default if p.cpu_default is None else f"{p.default}, on a CPU {p.cpu_default}"
         option = f"--{p.name.replace('_', '-')}"
-        parser.add_argument(option, dest=p.name, metavar=p.kind.upper(), help=f"{p.help} ({takes}; default {default})")
-    return {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+        parser.add_argument(
+            option,
+            dest=p.name,
+            metavar=p.kind.upper(),
+            help=f"{p.help} ({takes}; default {default})",
+        )
+    return {
+        name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None
+    }
 
 
 class _Parser(argparse.ArgumentParser):

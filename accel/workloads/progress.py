@@ -51,5 +51,11 @@ class Progress:
 
     def _say(self, done: float) -> None:
         self._done = min(max(self._done, done), self._total)
-        line = {"gpudeck": "progress", "done": round(self._done, 3), "total": self._total, "note": self._note, "flops": self._flops}
+        line = {
+            "gpudeck": "progress",
+            "done": round(self._done, 3),
+            "total": self._total,
+            "note": self._note,
+            "flops": self._flops,
+        }
         print(json.dumps({**line, "time": time.time()}), flush=True)

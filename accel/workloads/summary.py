@@ -14,9 +14,17 @@ def lines(result: Result) -> list[str]:
     elif len(result.cells) > 1:
         found += table(result.cells)
     if t.count:
-        rate = f"{result.bandwidth / 1e9:.4g} GB/s" if result.bandwidth else f"{result.tflops:.4g} TFLOP/s"
-        sustained = f", sustained {result.sustained_tflops:.4g} TFLOP/s" if result.sustained_tflops else ""
-        found.append(f"{rate} at the median of {t.median:.4g} ms (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}")
+        rate = (
+            f"{result.bandwidth / 1e9:.4g} GB/s"
+            if result.bandwidth
+            else f"{result.tflops:.4g} TFLOP/s"
+        )
+        sustained = (
+            f", sustained {result.sustained_tflops:.4g} TFLOP/s" if result.sustained_tflops else ""
+        )
+        found.append(
+            f"{rate} at the median of {t.median:.4g} ms (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}"
+        )
     compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
     return [*found, f"{result.verdict.partition(':')[0]}: {compared}"]
 
@@ -28,10 +36,19 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
     for c in cells:
         problems.setdefault((c.direction, c.head_dim, c.seq, c.causal), {})[c.contender] = c
     widths = [max(len(name), 9) for name in contenders]
-    found = [" ".join([f"{'TFLOP/s':<34}", *(f"{name:>{w}}" for name, w in zip(contenders, widths, strict=True))])]
+    found = [
+        " ".join(
+            [
+                f"{'TFLOP/s':<34}",
+                *(f"{name:>{w}}" for name, w in zip(contenders, widths, strict=True)),
+            ]
+        )
+    ]
     for problem, row in problems.items():
         label = _label(*problem)
-        figures = (_figure(row.get(name)).rjust(w) for name, w in zip(contenders, widths, strict=True))
+        figures = (
+            _figure(row.get(name)).rjust(w) for name, w in zip(contenders, widths, strict=True)
+        )
         found.append(" ".join([f"{label:<34}", *figures]))
     notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
     return [*found, *notes]
@@ -39,7 +56,9 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
 
 def trials(cells: tuple[Cell, ...]) -> list[str]:
     """Errors as shares of what is allowed, and latencies, a line a cell."""
-    found = [f"{'errors (share of what is allowed)':<34}   trials failed    P50    P95    P99  worst (seed)    ms P50    P95    P99"]
+    found = [
+        f"{'errors (share of what is allowed)':<34}   trials failed    P50    P95    P99  worst (seed)    ms P50    P95    P99"
+    ]
     for c in cells:
         label, r, t = _label(c.direction, c.head_dim, c.seq, c.causal), c.trials, c.timing
         if r is None:

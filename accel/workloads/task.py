@@ -29,7 +29,15 @@ class Task:
     """Bytes read and written by one call, where that is the point."""
 
 
-def timed(task: Task, device: Device, progress: Progress, seconds: float, *, label: str = "", begins: float = 0.0) -> Measured:
+def timed(
+    task: Task,
+    device: Device,
+    progress: Progress,
+    seconds: float,
+    *,
+    label: str = "",
+    begins: float = 0.0,
+) -> Measured:
     """Warm up, then time the Task for `seconds`, from where `begins` of the plan is done. The Task was called once before, to check it."""
     from accel.runtime.power import Watch
     from accel.runtime.timing import measure

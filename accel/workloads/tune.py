@@ -30,7 +30,9 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
     told = ", ".join(f"{name} {version}" for name, version in versions().items() if name in _TOLD)
     found = tuple(rows(outcome.cells, device.name, told, time.strftime("%Y-%m-%d")))
     file = table.record(found)
-    return dataclasses.replace(outcome, reason=f"{outcome.reason}; {len(found)} measurements written to {file}")
+    return dataclasses.replace(
+        outcome, reason=f"{outcome.reason}; {len(found)} measurements written to {file}"
+    )
 
 
 def rows(cells: tuple[Cell, ...], gpu: str, versions: str, date: str) -> Iterator[Row]:

@@ -74,7 +74,11 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
     """The trials of one shape after the other."""
     from accel.workloads.headline import headline, limit
 
-    ways, count, backend = directions(values.text("direction")), values.integer("trials"), values.text("backend")
+    ways, count, backend = (
+        directions(values.text("direction")),
+        values.integer("trials"),
+        values.text("backend"),
+    )
     grid = shapes(values.given)
     limit(len(grid) * len(ways))
     progress.plan(float(count * len(grid)))
@@ -86,18 +90,24 @@ def work(values: Values, device: Device, progress: Progress) -> Outcome:
         except (ValueError, OutOfMemory) as e:
             if len(grid) == 1:
                 raise
-            cells += [msgspec.structs.replace(shape.cell(way, backend), note=str(e)) for way in ways]
+            cells += [
+                msgspec.structs.replace(shape.cell(way, backend), note=str(e)) for way in ways
+            ]
         else:
             cells += [tally.cell(shape.cell(way, backend)) for way, tally in tallies.items()]
     return headline(tuple(cells), [], tuple(_failures(cells)))
 
 
-def _trials(shape: Shape, ways: tuple[Direction, ...], values: Values, device: Device, progress: Progress) -> dict[Direction, _Tally]:
+def _trials(
+    shape: Shape, ways: tuple[Direction, ...], values: Values, device: Device, progress: Progress
+) -> dict[Direction, _Tally]:
     """Raises ValueError where the backend cannot do one of the directions."""
     from accel.workloads.check import Oracle
     from accel.workloads.inputs import fresh, poison
 
-    require(device, 8 * shape.moved(ways[-1]))  # inputs, answers, and those of the oracle in float64
+    require(
+        device, 8 * shape.moved(ways[-1])
+    )  # inputs, answers, and those of the oracle in float64
     solvers = {way: _solver(values.text("backend"), shape, way, device) for way in ways}
     tallies = {way: _Tally(solver.backend, solver.reason) for way, solver in solvers.items()}
     distribution = cast("Distribution", values.text("inputs"))
@@ -139,7 +149,10 @@ def _solver(name: str, shape: Shape, way: Direction, device: Device) -> _Solver:
     choice = choose(problem, name, way)
 
     def forwards(x: Tensors, _: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
-        (out, lse), ms = timed(lambda: attention(x.q, x.k, x.v, causal=shape.causal, backend=name, return_lse=True), device.torch_device)
+        (out, lse), ms = timed(
+            lambda: attention(x.q, x.k, x.v, causal=shape.causal, backend=name, return_lse=True),
+            device.torch_device,
+        )
         return {"out": out, "lse": lse}, ms
 
     def backwards(x: Tensors, solved: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
@@ -147,7 +160,11 @@ def _solver(name: str, shape: Shape, way: Direction, device: Device) -> _Solver:
         grads, ms = timed(lambda: backward(*given, problem, choice.backend), device.torch_device)
         return {"dq": grads.q, "dk": grads.k, "dv": grads.v}, ms
 
-    return _Solver(choice.backend, choice.reason if name == "auto" else NAMED, forwards if way == "forward" else backwards)
+    return _Solver(
+        choice.backend,
+        choice.reason if name == "auto" else NAMED,
+        forwards if way == "forward" else backwards,
+    )
 
 
 def _failures(cells: list[Cell]) -> Iterator[str]:

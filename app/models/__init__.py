@@ -1,0 +1,1 @@
+"""The Models page: language models on disk and on the hub."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.models.format import duration, memory, significant
+from app.format.values import duration, memory, significant
 from assistant.library.describe import LARGE, Model
 from assistant.messages import Speed
-from scheduler.telemetry.snapshot import Snapshot
+from scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from assistant.library.hub import Progress
@@ -49,7 +49,9 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
         total - used
         for state in (snapshot.devices if snapshot else ())
         if state.device.kind == "nvidia" and state.reading
-        for total, used in [(state.reading.values.get("mem_total"), state.reading.values.get("mem_used"))]
+        for total, used in [
+            (state.reading.values.get("mem_total"), state.reading.values.get("mem_used"))
+        ]
         if total is not None and used is not None
     ]
     if not free:
@@ -71,10 +73,19 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
     """Whether the model in use is large enough for free chat, and why, or why not."""
     model = next((model for model in models if is_used(model, used)), None)
     if model is None or model.problem:
-        return False, f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more; choose one under Models."
+        return (
+            False,
+            f"Free chat needs a model of {significant(LARGE / 1e6)} M parameters or more; choose one under Models.",
+        )
     if not model.large:
-        return False, f"{model.name} has {parameters(model)} parameters: too few for free chat. {CAN}"
-    return True, f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says is checked against facts."
+        return (
+            False,
+            f"{model.name} has {parameters(model)} parameters: too few for free chat. {CAN}",
+        )
+    return (
+        True,
+        f"Talk to {model.name} as it is. It sees nothing of this machine, and nothing it says is checked against facts.",
+    )
 
 
 def speed_of(speed: Speed) -> str:
@@ -83,7 +94,11 @@ def speed_of(speed: Speed) -> str:
         f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"
         for what, rate in (("decodes", speed.decode), ("reads prompts at", speed.prefill))
     ]
-    loaded = f"loaded in {duration(speed.loaded)}" if speed.loaded >= _AT_ONCE_S else "it was loaded already"
+    loaded = (
+        f"loaded in {duration(speed.loaded)}"
+        if speed.loaded >= _AT_ONCE_S
+        else "it was loaded already"
+    )
     return f"on {speed.device}: {', '.join(rates)}; {loaded}"
 
 

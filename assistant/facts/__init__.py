@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label
 from assistant.facts.fact import Adder, Fact, named
 from assistant.facts.jobs import count_facts, during, job_facts
-from scheduler import jobs as j
-from scheduler.telemetry.snapshot import Columns, Snapshot
+from scheduler.protocol import jobs as j
+from scheduler.protocol.snapshot import Columns, Snapshot
 
 __all__ = ["FIELDS_SPAN", "Fact", "during", "gather", "history_facts", "job_facts", "named"]
 
 
-def gather(snapshot: Snapshot, jobs: Sequence[j.Job], histories: Mapping[str, Columns], since: float, until: float) -> tuple[Fact, ...]:
+def gather(
+    snapshot: Snapshot,
+    jobs: Sequence[j.Job],
+    histories: Mapping[str, Columns],
+    since: float,
+    until: float,
+) -> tuple[Fact, ...]:
     """All facts about a snapshot, `jobs`, and each device's history between two times (by device id)."""
     facts = [*_deck(snapshot), *_span(since, until)]
     for state in snapshot.devices:

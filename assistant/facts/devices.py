@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.fact import Adder, Fact
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA, Device
-from scheduler.telemetry.snapshot import Columns, DeviceState, Idle, called
-from scheduler.units import numbered
+from scheduler.protocol.devices import NA, Device
+from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.snapshot import Columns, DeviceState, Idle, called
+from scheduler.protocol.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
 FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")
@@ -22,7 +22,9 @@ label = called
 
 
 def subject(device: Device) -> str:
-    return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[device.kind]
+    return {"nvidia": f"gpu{device.index}", "cpu": "cpu", "replay": f"replay{device.index}"}[
+        device.kind
+    ]
 
 
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
@@ -44,15 +46,31 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
         if isinstance(known, NA):
             add.absent(field, _title(field), known.reason)
         else:
-            add.number(field, _title(field), known, FIELDS[field].unit, "the device reported no finite number")
+            add.number(
+                field,
+                _title(field),
+                known,
+                FIELDS[field].unit,
+                "the device reported no finite number",
+            )
     for i, process in enumerate(reading.processes if reading else ()):
         memory = f", {phrases.quantity(process.memory, 'B')}" if process.memory is not None else ""
-        add.said(f"process{i}", "process", process.pid, "", f"{phrases.escaped(process.name, 80)} (pid {process.pid}{memory})")
+        add.said(
+            f"process{i}",
+            "process",
+            process.pid,
+            "",
+            f"{phrases.escaped(process.name, 80)} (pid {process.pid}{memory})",
+        )
     return add.facts
 
 
 def history_facts(
-    device: Device, history: Columns | None, now: float, fields: Sequence[str] = FIELDS_SPAN, lowest: bool = False
+    device: Device,
+    history: Columns | None,
+    now: float,
+    fields: Sequence[str] = FIELDS_SPAN,
+    lowest: bool = False,
 ) -> list[Fact]:
     """Mean and highest value of each field over the span; with `lowest`, that, too. Gaps in the history count as gaps, not as zeros."""
     add = Adder(subject(device), label(device), source(device) + ", history", now)
@@ -64,20 +82,41 @@ def history_facts(
     for field in fields:
         column = history.columns.get(field, []) if history else []
         values = [v for v in column if v is not None and math.isfinite(v)]
-        high, low = ([v for v in of.get(field, ()) if v is not None and math.isfinite(v)] for of in _bounds(history))
-        found = {"mean": math.fsum(values) / len(values), "max": max(values + high), "min": min(values + low)} if values else {}
+        high, low = (
+            [v for v in of.get(field, ()) if v is not None and math.isfinite(v)]
+            for of in _bounds(history)
+        )
+        found = (
+            {
+                "mean": math.fsum(values) / len(values),
+                "max": max(values + high),
+                "min": min(values + low),
+            }
+            if values
+            else {}
+        )
         for what, word in _WHATS[: 3 if lowest else 2]:
             if what in found:
-                add.number(f"{field}.{what}", f"{word} {_title(field)}", found[what], FIELDS[field].unit, "too large to add up")
+                add.number(
+                    f"{field}.{what}",
+                    f"{word} {_title(field)}",
+                    found[what],
+                    FIELDS[field].unit,
+                    "too large to add up",
+                )
             else:
-                add.absent(f"{field}.{what}", f"{word} {_title(field)}", "nothing was read in this time")
+                add.absent(
+                    f"{field}.{what}", f"{word} {_title(field)}", "nothing was read in this time"
+                )
     return add.facts
 
 
 _WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))
 
 
-def _bounds(history: Columns | None) -> tuple[Mapping[str, Sequence[float | None]], Mapping[str, Sequence[float | None]]]:
+def _bounds(
+    history: Columns | None,
+) -> tuple[Mapping[str, Sequence[float | None]], Mapping[str, Sequence[float | None]]]:
     """Of rows that stand for several readings: the highest and the lowest of them."""
     return (history.high, history.low) if history else ({}, {})
 

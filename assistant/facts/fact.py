@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from assistant import phrases
+from assistant.facts import phrases
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -38,9 +38,21 @@ class Adder:
         self.source = source
         self._subject, self._title, self._time = subject, title, time
 
-    def said(self, name: str, title: str, value: float | int | str | None, unit: str, said: str) -> None:
+    def said(
+        self, name: str, title: str, value: float | int | str | None, unit: str, said: str
+    ) -> None:
         text = f"{self._title} {title}: {said}".strip()
-        self.facts.append(Fact(f"{self._subject}.{name}", value, unit, said, self.source, self._time, text[0].upper() + text[1:]))
+        self.facts.append(
+            Fact(
+                f"{self._subject}.{name}",
+                value,
+                unit,
+                said,
+                self.source,
+                self._time,
+                text[0].upper() + text[1:],
+            )
+        )
 
     def words(self, name: str, title: str, words: str) -> None:
         """Words, perhaps foreign."""
@@ -58,7 +70,7 @@ class Adder:
 
 
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:
-    """Facts by name; where two bear the same name the newer one counts (the template tells both, see `assistant.template`)."""
+    """Facts by name; where two bear the same name the newer one counts (the template tells both, see `assistant.writing.template`)."""
     found: dict[str, Fact] = {}
     for fact in facts:
         if fact.name not in found or fact.time >= found[fact.name].time:

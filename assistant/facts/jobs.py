@@ -8,9 +8,9 @@ import msgspec
 
 from accel import result as results
 from accel.workloads import catalog
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.fact import Adder, Fact
-from scheduler import jobs as j
+from scheduler.protocol import jobs as j
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
@@ -19,7 +19,9 @@ _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
 
 def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ...]:
     """Those of `jobs` that wait or run, or ended between the two times."""
-    return tuple(job for job in jobs if isinstance(job.state, j.Active) or since <= job.state.at <= until)
+    return tuple(
+        job for job in jobs if isinstance(job.state, j.Active) or since <= job.state.at <= until
+    )
 
 
 def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
@@ -43,7 +45,11 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     add.words("name", "name", job.spec.name)
     if job.spec.workload:
         add.words("workload", "workload", job.spec.workload)
-    add.words("state", "state", "stopping" if isinstance(state, j.Running) and state.stopping else job.status)
+    add.words(
+        "state",
+        "state",
+        "stopping" if isinstance(state, j.Running) and state.stopping else job.status,
+    )
     if not isinstance(state, j.Queued) and state.devices:
         add.words("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
     _times(add, job, now)
@@ -61,13 +67,25 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
 def _times(add: Adder, job: j.Job, now: float) -> None:
     state = job.state
     if isinstance(state, j.Queued):
-        add.said("waiting", "waiting for", now - job.submitted, "s", phrases.duration(now - job.submitted))
+        add.said(
+            "waiting",
+            "waiting for",
+            now - job.submitted,
+            "s",
+            phrases.duration(now - job.submitted),
+        )
     elif isinstance(state, j.Starting | j.Running):
         add.said("running", "running for", now - state.at, "s", phrases.duration(now - state.at))
     else:
         add.said("ended", "ended", state.at, "s", phrases.moment(state.at, now))
         if state.started is not None:
-            add.said("duration", "took", state.at - state.started, "s", phrases.duration(state.at - state.started))
+            add.said(
+                "duration",
+                "took",
+                state.at - state.started,
+                "s",
+                phrases.duration(state.at - state.started),
+            )
 
 
 def _progress(add: Adder, progress: j.Progress, elapsed: float) -> None:
@@ -99,7 +117,11 @@ def _result(add: Adder, data: bytes) -> None:
     for i, check in enumerate(result.checks):
         add.said(f"check{i}", "check", check.error, "", _checked(check))
     if result.versions:
-        add.words("versions", "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items()))
+        add.words(
+            "versions",
+            "versions",
+            ", ".join(f"{name} {version}" for name, version in result.versions.items()),
+        )
 
 
 def _inputs(result: results.Result) -> str:
@@ -113,7 +135,11 @@ def _inputs(result: results.Result) -> str:
         if name in ("batch", "heads", "kv_heads") and value == 0:
             continue  # what follows from the others: nothing of its own to tell
         if name not in _NOT_INPUTS:
-            told.append((title if value else f"not {title}") if isinstance(value, bool) else f"{title} {value}")
+            told.append(
+                (title if value else f"not {title}")
+                if isinstance(value, bool)
+                else f"{title} {value}"
+            )
     return ", ".join(told)
 
 
@@ -122,10 +148,19 @@ def _measured(add: Adder, result: results.Result) -> None:
     if not timing.count:
         add.absent("median", "median of one call", "nothing was timed, because a check failed")
         return
-    numbers = [("median", "median of one call", timing.median, "ms"), ("p95", "P95 of one call", timing.p95, "ms")]
-    numbers += [("p99", "P99 of one call", timing.p99, "ms"), ("calls", "calls measured", timing.count, "")]
+    numbers = [
+        ("median", "median of one call", timing.median, "ms"),
+        ("p95", "P95 of one call", timing.p95, "ms"),
+    ]
+    numbers += [
+        ("p99", "P99 of one call", timing.p99, "ms"),
+        ("calls", "calls measured", timing.count, ""),
+    ]
     if result.flops:
-        numbers += [("tflops", "rate", result.tflops, "TFLOP/s"), ("sustained", "sustained rate", result.sustained_tflops, "TFLOP/s")]
+        numbers += [
+            ("tflops", "rate", result.tflops, "TFLOP/s"),
+            ("sustained", "sustained rate", result.sustained_tflops, "TFLOP/s"),
+        ]
     if result.bandwidth:
         numbers += [("bandwidth", "memory bandwidth", result.bandwidth, "B/s")]
     for name, title, value, unit in numbers:
@@ -133,7 +168,11 @@ def _measured(add: Adder, result: results.Result) -> None:
 
 
 def _checked(check: results.Check) -> str:
-    name, error, bound = phrases.escaped(check.name, 60), phrases.significant(check.error, 2), phrases.significant(check.bound, 2)
+    name, error, bound = (
+        phrases.escaped(check.name, 60),
+        phrases.significant(check.error, 2),
+        phrases.significant(check.bound, 2),
+    )
     if check.passed and check.bound == 0:
         return f"{name}: {error}, as it must be"
     return f"{name}: {error}, {'within' if check.passed else 'ABOVE'} the {bound} allowed"

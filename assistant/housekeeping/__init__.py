@@ -23,12 +23,12 @@ from assistant.housekeeping.moving import move
 from assistant.housekeeping.put_back import Undone, undo
 from assistant.housekeeping.survey import survey
 from assistant.housekeeping.watch import Watch
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Job
-from scheduler.messages import NEWEST
-from scheduler.search import ACTIVE, Search
+from scheduler.protocol import settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.messages import NEWEST
+from scheduler.protocol.search import ACTIVE, Search
 
 __all__ = [
     "KINDS", "TITLES", "Emptied", "Find", "Item", "Kept", "Kind", "Left", "Receipt", "Undone", "Watch",
@@ -50,7 +50,9 @@ def scan(deck: Client, watch: Watch | None = None) -> tuple[Find, ...]:
     return survey(_grounds(deck), watch, deck.job, details)
 
 
-def move_to_trash(deck: Client, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None) -> Receipt:
+def move_to_trash(
+    deck: Client, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None
+) -> Receipt:
     """Move what a person approved; what has changed since, is open, or is needed by a job stays, and the receipt says why.
 
     `told` is called with how many have been dealt with, now and then.
@@ -64,7 +66,9 @@ def _grounds(deck: Client) -> Grounds:
     recent, active, before = deck.jobs(_RECENT), list[Job](), NEWEST
     while before:
         found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
-        active += [deck.job(job.id) if job.cut else job for job in found]  # a list has the beginning of a long command only
+        active += [
+            deck.job(job.id) if job.cut else job for job in found
+        ]  # a list has the beginning of a long command only
         before = on or 0
     ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
     return grounds(settings.load(), tuple(ran), tuple(active))

@@ -35,7 +35,9 @@ class Bin(NamedTuple):
         """What the trash says of something that was at `path`."""
         told = path.relative_to(self.top) if self.top else path
         when = time.strftime("%Y-%m-%dT%H:%M:%S")
-        return f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(told))}\nDeletionDate={when}\n".encode("ascii")
+        return f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(told))}\nDeletionDate={when}\n".encode(
+            "ascii"
+        )
 
 
 def name_for(path: Path, token: str) -> str:

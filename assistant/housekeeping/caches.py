@@ -32,7 +32,15 @@ def find(grounds: Grounds, watch: Watch) -> Iterator[Find]:
                 continue
             if now - found.used >= oldest:
                 reason = f"compiled for {cache.program}; it is compiled again where it is needed"
-                yield Find("cache", encoded(path), encoded(cache.root), found.bytes, reason, now - found.used, found.seal)
+                yield Find(
+                    "cache",
+                    encoded(path),
+                    encoded(cache.root),
+                    found.bytes,
+                    reason,
+                    now - found.used,
+                    found.seal,
+                )
 
 
 def _pieces(cache: Cache, watch: Watch) -> list[Path]:
@@ -45,7 +53,11 @@ def _pieces(cache: Cache, watch: Watch) -> list[Path]:
 def _inside(folder: Path, watch: Watch) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not is_bin(Path(entry.name)))
+            return sorted(
+                folder / entry.name
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not is_bin(Path(entry.name))
+            )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as e:

@@ -25,7 +25,9 @@ def look_through(root: Path, spared: Path | None, watch: Watch) -> Iterator[Cand
     """All files and links in a folder, however deep, but for other file systems, trash folders and what is spared."""
     try:
         with opened(root) as fd:
-            yield from _Search(root, os.fstat(fd).st_dev, spared, watch).below(fd, ".", root, DEEPEST)
+            yield from _Search(root, os.fstat(fd).st_dev, spared, watch).below(
+                fd, ".", root, DEEPEST
+            )
     except OSError as e:
         watch.cannot(root, e)
 
@@ -47,7 +49,11 @@ class _Search:
                 for inner, info in _entries(fd):
                     if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
                         yield Candidate(folder / inner, self.root, info)
-                    elif stat.S_ISDIR(info.st_mode) and info.st_dev == self.device and not is_bin(Path(inner)):
+                    elif (
+                        stat.S_ISDIR(info.st_mode)
+                        and info.st_dev == self.device
+                        and not is_bin(Path(inner))
+                    ):
                         yield from self.below(fd, inner, folder / inner, depth - 1)
         except (Kept, OSError) as e:
             self.watch.cannot(folder, e)

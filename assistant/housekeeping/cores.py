@@ -13,7 +13,7 @@ from assistant.housekeeping.find import Find, Kept, encoded
 from assistant.housekeeping.grounds import Grounds
 from assistant.housekeeping.tree import measured
 from assistant.housekeeping.watch import Watch
-from scheduler import paths
+from scheduler.protocol import paths
 
 _NAME = re.compile(r"(?:vg)?core(?:[._-].*)?|.*\.core(?:\.\d+)?|.*\.nvcudmp", re.DOTALL)
 """core(5), systemd's and others' patterns, Valgrind's; CUDA's end with .nvcudmp."""
@@ -28,7 +28,11 @@ def find(grounds: Grounds, files: Iterable[Candidate], watch: Watch) -> Iterator
     if oldest is None:
         return
     for path, root, info in files:
-        if not stat.S_ISREG(info.st_mode) or now - info.st_mtime < oldest or not _NAME.fullmatch(path.name):
+        if (
+            not stat.S_ISREG(info.st_mode)
+            or now - info.st_mtime < oldest
+            or not _NAME.fullmatch(path.name)
+        ):
             continue
         try:
             if not _is_core(path):
@@ -37,7 +41,15 @@ def find(grounds: Grounds, files: Iterable[Candidate], watch: Watch) -> Iterator
         except (Kept, OSError) as e:
             watch.cannot(path, e)
             continue
-        yield Find("core", encoded(path), encoded(root), found.bytes, "left by a program that crashed", now - info.st_mtime, found.seal)
+        yield Find(
+            "core",
+            encoded(path),
+            encoded(root),
+            found.bytes,
+            "left by a program that crashed",
+            now - info.st_mtime,
+            found.seal,
+        )
 
 
 def _is_core(path: Path) -> bool:

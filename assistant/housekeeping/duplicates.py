@@ -15,7 +15,7 @@ from assistant.housekeeping.find import Find, Kept, encoded, shown, within
 from assistant.housekeeping.grounds import Grounds
 from assistant.housekeeping.tree import measured
 from assistant.housekeeping.watch import Watch
-from scheduler import paths
+from scheduler.protocol import paths
 
 LEAST = 32 * 2**20
 """Bytes; smaller files are not looked at."""
@@ -50,14 +50,18 @@ def find(grounds: Grounds, files: Iterable[Candidate], watch: Watch) -> Iterator
                 )  # fmt: skip
 
 
-def _by_size(grounds: Grounds, files: Iterable[Candidate]) -> tuple[list[list[Candidate]], frozenset[Path]]:
+def _by_size(
+    grounds: Grounds, files: Iterable[Candidate]
+) -> tuple[list[list[Candidate]], frozenset[Path]]:
     """Files of one size, each inode once; and where links point to."""
     sizes: dict[int, dict[tuple[int, int], Candidate]] = defaultdict(dict)
     linked = set[Path]()
     for found in files:
         if stat.S_ISLNK(found.info.st_mode):
             linked.add(Path(os.path.realpath(found.path)))
-        elif found.info.st_size >= LEAST and (found.path.suffix in _ENDINGS or _in_library(grounds, found.path)):
+        elif found.info.st_size >= LEAST and (
+            found.path.suffix in _ENDINGS or _in_library(grounds, found.path)
+        ):
             sizes[found.info.st_size].setdefault((found.info.st_dev, found.info.st_ino), found)
     return [list(group.values()) for group in sizes.values() if len(group) > 1], frozenset(linked)
 

@@ -9,8 +9,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
 
-from scheduler.devices.model import Process
-from scheduler.errors import UserError
+from scheduler.protocol.devices import Process
+from scheduler.protocol.errors import UserError
 
 Kind = Literal["cache", "log", "artefacts", "core", "duplicate", "memory", "process"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -74,7 +74,9 @@ def shown(path: Path) -> str:
     """A path for people, `~` for their own folder; characters that steer a terminal, or are none, are shown as such: \\x1b."""
     text, home = str(path), f"{Path.home()}/"
     text = f"~/{text[len(home) :]}" if text.startswith(home) and len(home) > 1 else text
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+    )
 
 
 def _escaped(character: str) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assistant.housekeeping.find import Kind, encoded, within
-from scheduler import paths
-from scheduler.jobs import Job
-from scheduler.settings import Settings, listed
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.settings import Settings, listed
 
 DAY = 86400.0
 _ROOT = Path("/")
@@ -61,7 +61,13 @@ class Grounds:
     @property
     def roots(self) -> frozenset[str]:
         """What is not below one of these is never touched; percent-encoded, as finds name theirs."""
-        all_of_them = (self.jobs, self.memory, *self.ran, *self.folders, *(cache.root for cache in self.caches))
+        all_of_them = (
+            self.jobs,
+            self.memory,
+            *self.ran,
+            *self.folders,
+            *(cache.root for cache in self.caches),
+        )
         return frozenset(encoded(root) for root in all_of_them if root is not None)
 
     def age_of(self, kind: Kind) -> float | None:
@@ -86,9 +92,16 @@ def grounds(settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ..
         caches=_caches(),
         jobs=state / "jobs",
         memory=SHARED_MEMORY,
-        ran=tuple(sorted(folder for folder in {_real(folder) for folder in ran} - {_ROOT} if folder.is_dir())),
+        ran=tuple(
+            sorted(
+                folder for folder in {_real(folder) for folder in ran} - {_ROOT} if folder.is_dir()
+            )
+        ),
         folders=_folders(sorted(listed(settings.clean_folders))),
-        library=_real(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or _cached("huggingface")) / "hub"),
+        library=_real(
+            os.environ.get("HF_HUB_CACHE")
+            or Path(os.environ.get("HF_HOME") or _cached("huggingface")) / "hub"
+        ),
         state=state,
         model=_real(settings.model) if settings.model else None,
         days={kind: value for kind, value in days.items() if not isinstance(value, str)},
@@ -101,9 +114,22 @@ def _caches() -> tuple[Cache, ...]:
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
     extensions = env.get("TORCH_EXTENSIONS_DIR")
     found: tuple[tuple[str, str | Path, int], ...] = (
-        ("Triton", env.get("TRITON_CACHE_DIR") or Path(env.get("TRITON_HOME") or "~") / ".triton/cache", 1),
-        ("torch.compile", env.get("TORCHINDUCTOR_CACHE_DIR") or Path(tempfile.gettempdir()) / f"torchinductor_{user}", 1),
-        ("PyTorch's C++ extensions", extensions or _cached("torch_extensions"), 1 if extensions else 2),
+        (
+            "Triton",
+            env.get("TRITON_CACHE_DIR") or Path(env.get("TRITON_HOME") or "~") / ".triton/cache",
+            1,
+        ),
+        (
+            "torch.compile",
+            env.get("TORCHINDUCTOR_CACHE_DIR")
+            or Path(tempfile.gettempdir()) / f"torchinductor_{user}",
+            1,
+        ),
+        (
+            "PyTorch's C++ extensions",
+            extensions or _cached("torch_extensions"),
+            1 if extensions else 2,
+        ),
         ("the CUDA driver", env.get("CUDA_CACHE_PATH") or "~/.nv/ComputeCache", 0),
     )
     return tuple(Cache(program, _real(folder), depth) for program, folder, depth in found)

@@ -78,7 +78,13 @@ def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None
     (fcntl(2), F_SETLEASE); it is given back at once. File systems without leases leave it to `holders`.
     """
     held: list[Entry] = []
-    found = measure(folder, name, lambda entry: held.append(entry) if entry.plain and _held(entry.folder, entry.name) else None)
+    found = measure(
+        folder,
+        name,
+        lambda entry: (
+            held.append(entry) if entry.plain and _held(entry.folder, entry.name) else None
+        ),
+    )
     if seal and found.seal != seal:
         raise Kept(CHANGED)
     if who := (holders or Holders()).of(found.inodes):
@@ -91,7 +97,9 @@ def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None
 def _held(folder: int, name: str) -> bool:
     fd = os.open(name, _PROBE, dir_fd=folder)
     try:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # one that is ignored, where somebody opens the file just now
+        fcntl.fcntl(
+            fd, fcntl.F_SETSIG, signal.SIGURG
+        )  # one that is ignored, where somebody opens the file just now
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as e:

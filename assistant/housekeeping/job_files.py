@@ -12,9 +12,9 @@ from assistant.housekeeping.find import Find, Kept, Kind, encoded
 from assistant.housekeeping.grounds import Grounds
 from assistant.housekeeping.tree import measured
 from assistant.housekeeping.watch import Watch
-from scheduler.errors import NotFound
-from scheduler.jobs import Job
-from scheduler.queue.progress import printable
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.progress import printable
 
 _FOLDER = re.compile(r"(\d{1,18})(\.old-\d+)?")
 """Of a job, or of an earlier one of its number, from a store that was deleted (see `scheduler.executors.base`)."""
@@ -38,23 +38,37 @@ def _folders(grounds: Grounds, watch: Watch) -> list[tuple[Path, int, bool]]:
         return []
     try:
         with os.scandir(grounds.jobs) as entries:
-            named = [(grounds.jobs / e.name, _FOLDER.fullmatch(e.name)) for e in entries if e.is_dir(follow_symlinks=False)]
+            named = [
+                (grounds.jobs / e.name, _FOLDER.fullmatch(e.name))
+                for e in entries
+                if e.is_dir(follow_symlinks=False)
+            ]
     except FileNotFoundError:
         return []
     except OSError as e:
         watch.cannot(grounds.jobs, e)
         return []
-    return sorted(((path, int(m[1]), bool(m[2])) for path, m in named if m), key=lambda found: found[1])
+    return sorted(
+        ((path, int(m[1]), bool(m[2])) for path, m in named if m), key=lambda found: found[1]
+    )
 
 
-def _old(grounds: Grounds, folder: Path, now: float, watch: Watch) -> Iterator[tuple[Kind, Path, int, float, str]]:
+def _old(
+    grounds: Grounds, folder: Path, now: float, watch: Watch
+) -> Iterator[tuple[Kind, Path, int, float, str]]:
     try:
         inside = sorted(folder.iterdir())
     except OSError as e:
         watch.cannot(folder, e)
         return
     for path in inside:
-        kind: Kind | None = "log" if _LOG.fullmatch(path.name) else "artefacts" if path.name == "artefacts" else None
+        kind: Kind | None = (
+            "log"
+            if _LOG.fullmatch(path.name)
+            else "artefacts"
+            if path.name == "artefacts"
+            else None
+        )
         oldest = grounds.age_of(kind) if kind else None
         if kind is None or oldest is None:
             continue

@@ -19,8 +19,8 @@ import msgspec
 
 from assistant.housekeeping import bins
 from assistant.housekeeping.find import Find, decoded
-from scheduler import paths
-from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 _ENDING = ".jsonl"
 _ENCODE = msgspec.json.Encoder().encode
@@ -78,7 +78,11 @@ class Journal:
         self.id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
         self._file = _folder() / (self.id + _ENDING)
         try:
-            self._fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, paths.PRIVATE_FILE)
+            self._fd = os.open(
+                self._file,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
+                paths.PRIVATE_FILE,
+            )
             paths.sync(self._file.parent)
         except OSError as e:
             raise self._failed(e) from e
@@ -126,10 +130,14 @@ def written(receipt: str) -> tuple[Item, ...]:
     try:
         lines = file.read_bytes().split(b"\n")[:-1]
     except OSError as e:
-        raise NotFound(f"nothing is known of a clean-up {receipt!a}: it was undone, or emptied from the trash") from e
+        raise NotFound(
+            f"nothing is known of a clean-up {receipt!a}: it was undone, or emptied from the trash"
+        ) from e
     found = []
     for line in lines:
-        with suppress(*MALFORMED):  # cut short by a crash of the machine, which the file system filled up
+        with suppress(
+            *MALFORMED
+        ):  # cut short by a crash of the machine, which the file system filled up
             found.append(_DECODE(line))
     return tuple(found)
 
@@ -137,7 +145,9 @@ def written(receipt: str) -> tuple[Item, ...]:
 def load(receipt: str) -> Receipt:
     """Raises NotFound."""
     items = written(receipt)
-    return Receipt(receipt, items[0].time if items else 0.0, tuple(item for item in items if item.there()))
+    return Receipt(
+        receipt, items[0].time if items else 0.0, tuple(item for item in items if item.there())
+    )
 
 
 def receipts() -> tuple[Receipt, ...]:

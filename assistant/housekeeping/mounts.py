@@ -17,8 +17,12 @@ class Mounts:
         """Where each is, by its number."""
         for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
             fields = line.split(b" ")
-            self.points[int(fields[0])] = Path(os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4])))
-        self._above = {folder for point in self.points.values() for folder in (point, *point.parents)}
+            self.points[int(fields[0])] = Path(
+                os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4]))
+            )
+        self._above = {
+            folder for point in self.points.values() for folder in (point, *point.parents)
+        }
 
     def hit(self, path: Path) -> bool:
         """Whether something is mounted at this path, or below it."""

@@ -31,13 +31,18 @@ _IN_OTHER_WORDS = {
 }
 
 
-def move(grounds: Grounds, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None) -> Receipt:
+def move(
+    grounds: Grounds, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None
+) -> Receipt:
     """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt.
 
     `told` is called with how many have been dealt with, now and then.
     """
     finds, left, moved = tuple(finds), list[Left](), list[Item]()
-    began, checks = time.time(), _Checks(grounds, frozenset(find.path for find in finds if find.place))
+    began, checks = (
+        time.time(),
+        _Checks(grounds, frozenset(find.path for find in finds if find.place)),
+    )
     with locked(), Journal() as journal:
         for start in range(0, len(finds), _AT_ONCE):
             planned = list(_plan(checks, finds[start : start + _AT_ONCE], began, left))
@@ -61,8 +66,15 @@ class _Checks:
         """Raises Kept or OSError where it is to stay."""
         if find.kind == "process":
             raise Kept("a process is ended, not moved: gpudeck kill PID")
-        if find.root not in self._roots or ".." in find.path.parts or not within(find.path, decoded(find.root)) or bins.is_bin(find.path):
-            raise Kept("it lies outside the folders that may be cleaned up (see: Settings), or in a trash")
+        if (
+            find.root not in self._roots
+            or ".." in find.path.parts
+            or not within(find.path, decoded(find.root))
+            or bins.is_bin(find.path)
+        ):
+            raise Kept(
+                "it lies outside the folders that may be cleaned up (see: Settings), or in a trash"
+            )
         if why := self._needs.of(find):
             raise Kept(why)
         if mounts.hit(find.path):
@@ -98,7 +110,13 @@ def _plan(checks: _Checks, finds: Sequence[Find], now: float, left: list[Left]) 
             left.append(_left(find, e))
         else:
             found, name = known[where], bins.name_for(find.path, secrets.token_hex(6))
-            yield Item(find, encoded(found.path), encoded(name), now, encoded(found.top) if found.top else "")
+            yield Item(
+                find,
+                encoded(found.path),
+                encoded(name),
+                now,
+                encoded(found.top) if found.top else "",
+            )
 
 
 def _take(planned: Sequence[Item], left: list[Left]) -> Iterator[Item]:
@@ -113,9 +131,22 @@ def _take(planned: Sequence[Item], left: list[Left]) -> Iterator[Item]:
 
 def take(item: Item) -> None:
     """Write the trash's own note, and rename. Raises OSError, Kept."""
-    path, trash, name = item.find.path, bins.Bin(decoded(item.trash), decoded(item.top) if item.top else None), str(decoded(item.name))
-    with parent(path) as (folder, old), bins.inside(trash.path, bins.FILES) as files, bins.inside(trash.path, bins.INFO) as info:
-        fd = os.open(name + bins.ENDING, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=info)
+    path, trash, name = (
+        item.find.path,
+        bins.Bin(decoded(item.trash), decoded(item.top) if item.top else None),
+        str(decoded(item.name)),
+    )
+    with (
+        parent(path) as (folder, old),
+        bins.inside(trash.path, bins.FILES) as files,
+        bins.inside(trash.path, bins.INFO) as info,
+    ):
+        fd = os.open(
+            name + bins.ENDING,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o600,
+            dir_fd=info,
+        )
         try:
             with os.fdopen(fd, "wb") as note:
                 note.write(trash.note(path))
@@ -137,7 +168,10 @@ def _keep_back(taken: Sequence[Item], left: list[Left]) -> Iterator[Item]:
             try:
                 put_back(item)
             except (Kept, OSError) as trouble:
-                left[-1] = Left(item.find, f"{left[-1].why}; it is in the trash all the same: {_left(item.find, trouble).why}")
+                left[-1] = Left(
+                    item.find,
+                    f"{left[-1].why}; it is in the trash all the same: {_left(item.find, trouble).why}",
+                )
                 yield item
         else:
             yield item

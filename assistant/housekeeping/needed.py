@@ -8,8 +8,8 @@ from pathlib import Path
 
 from assistant.housekeeping.find import Find
 from assistant.housekeeping.grounds import Grounds
-from scheduler import paths
-from scheduler.jobs import Job
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Job
 
 _WHERE_THEY_WORK = ("core", "duplicate")
 """Kinds that may be anything a job wants to read; a cache or an old log in its working folder is what it is."""

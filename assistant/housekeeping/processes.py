@@ -11,9 +11,9 @@ import psutil
 
 from assistant.housekeeping.find import Find
 from assistant.housekeeping.grounds import Grounds
-from scheduler.devices.model import Detail, Process
-from scheduler.errors import NotFound
-from scheduler.jobs import Job
+from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Job
 
 
 def find(grounds: Grounds, details: Iterable[Detail], job: Callable[[int], Job]) -> Iterator[Find]:
@@ -31,7 +31,9 @@ def find(grounds: Grounds, details: Iterable[Detail], job: Callable[[int], Job])
         assert process.job is not None
         if _of(pid, grounds.jobs, process.job) and (status := _ended(process.job, job)):
             reason = f"{process.name} holds a GPU for job {process.job}, which has ended ({status})"
-            yield Find("process", "", "", int(memory[pid]), reason, now - process.start, process=process)
+            yield Find(
+                "process", "", "", int(memory[pid]), reason, now - process.start, process=process
+            )
 
 
 def _of(pid: int, jobs: Path | None, job: int) -> bool:
@@ -40,7 +42,10 @@ def _of(pid: int, jobs: Path | None, job: int) -> bool:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    named = next((line.partition(b"=")[2] for line in environment if line.startswith(b"GPUDECK_ARTEFACTS=")), b"")
+    named = next(
+        (line.partition(b"=")[2] for line in environment if line.startswith(b"GPUDECK_ARTEFACTS=")),
+        b"",
+    )
     return jobs is not None and Path(os.path.realpath(os.fsdecode(named))).parent == jobs / str(job)
 
 

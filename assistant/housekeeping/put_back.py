@@ -39,7 +39,9 @@ def undo(receipt: Receipt | str) -> Undone:
             try:
                 put_back(item)
             except (Kept, OSError) as e:
-                left.append(Left(item.find, (e.strerror if isinstance(e, OSError) else None) or str(e)))
+                left.append(
+                    Left(item.find, (e.strerror if isinstance(e, OSError) else None) or str(e))
+                )
             else:
                 restored.append(item.find)
         if not left:
@@ -53,9 +55,14 @@ def put_back(item: Item) -> None:
     """Raises Kept or OSError where that is impossible: it stays in the trash then."""
     name = str(decoded(item.name))
     try:
-        with bins.inside(decoded(item.trash), bins.FILES) as files, parent(item.find.path) as (folder, old):
+        with (
+            bins.inside(decoded(item.trash), bins.FILES) as files,
+            parent(item.find.path) as (folder, old),
+        ):
             if stat.S_ISDIR(os.stat(name, dir_fd=files, follow_symlinks=False).st_mode):
-                os.rename(name, old, src_dir_fd=files, dst_dir_fd=folder)  # fails on all but nothing and an empty folder
+                os.rename(
+                    name, old, src_dir_fd=files, dst_dir_fd=folder
+                )  # fails on all but nothing and an empty folder
             else:
                 _link_back(files, name, folder, old)
     except FileNotFoundError as e:

@@ -33,4 +33,12 @@ def find(grounds: Grounds, watch: Watch) -> Iterator[Find]:
         except OSError as e:
             watch.cannot(path, e)
             continue
-        yield Find("memory", encoded(path), encoded(root), found.bytes, REASON, now - found.used, found.seal)
+        yield Find(
+            "memory",
+            encoded(path),
+            encoded(root),
+            found.bytes,
+            REASON,
+            now - found.used,
+            found.seal,
+        )

@@ -90,7 +90,11 @@ def walk(folder: int, name: str) -> Iterator[Entry]:
 
 def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
     if entry.info.st_uid != os.geteuid():
-        raise Kept("something in it belongs to another user" if entry.below else "it belongs to another user")
+        raise Kept(
+            "something in it belongs to another user"
+            if entry.below
+            else "it belongs to another user"
+        )
     if entry.info.st_dev != device:
         raise Kept("another file system is mounted in it")
     yield entry
@@ -115,11 +119,18 @@ def measure(folder: int, name: str, look: Callable[[Entry], None] = lambda entry
         look(entry)
         below, info = entry.below, entry.info
         is_folder = stat.S_ISDIR(info.st_mode)
-        state = (info.st_ino, stat.S_IFMT(info.st_mode)) if is_folder else (info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns)
+        state = (
+            (info.st_ino, stat.S_IFMT(info.st_mode))
+            if is_folder
+            else (info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns)
+        )
         digest.update(os.fsencode(below) + b"\0" + repr(state).encode() + b"\0")
         if not is_folder or not used:
             used = max(used, info.st_mtime, 0.0 if is_folder else info.st_atime)
-        seen = links.setdefault((info.st_dev, info.st_ino), [0, 1 if is_folder else info.st_nlink, info.st_blocks * BLOCK])
+        seen = links.setdefault(
+            (info.st_dev, info.st_ino),
+            [0, 1 if is_folder else info.st_nlink, info.st_blocks * BLOCK],
+        )
         seen[0] += 1
     freed = sum(size for seen, names, size in links.values() if seen >= names)
     return Measure(freed, used, digest.hexdigest(), frozenset(links))

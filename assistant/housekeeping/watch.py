@@ -17,7 +17,10 @@ class Watch:
     """One a scan. `told` is called with what is being looked at, at most ten times a second; `cancelled` is asked all the time."""
 
     def __init__(
-        self, told: Callable[[str], None] = lambda text: None, cancelled: Callable[[], bool] = lambda: False, seconds: float = SCAN_S
+        self,
+        told: Callable[[str], None] = lambda text: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        seconds: float = SCAN_S,
     ) -> None:
         self._told, self._cancelled = told, cancelled
         self._seconds = seconds
@@ -32,7 +35,13 @@ class Watch:
         """Whether the scan is to end now; `path`: what it looks at."""
         now = time.monotonic()
         if not self.stopped:
-            self.stopped = "cancelled" if self._cancelled() else f"not done after {self._seconds:.0f} s" if now > self._end else ""
+            self.stopped = (
+                "cancelled"
+                if self._cancelled()
+                else f"not done after {self._seconds:.0f} s"
+                if now > self._end
+                else ""
+            )
         if path and now >= self._next:
             self._next = now + _TELL_S
             self._told(shown(path))

@@ -14,7 +14,7 @@ from assistant.weights.names import canonical
 from assistant.weights.outline import Outline
 from assistant.weights.places import files_of
 from assistant.weights.shapes import HEAD, checked
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 BYTES = {"cpu": 4, "cuda": 2}
 """Of a number where the model runs: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
@@ -74,9 +74,13 @@ def describe(path: str | Path) -> Model:
     return made
 
 
-def _from_outlines(made: Model, raw: Mapping[str, Outline], tensors: Mapping[str, Outline]) -> Model:
+def _from_outlines(
+    made: Model, raw: Mapping[str, Outline], tensors: Mapping[str, Outline]
+) -> Model:
     vocabulary, channels = tensors["emb.weight"].shape
-    layers = 1 + max(int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name)))
+    layers = 1 + max(
+        int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))
+    )
     parameters = sum(tensor.numel() for tensor in tensors.values())
     state = {device: layers * channels * (2 * size + 4 * HEAD) for device, size in BYTES.items()}
     return msgspec.structs.replace(
@@ -95,5 +99,10 @@ def _from_pth(made: Model, file: Path) -> Model:
     found = read_pth(file)
     needs = {device: found.parameters * size for device, size in BYTES.items()}
     return msgspec.structs.replace(
-        made, parameters=found.parameters, layers=found.layers, dtype=found.dtype, dialect="BlinkDL", needs=needs
+        made,
+        parameters=found.parameters,
+        layers=found.layers,
+        dtype=found.dtype,
+        dialect="BlinkDL",
+        needs=needs,
     )

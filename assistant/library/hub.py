@@ -29,10 +29,10 @@ import msgspec
 from assistant.library import staging
 from assistant.library.describe import describe
 from assistant.weights.places import check_config, shards_of
-from scheduler import paths
-from scheduler.background import alone
-from scheduler.errors import NotFound, UserError
-from scheduler.units import amount
+from scheduler.background.instance import alone
+from scheduler.protocol import paths
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.units import amount
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -100,7 +100,11 @@ class File(msgspec.Struct, frozen=True):
 
     def matches(self, path: Path) -> bool:
         """Whether the bytes there have its checksum."""
-        digest = hashlib.sha256() if len(self.checksum) == 64 else hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
+        digest = (
+            hashlib.sha256()
+            if len(self.checksum) == 64
+            else hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
+        )
         with path.open("rb") as f:
             while chunk := f.read(_CHUNK):
                 digest.update(chunk)
@@ -113,11 +117,16 @@ def fetch(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
     Raises NotFound, UserError; what was fetched by then is kept, and is not fetched again.
     """
     paths.ensure(folder.parent)
-    with alone(folder.parent / f".{folder.name}.lock", f"{name} is being fetched already, by another window or command"):
+    with alone(
+        folder.parent / f".{folder.name}.lock",
+        f"{name} is being fetched already, by another window or command",
+    ):
         try:
             _fetch_all(name, folder.resolve(), say)
         except OSError as e:
-            raise UserError(f"{name} cannot be put into {folder}: {e.strerror or e}. What was fetched is kept; go on later.") from e
+            raise UserError(
+                f"{name} cannot be put into {folder}: {e.strerror or e}. What was fetched is kept; go on later."
+            ) from e
 
 
 def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None:
@@ -142,7 +151,13 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
     for file in wanted:  # small ones first: what it is is known before gigabytes are fetched
         if file.name.endswith(".safetensors"):
             _check_small(new, files, name)
-        _fetch(name, revision, new, file, lambda more, f=file, d=done: say(Progress(f.name, d + more, total)))  # type: ignore[misc]
+        _fetch(
+            name,
+            revision,
+            new,
+            file,
+            lambda more, f=file, d=done: say(Progress(f.name, d + more, total)),  # type: ignore[misc]
+        )
         say(Progress(file.name, done + file.size, total, checking=True))
         _accept(new, file, name)
         done += file.size
@@ -151,7 +166,11 @@ def _fetch_all(name: str, folder: Path, say: Callable[[Progress], None]) -> None
 
 def _older(folder: Path, files: Sequence[File]) -> list[Path]:
     """What older revisions left in the folder."""
-    return [entry for entry in folder.iterdir() if _REPLACED.fullmatch(entry.name) and entry.name not in {file.name for file in files}]
+    return [
+        entry
+        for entry in folder.iterdir()
+        if _REPLACED.fullmatch(entry.name) and entry.name not in {file.name for file in files}
+    ]
 
 
 def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
@@ -164,7 +183,9 @@ def _finish(name: str, folder: Path, files: Sequence[File]) -> None:
                 staging.take_over(entry, new)
     if (problem := describe(new).problem) and folder.is_dir() and not describe(folder).problem:
         words = problem.replace(str(new), str(folder))
-        raise UserError(f"the newest revision of {name} cannot be used: {words} What you have stays as it is.")
+        raise UserError(
+            f"the newest revision of {name} cannot be used: {words} What you have stays as it is."
+        )
     staging.replace(folder)
 
 
@@ -172,20 +193,32 @@ def _listed(name: str) -> tuple[str, list[File]]:
     """The newest revision, and what of it is wanted, the smallest first."""
     from huggingface_hub import HfApi
 
-    info = _understood(lambda: HfApi().model_info(name, files_metadata=True, timeout=_PATIENCE_S), name)
+    info = _understood(
+        lambda: HfApi().model_info(name, files_metadata=True, timeout=_PATIENCE_S), name
+    )
     siblings: list[RepoSibling] = info.siblings or []
     files = [_file(sibling) for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
     if not any(file.name.endswith(".safetensors") for file in files):
-        raise UserError(f"{name} has no .safetensors, and nothing else is fetched. Look for it in the Hugging Face format (-hf).")
+        raise UserError(
+            f"{name} has no .safetensors, and nothing else is fetched. Look for it in the Hugging Face format (-hf)."
+        )
     if info.sha is None or not re.fullmatch("[0-9a-f]{40}", info.sha):
-        raise UserError(f"the hub does not say which revision of {name} is the newest. Try again later.")
+        raise UserError(
+            f"the hub does not say which revision of {name} is the newest. Try again later."
+        )
     return info.sha, sorted(files, key=lambda file: (file.size, file.name))
 
 
 def _file(sibling: RepoSibling) -> File:
     checksum = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
-    if sibling.size is None or checksum is None or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", checksum):
-        raise UserError(f"the hub tells no size or no checksum of {sibling.rfilename}, so it is not fetched")
+    if (
+        sibling.size is None
+        or checksum is None
+        or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", checksum)
+    ):
+        raise UserError(
+            f"the hub tells no size or no checksum of {sibling.rfilename}, so it is not fetched"
+        )
     return File(sibling.rfilename, sibling.size, checksum)
 
 
@@ -202,7 +235,9 @@ def _check_room(folder: Path, files: list[File]) -> None:
     there = sum(_size(folder / file.partial) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
-        raise UserError(f"{amount(wanted)} are to be fetched, and the disk of {folder} has {amount(free)} free. Make room there first.")
+        raise UserError(
+            f"{amount(wanted)} are to be fetched, and the disk of {folder} has {amount(free)} free. Make room there first."
+        )
 
 
 def _size(path: Path) -> int:
@@ -264,7 +299,9 @@ def _accept(folder: Path, file: File, name: str) -> None:
     grown = folder / file.partial
     if not file.matches(grown):
         grown.unlink()
-        raise UserError(f"{file.name} of {name} came damaged: its checksum is not the one that the hub tells. Fetch it again.")
+        raise UserError(
+            f"{file.name} of {name} came damaged: its checksum is not the one that the hub tells. Fetch it again."
+        )
     grown.replace(folder / file.name)
 
 
@@ -276,17 +313,25 @@ def _understood(call: Callable[[], Any], name: str) -> Any:
     try:
         return call()
     except errors.GatedRepoError as e:
-        raise UserError(f"{name} asks for your consent on its page first; then name yourself by HF_TOKEN") from e
+        raise UserError(
+            f"{name} asks for your consent on its page first; then name yourself by HF_TOKEN"
+        ) from e
     except errors.RepositoryNotFoundError as e:
-        raise NotFound(f"there is no model {name} at {constants.ENDPOINT}, or it is private (name yourself by HF_TOKEN)") from e
+        raise NotFound(
+            f"there is no model {name} at {constants.ENDPOINT}, or it is private (name yourself by HF_TOKEN)"
+        ) from e
     except httpx2.ConnectError as e:
         raise UserError(
             f"{constants.ENDPOINT} cannot be reached: {_line(e)}. Is this machine online? Another hub is named by HF_ENDPOINT."
         ) from e
     except (errors.HfHubHTTPError, httpx2.HTTPError, errors.HFValidationError) as e:
-        raise UserError(f"{constants.ENDPOINT} does not give {name}: {_line(e)}. What was fetched is kept; go on later.") from e
+        raise UserError(
+            f"{constants.ENDPOINT} does not give {name}: {_line(e)}. What was fetched is kept; go on later."
+        ) from e
     except OSError as e:
-        raise UserError(f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; go on later.") from e
+        raise UserError(
+            f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; go on later."
+        ) from e
 
 
 def _line(error: Exception) -> str:
@@ -299,7 +344,10 @@ def _paced(say: Callable[[Said], None]) -> Callable[[Progress], None]:
 
     def tell(now: Progress) -> None:
         nonlocal last
-        if (now.file, now.checking) != (last.file, last.checking) or now.done - last.done > now.total // 200:
+        if (now.file, now.checking) != (
+            last.file,
+            last.checking,
+        ) or now.done - last.done > now.total // 200:
             last = now
             say(now)
 

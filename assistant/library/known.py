@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from assistant.library.describe import Model, describe
-from scheduler import paths
-from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 
 class _List(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,7 +49,9 @@ def remove(path: str) -> None:
     with _changing() as listed:
         if path not in listed.paths:
             if Path(path) == paths.shipped_model():
-                raise UserError("that model comes with the program, and stays on the list. To use none: gpudeck models use template")
+                raise UserError(
+                    "that model comes with the program, and stays on the list. To use none: gpudeck models use template"
+                )
             raise NotFound(f"{path} is not on the list of models. See: gpudeck models")
         listed.paths.remove(path)
 
@@ -69,7 +71,9 @@ def find(word: str, used: str = "") -> Model:
     if Path(path).exists():
         return describe(path)
     names = ", ".join(model.name for model in models) or "none"
-    raise NotFound(f"no model, or more than one, is called {word}. There are: {names}. To name one: gpudeck models add FOLDER")
+    raise NotFound(
+        f"no model, or more than one, is called {word}. There are: {names}. To name one: gpudeck models add FOLDER"
+    )
 
 
 def _file() -> Path:
@@ -82,14 +86,18 @@ def _read() -> _List:
     except FileNotFoundError:
         return _List()
     except (*MALFORMED, OSError) as e:
-        raise UserError(f"cannot read the list of models in {_file()}: {e}. Correct the file, or delete it to begin a new list.") from e
+        raise UserError(
+            f"cannot read the list of models in {_file()}: {e}. Correct the file, or delete it to begin a new list."
+        ) from e
 
 
 @contextmanager
 def _changing() -> Iterator[_List]:
     """The list, written back at the end; window and command line take turns."""
     paths.ensure(paths.home())
-    lock = os.open(paths.home() / "models.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE)
+    lock = os.open(
+        paths.home() / "models.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE
+    )
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         listed = _read()
@@ -97,6 +105,8 @@ def _changing() -> Iterator[_List]:
         try:
             paths.replace_file(_file(), msgspec.json.format(msgspec.json.encode(listed)))
         except OSError as e:
-            raise UserError(f"the list of models cannot be stored in {_file()}: {e.strerror}. It is as before.") from e
+            raise UserError(
+                f"the list of models cannot be stored in {_file()}: {e.strerror}. It is as before."
+            ) from e
     finally:
         os.close(lock)

@@ -13,8 +13,8 @@ from pathlib import Path
 from assistant.library import known
 from assistant.library.describe import Model
 from assistant.library.hub import NAME, Failed, Fetched, Progress, read_said
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 
 _URL = re.compile(r"https?://[^/]+/")
 
@@ -26,7 +26,9 @@ class Pull:
         """`name`: OWNER/NAME, or the address of its page. Raises UserError for what is neither."""
         self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
         if not NAME.fullmatch(self.name):
-            raise UserError(f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-1.5B-world; got {name.strip()!r}")
+            raise UserError(
+                f"a model is called OWNER/NAME on Hugging Face, such as fla-hub/rwkv7-1.5B-world; got {name.strip()!r}"
+            )
         self.cancelled = False
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -67,12 +69,24 @@ class Pull:
         return known.folder() / "pull.log"
 
     def _started(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "0"}
+        environment = {
+            **os.environ,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "0",
+        }
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.PRIVATE_FILE)
         try:
             with self._lock:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "assistant.library.hub", self.name, str(self.folder)],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        "assistant.library.hub",
+                        self.name,
+                        str(self.folder),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from scheduler import paths
+from scheduler.protocol import paths
 
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
@@ -70,7 +70,9 @@ def replace(folder: Path) -> None:
         except OSError as e:
             if e.errno not in _UNABLE:
                 raise
-            folder.rename(old)  # one who looks between these two finds none, and `begin` puts it back
+            folder.rename(
+                old
+            )  # one who looks between these two finds none, and `begin` puts it back
             new.rename(folder)
     paths.sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

@@ -6,7 +6,29 @@ import math
 import time
 from collections.abc import Sequence
 
-_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000)
+_STEPS_S = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    432000,
+    864000,
+)
 _DAY = 86400
 _NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -38,7 +60,11 @@ def moments(since: float, until: float, most: int = 6) -> list[tuple[float, str]
 
 
 def _from(first: float, step: float, until: float) -> Sequence[float]:
-    return [first + i * step for i in range(int((until - first) / step + 1e-9) + 1)] if first <= until else []
+    return (
+        [first + i * step for i in range(int((until - first) / step + 1e-9) + 1)]
+        if first <= until
+        else []
+    )
 
 
 def _called(at: float, step: float) -> str:

@@ -21,7 +21,9 @@ class Cells:
         """The value in words; of several that differ each with its source; `no data` where there is none."""
         found = {fact.said: fact for fact in self._named.get(name, ()) if fact.value is not None}
         if len(found) > 1:
-            return "sources disagree: " + ", ".join(f"{said} ({fact.source})" for said, fact in found.items())
+            return "sources disagree: " + ", ".join(
+                f"{said} ({fact.source})" for said, fact in found.items()
+            )
         return next(iter(found), NO_DATA)
 
     def given(self, name: str, otherwise: str = "") -> str:
@@ -37,7 +39,14 @@ class Cells:
 
     def number(self, name: str) -> float | None:
         """The value itself, to sort by; never to be told."""
-        value = next((fact.value for fact in self._named.get(name, ()) if isinstance(fact.value, int | float)), None)
+        value = next(
+            (
+                fact.value
+                for fact in self._named.get(name, ())
+                if isinstance(fact.value, int | float)
+            ),
+            None,
+        )
         return value
 
     def why_not(self, wanted: Sequence[tuple[str, str]]) -> str:
@@ -46,4 +55,7 @@ class Cells:
         for what, name in wanted:
             if (why := self.missing(name)) is not None:
                 reasons.setdefault(why, []).append(what)
-        return " ".join(f"No data for {', '.join(dict.fromkeys(whats))}: {why}." for why, whats in reasons.items())
+        return " ".join(
+            f"No data for {', '.join(dict.fromkeys(whats))}: {why}."
+            for why, whats in reasons.items()
+        )

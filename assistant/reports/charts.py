@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from assistant.facts.devices import label, source, subject
 from assistant.reports.cells import Cells
 from assistant.reports.report import Chart, Line, Values
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA
-from scheduler.telemetry.snapshot import Columns, DeviceState
-from scheduler.units import GIB
+from scheduler.protocol.devices import NA
+from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.snapshot import Columns, DeviceState
+from scheduler.protocol.units import GIB
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 """The field that says where the axis ends, where the device tells it."""
@@ -19,27 +19,67 @@ _DIGITS = 4
 
 
 def by_field(
-    field: str, states: Sequence[DeviceState], histories: Mapping[str, Columns], since: float, until: float, cells: Cells
+    field: str,
+    states: Sequence[DeviceState],
+    histories: Mapping[str, Columns],
+    since: float,
+    until: float,
+    cells: Cells,
 ) -> Chart:
     """All devices on one axis."""
     return _chart(FIELDS[field].label, field, states, histories, since, until, cells)
 
 
 def by_device(
-    field: str, states: Sequence[DeviceState], histories: Mapping[str, Columns], since: float, until: float, cells: Cells
+    field: str,
+    states: Sequence[DeviceState],
+    histories: Mapping[str, Columns],
+    since: float,
+    until: float,
+    cells: Cells,
 ) -> tuple[Chart, ...]:
     """A chart for each device: many lines on one axis hide each other."""
-    return tuple(_chart(f"{FIELDS[field].label} of {label(s.device)}", field, (s,), histories, since, until, cells) for s in states)
+    return tuple(
+        _chart(
+            f"{FIELDS[field].label} of {label(s.device)}",
+            field,
+            (s,),
+            histories,
+            since,
+            until,
+            cells,
+        )
+        for s in states
+    )
 
 
 def _chart(
-    title: str, field: str, states: Sequence[DeviceState], histories: Mapping[str, Columns], since: float, until: float, cells: Cells
+    title: str,
+    field: str,
+    states: Sequence[DeviceState],
+    histories: Mapping[str, Columns],
+    since: float,
+    until: float,
+    cells: Cells,
 ) -> Chart:
-    drawn = [(s, line) for s in states if (line := _line(s, field, histories.get(s.device.id))) is not None]
+    drawn = [
+        (s, line)
+        for s in states
+        if (line := _line(s, field, histories.get(s.device.id))) is not None
+    ]
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
     sources = " and ".join(dict.fromkeys(f"{source(s.device)}, history" for s in states))
     note = "  \n".join(_said(s, field, cells) for s in states)
-    return Chart(title, unit, since, until, tuple(line for _, line in drawn), sources, _top(field, states), note)
+    return Chart(
+        title,
+        unit,
+        since,
+        until,
+        tuple(line for _, line in drawn),
+        sources,
+        _top(field, states),
+        note,
+    )
 
 
 def _said(state: DeviceState, field: str, cells: Cells) -> str:
@@ -55,18 +95,31 @@ def _line(state: DeviceState, field: str, history: Columns | None) -> Line | Non
     if history is None or all(v is None for v in history.columns.get(field, ())):
         return None
     scale = GIB if FIELDS[field].unit == "B" else 1.0
-    mean, low, high = (_values(part.get(field, ()), scale) for part in (history.columns, history.low, history.high))
-    return Line(label(state.device), tuple(round(t, 3) for t in history.times), mean, low or mean, high or mean)
+    mean, low, high = (
+        _values(part.get(field, ()), scale) for part in (history.columns, history.low, history.high)
+    )
+    return Line(
+        label(state.device),
+        tuple(round(t, 3) for t in history.times),
+        mean,
+        low or mean,
+        high or mean,
+    )
 
 
 def _values(column: Sequence[float | None], scale: float) -> Values:
     """Rounded: a chart shows no more, and a report travels as text."""
-    return tuple(None if v is None or not math.isfinite(v) else float(f"{v / scale:.{_DIGITS}g}") for v in column)
+    return tuple(
+        None if v is None or not math.isfinite(v) else float(f"{v / scale:.{_DIGITS}g}")
+        for v in column
+    )
 
 
 def _top(field: str, states: Sequence[DeviceState]) -> float | None:
     if FIELDS[field].unit == "%":
         return 100.0
-    readings = [s.reading.get(_LIMITS[field]) for s in states if s.reading is not None and field in _LIMITS]
+    readings = [
+        s.reading.get(_LIMITS[field]) for s in states if s.reading is not None and field in _LIMITS
+    ]
     known = [value for value in readings if not isinstance(value, NA) and math.isfinite(value)]
     return max(known) / (GIB if FIELDS[field].unit == "B" else 1.0) if known else None

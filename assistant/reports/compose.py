@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from assistant import logs, phrases
+from assistant.facts import log_lines as logs
+from assistant.facts import phrases
 from assistant.facts.devices import subject
 from assistant.reports import charts, layout
 from assistant.reports.cells import Cells
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
-from assistant.writer import Written
-from scheduler.jobs import Job, Queued
-from scheduler.telemetry.snapshot import DeviceState
+from assistant.writing.writer import Written
+from scheduler.protocol.jobs import Job, Queued
+from scheduler.protocol.snapshot import DeviceState
 
 MOST_CHARTED = 8
 """Devices with a chart of their own: the busiest."""
@@ -24,8 +25,16 @@ def compose(material: Material, written: Written) -> Report:
     """The report that begins with these words, written from `material.facts`."""
     facts = (*material.facts, *extra_facts(material))
     cells = Cells(facts)
-    middle = _job_sections(material, cells) if material.kind == "job" else _span_sections(material, cells)
-    sections = (Section("", (Prose(written.text),)), *middle, Section("Sources", (layout.sources(facts),)))
+    middle = (
+        _job_sections(material, cells)
+        if material.kind == "job"
+        else _span_sections(material, cells)
+    )
+    sections = (
+        Section("", (Prose(written.text),)),
+        *middle,
+        Section("Sources", (layout.sources(facts),)),
+    )
     number = material.jobs[0].id if material.kind == "job" else None
     return Report(
         material.kind,
@@ -53,10 +62,15 @@ def _title(material: Material) -> str:
 def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     job = material.jobs[0]
     sections = [
-        Section("Figures", (layout.outcome(job, cells), layout.timeline(job.id, material.events, cells))),
+        Section(
+            "Figures", (layout.outcome(job, cells), layout.timeline(job.id, material.events, cells))
+        ),
         Section(
             "Its devices meanwhile" if _held(job) else "Devices meanwhile, of which it held none",
-            (*_by_field(material, _JOB_FIELDS, cells), layout.devices(material.snapshot.devices, cells)),
+            (
+                *_by_field(material, _JOB_FIELDS, cells),
+                layout.devices(material.snapshot.devices, cells),
+            ),
         ),
         Section("The end of its log", (_log(material),)),
     ]
@@ -73,14 +87,21 @@ def _held(job: Job) -> bool:
 def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     states = material.snapshot.devices
     charted = tuple(sorted(_busiest(states, cells)[:MOST_CHARTED], key=lambda s: s.device.index))
-    blocks: list[Block] = list(charts.by_device("util", charted, material.histories, material.since, material.until, cells))
+    blocks: list[Block] = list(
+        charts.by_device("util", charted, material.histories, material.since, material.until, cells)
+    )
     if len(states) > len(charted):
-        blocks.append(Prose("Only the busiest devices have a chart of their own; the table tells of all."))
+        blocks.append(
+            Prose("Only the busiest devices have a chart of their own; the table tells of all.")
+        )
     return (
         Section("Jobs", (layout.jobs(material.jobs, cells),)),
         Section("Energy", (layout.energy(material.jobs, states, cells),)),
         Section("Utilisation", tuple(blocks)),
-        Section("Devices", (*_by_field(material, _SPAN_FIELDS, cells, charted), layout.devices(states, cells))),
+        Section(
+            "Devices",
+            (*_by_field(material, _SPAN_FIELDS, cells, charted), layout.devices(states, cells)),
+        ),
         Section("Alerts", (layout.alerts(material.alerts, cells),)),
     )
 
@@ -89,10 +110,18 @@ def _busiest(states: tuple[DeviceState, ...], cells: Cells) -> list[DeviceState]
     return sorted(states, key=lambda s: -(cells.number(f"{subject(s.device)}.util.mean") or 0.0))
 
 
-def _by_field(material: Material, fields: tuple[str, ...], cells: Cells, states: tuple[DeviceState, ...] | None = None) -> list[Chart]:
+def _by_field(
+    material: Material,
+    fields: tuple[str, ...],
+    cells: Cells,
+    states: tuple[DeviceState, ...] | None = None,
+) -> list[Chart]:
     """Those of which something was read; the table below them tells why there is nothing of the others."""
     shown = material.snapshot.devices if states is None else states
-    drawn = (charts.by_field(field, shown, material.histories, material.since, material.until, cells) for field in fields)
+    drawn = (
+        charts.by_field(field, shown, material.histories, material.since, material.until, cells)
+        for field in fields
+    )
     return [chart for chart in drawn if chart.lines]
 
 

@@ -6,23 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.devices import label, source, subject
 from assistant.facts.fact import Adder, Fact
-from scheduler import jobs as j
-from scheduler import units
-from scheduler.devices.model import Device
-from scheduler.telemetry.snapshot import Alert, Columns
+from scheduler.protocol import jobs as j
+from scheduler.protocol import units
+from scheduler.protocol.devices import Device
+from scheduler.protocol.snapshot import Alert, Columns
 
 COUNTER_S = 1200.0
 """A card's counter of energy is read twice a minute: over less than this its steps would be seen."""
-USED = {"energy": ("energy", "J"), "util": ("mean utilisation of its devices", "%"), "memory": ("most memory on one device", "B")}
+USED = {
+    "energy": ("energy", "J"),
+    "util": ("mean utilisation of its devices", "%"),
+    "memory": ("most memory on one device", "B"),
+}
 """Of `jobs.Usage`: title and unit."""
 
 
 def used_facts(job: j.Job, now: float) -> list[Fact]:
     """What a job used of its devices, over all its attempts."""
-    add = Adder(f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now)
+    add = Adder(
+        f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
+    )
     usage = job.usage
     for field, (title, unit) in USED.items():
         if usage is None:
@@ -40,13 +46,25 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
 
 def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fact]:
     """How much of the memory of its devices a job had at its most. `totals`: bytes by device id, of those that tell."""
-    add = Adder(f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now)
+    add = Adder(
+        f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
+    )
     usage, held = job.usage, () if isinstance(job.state, j.Queued) else job.state.devices
     known = [totals[device] for device in held if totals.get(device)]
     if usage is not None and "memory" not in usage.absent and known and len(known) == len(held):
-        add.number("used.share", "most of a device's memory", 100 * usage.memory / min(known), "%", "not a finite number")
+        add.number(
+            "used.share",
+            "most of a device's memory",
+            100 * usage.memory / min(known),
+            "%",
+            "not a finite number",
+        )
     else:
-        add.absent("used.share", "most of a device's memory", "its memory, or that of its devices, is not known")
+        add.absent(
+            "used.share",
+            "most of a device's memory",
+            "its memory, or that of its devices, is not known",
+        )
     return add.facts
 
 
@@ -68,16 +86,26 @@ def when_facts(job: j.Job, now: float) -> list[Fact]:
     add.said("started", "started", began, "s", phrases.moment(began, now))
     if job.tries:
         add.said("tries", "attempts before the last", job.tries, "", str(job.tries))
-        add.absent("waited", "waited", "it had several attempts; its timeline tells when each began")
+        add.absent(
+            "waited", "waited", "it had several attempts; its timeline tells when each began"
+        )
     else:
-        add.said("waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted))
+        add.said(
+            "waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted)
+        )
     return add.facts
 
 
 def started(job: j.Job) -> float | None:
     """When its last attempt began, seconds since the epoch; None where none did."""
     state = job.state
-    return None if isinstance(state, j.Queued) else state.at if isinstance(state, j.Active) else state.started
+    return (
+        None
+        if isinstance(state, j.Queued)
+        else state.at
+        if isinstance(state, j.Active)
+        else state.started
+    )
 
 
 def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:
@@ -95,7 +123,12 @@ def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float)
     for alert in alerts:
         add = Adder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
         add.words("rule", "rule", alert.rule)
-        add.words("about", "about", devices.get(alert.device, alert.device) or (f"Job {alert.job}" if alert.job is not None else "machine"))
+        add.words(
+            "about",
+            "about",
+            devices.get(alert.device, alert.device)
+            or (f"Job {alert.job}" if alert.job is not None else "machine"),
+        )
         add.words("text", "text", alert.text)
         add.said("raised", "raised", alert.raised, "s", phrases.moment(alert.raised, now))
         if alert.cleared is None:
@@ -115,7 +148,13 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
     joules = counted if counted is not None else power
     if joules is None:
         read = history is not None and any(v is not None for v in history.columns.get("power", ()))
-        add.absent("energy", "energy", "too little was read in this time" if read else "neither energy nor power was read in this time")
+        add.absent(
+            "energy",
+            "energy",
+            "too little was read in this time"
+            if read
+            else "neither energy nor power was read in this time",
+        )
     else:
         add.said("energy", "energy", joules, "J", units.energy(joules))
     return add.facts

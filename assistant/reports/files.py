@@ -10,8 +10,8 @@ from pathlib import Path
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.report import Report
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 
 FORMATS: dict[str, Callable[[Report], str]] = {".md": markdown, ".html": html}
 MARK = "to_write.json"

@@ -52,8 +52,14 @@ def inline(markdown: str) -> str:
 def _table(shown: Table, above: str) -> str:
     """With its note; its title is left out below a heading that says the same."""
     title = f"<h3>{escape(shown.title)}</h3>" if shown.title != above else ""
-    head = f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in shown.head)}</tr>" if any(shown.head) else ""
-    rows = "".join(f"<tr>{''.join(f'<td>{inline(cell)}</td>' for cell in row)}</tr>" for row in shown.rows)
+    head = (
+        f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in shown.head)}</tr>"
+        if any(shown.head)
+        else ""
+    )
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{inline(cell)}</td>' for cell in row)}</tr>" for row in shown.rows
+    )
     body = f"<table>{head}{rows}</table>" if rows else ""
     return title + body + (f'<p class="note">{inline(shown.note)}</p>' if shown.note else "")
 
@@ -72,7 +78,11 @@ def _block(block: Block, above: str, figure: Callable[[Chart], str]) -> str:
         case Chart():
             return figure(block)
         case Excerpt(text=text):
-            return f"<pre>{escape(text)}</pre>" if text else '<p class="note">No data: it printed nothing.</p>'
+            return (
+                f"<pre>{escape(text)}</pre>"
+                if text
+                else '<p class="note">No data: it printed nothing.</p>'
+            )
 
 
 def caption(chart: Chart) -> str:
@@ -98,5 +108,8 @@ def _key(chart: Chart) -> str:
 
 def _facts(report: Report) -> str:
     """Every fact, to be opened."""
-    rows = "".join(f"<tr><td>{inline(fact.text)}</td><td>{escape(fact.source)}</td></tr>" for fact in report.facts)
+    rows = "".join(
+        f"<tr><td>{inline(fact.text)}</td><td>{escape(fact.source)}</td></tr>"
+        for fact in report.facts
+    )
     return f"<details><summary>All {len(report.facts)} facts</summary><table><tr><th>Fact</th><th>Source</th></tr>{rows}</table></details>"

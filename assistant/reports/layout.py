@@ -8,8 +8,8 @@ from assistant.facts import Fact
 from assistant.facts.devices import label, subject
 from assistant.reports.cells import Cells
 from assistant.reports.report import Table
-from scheduler import jobs as j
-from scheduler.telemetry.snapshot import Alert, DeviceState
+from scheduler.protocol import jobs as j
+from scheduler.protocol.snapshot import Alert, DeviceState
 
 _OUTCOME = (
     ("State", "state"),
@@ -33,7 +33,13 @@ _OUTCOME = (
 """Of one job: caption and the name of the fact."""
 _ALWAYS = {"state", "waited", "used.energy", "used.util", "used.memory"}
 """What is told as "no data", too; the rest is left out where it does not apply."""
-_METRICS = (("Utilisation", "util"), ("Memory", "mem_used"), ("TFLOP/s", "tflops"), ("Temperature", "temp"), ("Power", "power"))
+_METRICS = (
+    ("Utilisation", "util"),
+    ("Memory", "mem_used"),
+    ("TFLOP/s", "tflops"),
+    ("Temperature", "temp"),
+    ("Power", "power"),
+)
 MOST_JOBS = 100
 """Rows of a table of jobs; more are counted."""
 
@@ -41,7 +47,11 @@ MOST_JOBS = 100
 def outcome(job: j.Job, cells: Cells) -> Table:
     """All figures of one job."""
     mine = f"job{job.id}"
-    told = [(caption, name) for caption, name in _OUTCOME if name in _ALWAYS or cells.given(f"{mine}.{name}")]
+    told = [
+        (caption, name)
+        for caption, name in _OUTCOME
+        if name in _ALWAYS or cells.given(f"{mine}.{name}")
+    ]
     rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in told)
     lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in told]
     return Table("Outcome", ("", ""), rows, cells.why_not(lacking))
@@ -49,14 +59,23 @@ def outcome(job: j.Job, cells: Cells) -> Table:
 
 def timeline(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
     """What a job went through."""
-    rows = tuple((cells.said(f"job{job}.event{i}.at"), cells.said(f"job{job}.event{i}.what")) for i in range(len(events)))
-    return Table("Timeline", ("When", "What"), rows, "" if rows else "No data: the timeline is empty.")
+    rows = tuple(
+        (cells.said(f"job{job}.event{i}.at"), cells.said(f"job{job}.event{i}.what"))
+        for i in range(len(events))
+    )
+    return Table(
+        "Timeline", ("When", "What"), rows, "" if rows else "No data: the timeline is empty."
+    )
 
 
 def jobs(found: Sequence[j.Job], cells: Cells) -> Table:
     """What ran, failed and waits: the newest first."""
     rows = tuple(_job_row(job, cells) for job in found[:MOST_JOBS])
-    more = "There are more jobs than are listed here: `gpudeck jobs` lists all of them." if len(found) > MOST_JOBS else ""
+    more = (
+        "There are more jobs than are listed here: `gpudeck jobs` lists all of them."
+        if len(found) > MOST_JOBS
+        else ""
+    )
     note = more if rows else "No job waited, ran or ended in this time."
     return Table("Jobs", ("Job", "Name", "State", "Waited", "Took", "On", "Why"), rows, note)
 
@@ -84,14 +103,30 @@ def energy(found: Sequence[j.Job], states: Sequence[DeviceState], cells: Cells) 
     used.sort(key=lambda job: -(cells.number(f"job{job.id}.used.energy") or 0.0))
     rows = [_energy_row(job, cells) for job in used[:MOST_JOBS]]
     rows += [
-        (f"all of {label(s.device)}", cells.said(f"{subject(s.device)}.energy"), cells.said(f"{subject(s.device)}.util.mean"), "")
+        (
+            f"all of {label(s.device)}",
+            cells.said(f"{subject(s.device)}.energy"),
+            cells.said(f"{subject(s.device)}.util.mean"),
+            "",
+        )
         for s in states
     ]
-    lacking = [(f"Job {job.id}", f"job{job.id}.used.energy") for job in found if not isinstance(job.state, j.Queued)]
+    lacking = [
+        (f"Job {job.id}", f"job{job.id}.used.energy")
+        for job in found
+        if not isinstance(job.state, j.Queued)
+    ]
     lacking += [(label(s.device), f"{subject(s.device)}.energy") for s in states]
-    told = "A job's energy is that of its devices over its whole run, also of the part before this time." if used else ""
+    told = (
+        "A job's energy is that of its devices over its whole run, also of the part before this time."
+        if used
+        else ""
+    )
     return Table(
-        "Energy", ("Of", "Energy", "Mean utilisation", "Most memory"), tuple(rows), " ".join(filter(None, (told, cells.why_not(lacking))))
+        "Energy",
+        ("Of", "Energy", "Mean utilisation", "Most memory"),
+        tuple(rows),
+        " ".join(filter(None, (told, cells.why_not(lacking)))),
     )
 
 
@@ -107,10 +142,18 @@ def _energy_row(job: j.Job, cells: Cells) -> tuple[str, ...]:
 def devices(states: Sequence[DeviceState], cells: Cells) -> Table:
     """Mean and highest of each metric."""
     rows = tuple(
-        (label(s.device), cells.said(f"{subject(s.device)}.name"), *(_span(cells, f"{subject(s.device)}.{m}") for _, m in _METRICS))
+        (
+            label(s.device),
+            cells.said(f"{subject(s.device)}.name"),
+            *(_span(cells, f"{subject(s.device)}.{m}") for _, m in _METRICS),
+        )
         for s in states
     )
-    lacking = [(f"{title} of {label(s.device)}", _named(cells, f"{subject(s.device)}.{m}")) for s in states for title, m in _METRICS]
+    lacking = [
+        (f"{title} of {label(s.device)}", _named(cells, f"{subject(s.device)}.{m}"))
+        for s in states
+        for title, m in _METRICS
+    ]
     return Table(
         "Devices, mean and highest",
         ("Device", "Name", *(title for title, _ in _METRICS)),
@@ -133,7 +176,12 @@ def alerts(found: Sequence[Alert], cells: Cells) -> Table:
     """What was the matter."""
     parts = ("raised", "cleared", "rule", "about", "text")
     rows = tuple(tuple(cells.said(f"alert{alert.id}.{part}") for part in parts) for alert in found)
-    return Table("Alerts", ("Raised", "Cleared", "Rule", "About", "What"), rows, "" if rows else "No alert was raised in this time.")
+    return Table(
+        "Alerts",
+        ("Raised", "Cleared", "Rule", "About", "What"),
+        rows,
+        "" if rows else "No alert was raised in this time.",
+    )
 
 
 def sources(facts: Sequence[Fact]) -> Table:
@@ -141,7 +189,9 @@ def sources(facts: Sequence[Fact]) -> Table:
     told: dict[str, list[str]] = {}
     for fact in facts:
         told.setdefault(fact.source, []).append(fact.subject)
-    rows = tuple((source, ", ".join(_listed(dict.fromkeys(subjects)))) for source, subjects in told.items())
+    rows = tuple(
+        (source, ", ".join(_listed(dict.fromkeys(subjects)))) for source, subjects in told.items()
+    )
     return Table("Sources", ("Source", "Told of"), rows)
 
 

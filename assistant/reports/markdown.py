@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.reports.report import Block, Chart, Excerpt, Line, Prose, Report, Section, Table
 from assistant.reports.svg import Scale
-from assistant.template.words import table as made
+from assistant.writing.template.words import table as made
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -16,12 +16,19 @@ _WIDE = 60
 
 def markdown(report: Report) -> str:
     """The whole text."""
-    parts = [f"# {phrases.escaped(report.title)}", phrases.escaped(report.about), *(part for s in report.sections for part in _section(s))]
+    parts = [
+        f"# {phrases.escaped(report.title)}",
+        phrases.escaped(report.about),
+        *(part for s in report.sections for part in _section(s)),
+    ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _section(section: Section) -> list[str]:
-    return [f"## {section.title}" if section.title else "", *(_block(block, section.title) for block in section.blocks)]
+    return [
+        f"## {section.title}" if section.title else "",
+        *(_block(block, section.title) for block in section.blocks),
+    ]
 
 
 def _block(block: Block, above: str) -> str:

@@ -12,9 +12,9 @@ from assistant.facts.devices import label
 from assistant.reports import facts as more
 from assistant.reports.report import Kind
 from scheduler.client import Client
-from scheduler.jobs import Ended, Event, Job, Queued
-from scheduler.search import Search
-from scheduler.telemetry.snapshot import Alert, Columns, Snapshot
+from scheduler.protocol.jobs import Ended, Event, Job, Queued
+from scheduler.protocol.search import Search
+from scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from scheduler.telemetry.tiers import LAST, TIERS
 
 POINTS = 240
@@ -61,37 +61,67 @@ def of_job(daemon: Client, number: int) -> Material:
     ran_on = () if isinstance(state, Queued) else state.devices
     devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)
     snapshot = msgspec.structs.replace(snapshot, devices=devices)
-    alerts = tuple(alert for alert in _alerts(daemon, since, until) if alert.job == number or alert.device in ran_on)
-    found = Material("job", since, until, snapshot, (job,), {}, alerts, daemon.timeline(number), daemon.log(number, -LOG_BYTES, LOG_BYTES))
+    alerts = tuple(
+        alert
+        for alert in _alerts(daemon, since, until)
+        if alert.job == number or alert.device in ran_on
+    )
+    found = Material(
+        "job",
+        since,
+        until,
+        snapshot,
+        (job,),
+        {},
+        alerts,
+        daemon.timeline(number),
+        daemon.log(number, -LOG_BYTES, LOG_BYTES),
+    )
     return _told(daemon, found)
 
 
-def of_span(daemon: Client, since: float, kind: Kind = "span", until: float | None = None) -> Material:
+def of_span(
+    daemon: Client, since: float, kind: Kind = "span", until: float | None = None
+) -> Material:
     """All that waited, ran or ended between two times (seconds since the epoch; None: now), at most as long as readings are kept."""
     snapshot = read_snapshot(daemon)
     until = snapshot.time if until is None or until > snapshot.time - NOW_S else until
     since = min(max(since, until - TIERS[LAST].keep), until)
     jobs, _ = daemon.find(Search(since=since, until=until), MOST_JOBS)
-    return _told(daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until)))
+    return _told(
+        daemon, Material(kind, since, until, snapshot, jobs, {}, _alerts(daemon, since, until))
+    )
 
 
 def read_snapshot(daemon: Client) -> Snapshot:
     """The state now; a daemon that has just started gets a moment to read its devices first."""
     end = time.monotonic() + FIRST_READING_S
-    while not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices)) and time.monotonic() < end:
+    while (
+        not ((snapshot := daemon.snapshot()).devices and all(s.reading for s in snapshot.devices))
+        and time.monotonic() < end
+    ):
         time.sleep(0.05)
     return snapshot
 
 
 def extra_facts(material: Material) -> tuple[Fact, ...]:
     """What tables tell beyond the facts of the prose."""
-    now, names = material.snapshot.time, {s.device.id: label(s.device) for s in material.snapshot.devices}
+    now, names = (
+        material.snapshot.time,
+        {s.device.id: label(s.device) for s in material.snapshot.devices},
+    )
     totals = {
-        s.device.id: s.reading.values["mem_total"] for s in material.snapshot.devices if s.reading and "mem_total" in s.reading.values
+        s.device.id: s.reading.values["mem_total"]
+        for s in material.snapshot.devices
+        if s.reading and "mem_total" in s.reading.values
     }
     found: list[Fact] = []
     for job in material.jobs:
-        found += [*more.when_facts(job, now), *more.used_facts(job, now), *more.share_facts(job, totals, now)]
+        found += [
+            *more.when_facts(job, now),
+            *more.used_facts(job, now),
+            *more.share_facts(job, totals, now),
+        ]
     if material.kind == "job":
         found += more.timeline_facts(material.jobs[0].id, material.events, now)
     for state in material.snapshot.devices:
@@ -101,12 +131,19 @@ def extra_facts(material: Material) -> tuple[Fact, ...]:
 
 def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:
     """Those that were raised, or lasted, between the two times."""
-    return tuple(a for a in daemon.alerts(MOST_ALERTS) if a.raised <= until and (a.cleared is None or a.cleared >= since))
+    return tuple(
+        a
+        for a in daemon.alerts(MOST_ALERTS)
+        if a.raised <= until and (a.cleared is None or a.cleared >= since)
+    )
 
 
 def _told(daemon: Client, found: Material) -> Material:
     """With the devices' history, and the facts."""
     devices = found.snapshot.devices
-    histories = {s.device.id: daemon.history(s.device.id, _FIELDS, found.since, found.until, POINTS) for s in devices}
+    histories = {
+        s.device.id: daemon.history(s.device.id, _FIELDS, found.since, found.until, POINTS)
+        for s in devices
+    }
     facts = gather(found.snapshot, found.jobs, histories, found.since, found.until)
     return replace(found, histories=histories, facts=facts)

@@ -7,9 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from assistant import phrases
-from assistant.facts import Fact
-from scheduler.errors import MALFORMED, UserError
+from assistant.facts import Fact, phrases
+from scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
 """On one job; on a day; on a stretch of time that somebody asked for."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Colours(NamedTuple):
-    """As in `app.theme`, which a test compares."""
+    """As in `app.widgets.theme`, which a test compares."""
 
     window: str
     surface: str
@@ -47,7 +47,9 @@ def chart_rules(colours: Colours) -> str:
         f".tick{{fill:{colours.muted};font-size:11px}}",
     ]
     for i, colour in enumerate(colours.series):
-        rules.append(f".l{i}{{stroke:{colour};fill:none;stroke-width:1.6}}.b{i}{{fill:{colour};fill-opacity:0.18}}.d{i}{{fill:{colour}}}")
+        rules.append(
+            f".l{i}{{stroke:{colour};fill:none;stroke-width:1.6}}.b{i}{{fill:{colour};fill-opacity:0.18}}.d{i}{{fill:{colour}}}"
+        )
     return "".join(rules)
 
 

@@ -31,8 +31,13 @@ class Scale:
     """Times and values to points of the drawing."""
 
     def __init__(self, chart: Chart) -> None:
-        highest = max((v for line in chart.lines for v in (*line.high, *line.mean) if v is not None), default=0.0)
-        self.top = chart.top if chart.top is not None and highest <= chart.top else axes.end(highest)
+        highest = max(
+            (v for line in chart.lines for v in (*line.high, *line.mean) if v is not None),
+            default=0.0,
+        )
+        self.top = (
+            chart.top if chart.top is not None and highest <= chart.top else axes.end(highest)
+        )
         self._since, self._length = chart.since, max(chart.until - chart.since, 1e-3)
 
     def x(self, at: float) -> float:
@@ -40,7 +45,9 @@ class Scale:
         return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
 
     def y(self, value: float) -> float:
-        return round(HEIGHT - _BOTTOM - min(max(value / self.top, 0.0), 1.0) * (HEIGHT - _TOP - _BOTTOM), 1)
+        return round(
+            HEIGHT - _BOTTOM - min(max(value / self.top, 0.0), 1.0) * (HEIGHT - _TOP - _BOTTOM), 1
+        )
 
 
 def _grid(chart: Chart, scale: Scale) -> Iterator[str]:
@@ -86,7 +93,9 @@ def _parts(line: Line) -> Iterator[list[int]]:
         yield run
 
 
-def _drawn(column: Sequence[float | None], mean: Sequence[float | None], part: Sequence[int], scale: Scale) -> list[float]:
+def _drawn(
+    column: Sequence[float | None], mean: Sequence[float | None], part: Sequence[int], scale: Scale
+) -> list[float]:
     return [scale.y(v if (v := column[i]) is not None else (mean[i] or 0.0)) for i in part]
 
 

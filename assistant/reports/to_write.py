@@ -9,12 +9,12 @@ from typing import Self
 import msgspec
 
 from assistant.reports import files
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.errors import MALFORMED
-from scheduler.jobs import Cancelled, Done, Ended, Failed, Job, Lost
-from scheduler.search import ENDED, Search
-from scheduler.settings import Settings
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED
+from scheduler.protocol.jobs import Cancelled, Done, Ended, Failed, Job, Lost
+from scheduler.protocol.search import ENDED, Search
+from scheduler.protocol.settings import Settings
 
 OVERLAP_S = 300.0
 """So far back it looks again: an end may be stored later than the ends of others that came after it."""
@@ -67,7 +67,9 @@ def look(deck: Client, mark: Mark, settings: Settings, now: float) -> Mark:
     """With the jobs that ended since, as far as they ran for long enough."""
     since = min(mark.looked, now) - OVERLAP_S
     found = deck.find(Search(outcomes=ENDED, since=since), MOST_FOUND)[0]
-    new = sorted((job for job in found if job.id not in mark.known and _at(job) >= mark.began), key=_at)
+    new = sorted(
+        (job for job in found if job.id not in mark.known and _at(job) >= mark.began), key=_at
+    )
     due = tuple(job.id for job in new if _long(job, settings))
     known = tuple(job.id for job in found if _at(job) >= now - OVERLAP_S)
     return Mark(now, mark.day, mark.began, known, (*mark.jobs, *due)[-files.KEPT :])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.retrieval import joblogs, manual, words
 from assistant.retrieval.passage import Passage, Where
 
@@ -38,17 +38,26 @@ def _quote(passage: Passage) -> str:
 
 def _in_manual(question: str) -> tuple[Passage, ...]:
     texts = [words.stems(f"{passage.heading} {passage.text}") for passage in manual.whole()]
-    scored = zip(words.scores(words.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True)
+    scored = zip(
+        words.scores(words.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True
+    )
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:MOST]
     return tuple(replace(passage, score=round(score, 3)) for score, passage in best)
 
 
 def _in_logs(question: str, job: int | None) -> tuple[Passage, ...]:
     wanted = words.terms(question, _LOG_WORDS | ({str(job)} if job is not None else set()))
-    read = [joblogs.read(job, joblogs.ONE_LOG)] if job is not None else [joblogs.read(n, joblogs.EACH_LOG) for n in joblogs.newest()]
+    read = (
+        [joblogs.read(job, joblogs.ONE_LOG)]
+        if job is not None
+        else [joblogs.read(n, joblogs.EACH_LOG) for n in joblogs.newest()]
+    )
     places = [(log, i) for log in read for i, line in enumerate(log.lines) if line]
     scored = words.scores(wanted, [words.stems(log.lines[i]) for log, i in places], _LEAST["logs"])
-    best = sorted(((score, n) for n, score in enumerate(scored) if score), key=lambda pair: (-pair[0], -pair[1]))
+    best = sorted(
+        ((score, n) for n, score in enumerate(scored) if score),
+        key=lambda pair: (-pair[0], -pair[1]),
+    )
     found: list[Passage] = []
     shown: set[str] = set()
     for score, n in best:

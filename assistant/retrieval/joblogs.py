@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from assistant import logs
+from assistant.facts import log_lines as logs
 from assistant.retrieval.passage import Passage
-from scheduler import logfile, paths
+from scheduler.protocol import log_file as logfile
+from scheduler.protocol import paths
 
 NEWEST = 20
 """Jobs whose logs are looked through where none is named."""
@@ -46,7 +47,9 @@ def read(job: int, limit: int) -> Log:
     except OSError:
         return Log(job, [], 0, [])
     data, offset = part.data, part.start
-    if len(data) != part.end - part.start:  # some of it was dropped: what comes after that is what is newest
+    if (
+        len(data) != part.end - part.start
+    ):  # some of it was dropped: what comes after that is what is newest
         data = data.rpartition(logfile.DROPPED)[2]
         offset = part.end - len(data)
     if offset:  # it begins within a line
@@ -65,5 +68,7 @@ def passage(log: Log, line: int, score: float) -> Passage:
     text = "\n".join(log.lines[first : last + 1])
     file = str(paths.job_folder(log.job) / "log")
     if log.offset:
-        return Passage("logs", file, log.offset + log.starts[first], 0, text, f"Job {log.job}", score)
+        return Passage(
+            "logs", file, log.offset + log.starts[first], 0, text, f"Job {log.job}", score
+        )
     return Passage("logs", file, first + 1, last + 1, text, f"Job {log.job}", score)

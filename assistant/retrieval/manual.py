@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from assistant.retrieval.passage import Passage
-from scheduler import paths
+from scheduler.protocol import paths
 
 FILES = ("README.md", "docs/commands.md", "docs/settings.md")
 """By name: not everything among the docs is the manual. What is added comes with the package (pyproject.toml), too."""
@@ -24,13 +24,20 @@ _IGNORED = re.compile(r"\s*(?:!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
 @cache
 def whole() -> tuple[Passage, ...]:
     """All of it, in order; read once."""
-    return tuple(passage for file in files() for passage in passages(file.name, file.read_text(encoding="utf-8")))
+    return tuple(
+        passage
+        for file in files()
+        for passage in passages(file.name, file.read_text(encoding="utf-8"))
+    )
 
 
 def files() -> list[Path]:
     """In an installed package they lie among its assets, in a checkout where they are written."""
     shipped = paths.assets() / "docs"
-    return [shipped / Path(name).name if shipped.is_dir() else paths.assets().parent / name for name in FILES]
+    return [
+        shipped / Path(name).name if shipped.is_dir() else paths.assets().parent / name
+        for name in FILES
+    ]
 
 
 def passages(name: str, text: str) -> Iterator[Passage]:
@@ -39,7 +46,11 @@ def passages(name: str, text: str) -> Iterator[Passage]:
     for number, line in enumerate([*text.split("\n"), ""], 1):
         fence = line.lstrip().startswith("```")
         title = None if fenced or fence else _HEADING.match(line)
-        begins = not fenced and not fence and (title is not None or not line.strip() or bool(_BEGINS.match(line)))
+        begins = (
+            not fenced
+            and not fence
+            and (title is not None or not line.strip() or bool(_BEGINS.match(line)))
+        )
         heads = not fenced and _RULE.match(line) is not None
         if begins and not heads and any(map(str.strip, block)):
             yield Passage("docs", name, first, first + len(block) - 1, "\n".join(block), heading)

@@ -27,4 +27,8 @@ class Passage(msgspec.Struct, frozen=True):
         """README.md, lines 12-14."""
         if not self.last:
             return f"{self.file}, from byte {self.first} on"
-        return f"{self.file}, line {self.first}" if self.first == self.last else f"{self.file}, lines {self.first}-{self.last}"
+        return (
+            f"{self.file}, line {self.first}"
+            if self.first == self.last
+            else f"{self.file}, lines {self.first}-{self.last}"
+        )

@@ -22,7 +22,18 @@ them then there these they thing things this to too up use used using want was w
 will with work working works would you your
 """
 _ALIKE = (
-    ("fail", "error", "exception", "traceback", "crash", "wrong", "abort", "kill", "fatal", "fault"),
+    (
+        "fail",
+        "error",
+        "exception",
+        "traceback",
+        "crash",
+        "wrong",
+        "abort",
+        "kill",
+        "fatal",
+        "fault",
+    ),
     ("oom", "memory", "alloc", "allocate", "allocation"),
     ("cancel", "stop", "end", "kill", "abort", "terminate"),
     ("submit", "queue", "start", "launch"),
@@ -57,8 +68,14 @@ def stems(text: str) -> list[str]:
 
 def terms(question: str, but: frozenset[str] = frozenset()) -> Terms:
     """The words of a question that say what it is about; `but`: stems that say nothing here."""
-    known = dict.fromkeys(_stem(word) for word in _WORD.findall(question.lower()) if word not in _STOP)
-    return tuple(frozenset((stem, *(other for group in _ALIKE if stem in group for other in group))) for stem in known if stem not in but)
+    known = dict.fromkeys(
+        _stem(word) for word in _WORD.findall(question.lower()) if word not in _STOP
+    )
+    return tuple(
+        frozenset((stem, *(other for group in _ALIKE if stem in group for other in group)))
+        for stem in known
+        if stem not in but
+    )
 
 
 def scores(wanted: Terms, texts: Sequence[Sequence[str]], least: float) -> list[float]:
@@ -83,7 +100,13 @@ def scores(wanted: Terms, texts: Sequence[Sequence[str]], least: float) -> list[
 def _counts(wanted: Terms, texts: Sequence[Sequence[str]]) -> list[list[int]]:
     """How often each text has each of what was asked for."""
     known = {word for text in texts for word in text}
-    means = {word: found for word in known if (found := [i for i, group in enumerate(wanted) if any(_is(word, stem) for stem in group)])}
+    means = {
+        word: found
+        for word in known
+        if (
+            found := [i for i, group in enumerate(wanted) if any(_is(word, stem) for stem in group)]
+        )
+    }
     counts = []
     for text in texts:
         count = [0] * len(wanted)

@@ -20,7 +20,7 @@ import numpy as np
 from numba import typeof
 
 from assistant.rwkv import cpu_kernels as kernels
-from scheduler import paths
+from scheduler.protocol import paths
 
 _NICENESS = 10
 """It gets a tenth of a core that is wanted otherwise: at 19 it came to no end beside a training that has all cores."""
@@ -30,7 +30,23 @@ def _calls() -> list[tuple[Any, tuple[Any, ...]]]:
     """Every kernel with arguments of the types that a model in fp32 calls it with, and no work in them."""
     flat, several = np.empty(0, np.float32), [np.empty((1,) * n, np.float32) for n in range(5)]
     table, used = np.empty((0, len(kernels.FIELDS)), np.int64), np.empty(0, np.int64)
-    step = (table, flat, flat, flat, flat, several[3], several[3], several[4], several[2], used, 0, 0, 0, 0, flat)
+    step = (
+        table,
+        flat,
+        flat,
+        flat,
+        flat,
+        several[3],
+        several[3],
+        several[4],
+        several[2],
+        used,
+        0,
+        0,
+        0,
+        0,
+        flat,
+    )
     rows = np.empty((0, 1, 1, 1), np.float32)
     return [(kernels.step, step), (kernels.recurrence, (*[rows] * 6, several[4], rows))]
 
@@ -42,7 +58,10 @@ def ready() -> bool:
 
 def _kept(kernel: Any, signature: tuple[Any, ...]) -> bool:
     # Numba tells by nothing public whether a call would compile
-    return signature in kernel.overloads or kernel._cache.load_overload(signature, kernel.targetctx) is not None
+    return (
+        signature in kernel.overloads
+        or kernel._cache.load_overload(signature, kernel.targetctx) is not None
+    )
 
 
 def folder() -> Path:
@@ -57,7 +76,13 @@ class Preparation:
         """Start it. What goes wrong there is in our error output, too."""
         # -P: what lies in the working directory must not be imported in place of our modules
         command = [sys.executable, "-P", "-m", "assistant.rwkv.ahead"]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, cwd="/")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
 
     def ended(self) -> bool:
         """Whether it has ended, well or not."""
@@ -75,7 +100,11 @@ def prepare() -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     folder().mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder() / "gpudeck-compiles.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE)
+    lock = os.open(
+        folder() / "gpudeck-compiles.lock",
+        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+        paths.PRIVATE_FILE,
+    )
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -17,7 +17,9 @@ _RECURRENCE: Any = kernels.recurrence
 _STEP: Any = kernels.step
 
 
-def recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def recurrence(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """An `assistant.rwkv.layers.Recurrence`, bit for bit what token after token gives."""
     y, after = r.new_empty(r.shape), state.clone(memory_format=torch.contiguous_format)
     _RECURRENCE(*(x.contiguous().numpy() for x in (r, w, k, v, a, b)), after.numpy(), y.numpy())
@@ -30,10 +32,20 @@ class Step:
     def __init__(self, parameters: Parameters) -> None:
         """`parameters` on a CPU that compute in fp32."""
         channels = parameters.embeddings.shape[1]
-        table = np.array([[_places(layer)[name] for name in kernels.FIELDS] for layer in parameters.layers], dtype=np.int64)
-        widest = max(channels, *(layer.ffn_key.values.shape[0] for layer in parameters.layers), table[:, _RANKS].max())
+        table = np.array(
+            [[_places(layer)[name] for name in kernels.FIELDS] for layer in parameters.layers],
+            dtype=np.int64,
+        )
+        widest = max(
+            channels,
+            *(layer.ffn_key.values.shape[0] for layer in parameters.layers),
+            table[:, _RANKS].max(),
+        )
         self._embeddings = parameters.embeddings
-        self._weights = (table, *(t.numpy() for t in (parameters.vectors, parameters.values, parameters.scales)))
+        self._weights = (
+            table,
+            *(t.numpy() for t in (parameters.vectors, parameters.values, parameters.scales)),
+        )
         self._room = np.empty((kernels.ROOM, widest), np.float32)
         self._used = np.empty(widest, np.int64)
         head, norm = parameters.head, parameters.norm
@@ -42,10 +54,18 @@ class Step:
 
     def __call__(self, token: int, state: State) -> tuple[Tensor, State]:
         """A token the model has and a state of one sequence -> logits [V] and the state after."""
-        after = State(torch.empty_like(state.shift), state.wkv.clone(memory_format=torch.contiguous_format))
+        after = State(
+            torch.empty_like(state.shift), state.wkv.clone(memory_format=torch.contiguous_format)
+        )
         logits = self._embeddings.new_empty(len(self._embeddings))
         states = (t.squeeze(1).numpy() for t in (state.shift.contiguous(), after.shift, after.wkv))
-        _STEP(*self._weights, self._embeddings[token].clone().numpy(), *states, *self._tail, logits.numpy())
+        _STEP(
+            *self._weights,
+            self._embeddings[token].clone().numpy(),
+            *states,
+            *self._tail,
+            logits.numpy(),
+        )
         return logits, after
 
 
@@ -59,7 +79,12 @@ def _places(layer: Layer) -> dict[str, int]:
         places[name], places[f"{name}_bias"] = map(_at, getattr(layer, name))
     for name in ("decay", "rate", "residual", "gate"):
         bias, down, up = getattr(layer, name)
-        places |= {name: -1 if bias is None else _at(bias), f"{name}_down": _at(down), f"{name}_up": _at(up), f"{name}_rank": len(down)}
+        places |= {
+            name: -1 if bias is None else _at(bias),
+            f"{name}_down": _at(down),
+            f"{name}_up": _at(up),
+            f"{name}_rank": len(down),
+        }
     for name in ("receptance", "key", "value", "output", "ffn_key", "ffn_value"):
         matrix = getattr(layer, name)
         places |= {name: _at(matrix.values), f"{name}_scale": _scale(matrix)}

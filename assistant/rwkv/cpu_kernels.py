@@ -13,10 +13,14 @@ from numba import config, njit
 
 from assistant.rwkv.layers import DECAY, GROUP_EPS
 from assistant.weights import HEAD
-from scheduler import paths
+from scheduler.protocol import paths
 
 # Sums in any order and fused multiply-adds; infinities and NaNs stay what they are, so that a damaged model is noticed.
-_OPTIONS = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "nogil": True}
+_OPTIONS = {
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "nogil": True,
+}
 _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 """What only other compiled code calls: wrappers for Python would be compiled, too."""
 
@@ -143,7 +147,16 @@ def recurrence(r, w, k, v, a, b, state, y):
     for n in range(batch):
         for h in range(heads):
             for t in range(length):
-                _head_step(r[n, t, h], w[n, t, h], k[n, t, h], v[n, t, h], a[n, t, h], b[n, t, h], state[n, h], y[n, t, h])
+                _head_step(
+                    r[n, t, h],
+                    w[n, t, h],
+                    k[n, t, h],
+                    v[n, t, h],
+                    a[n, t, h],
+                    b[n, t, h],
+                    state[n, h],
+                    y[n, t, h],
+                )
 
 
 @_part
@@ -193,7 +206,16 @@ def _time_mix(t, first, vectors, matrices, scales, x, last, state, room, used, o
         for i in range(at, end):
             kk[i] *= -scale
             gained[i] = -kk[i] * rate[i]
-        _head_step(r[at:end], w[at:end], k[at:end], v[at:end], kk[at:end], gained[at:end], state[h], y[at:end])
+        _head_step(
+            r[at:end],
+            w[at:end],
+            k[at:end],
+            v[at:end],
+            kk[at:end],
+            gained[at:end],
+            state[h],
+            y[at:end],
+        )
         _finish_head(t, vectors, at, r, k, v, gate, y)
     _rows(matrices, t[_OUTPUT], scales, t[_OUTPUT + _SCALE], y, out)
 
@@ -223,14 +245,32 @@ def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
     _rows(matrices, t[_FFN_KEY], scales, t[_FFN_KEY + _SCALE], mixed, hidden)
     for i in range(hidden_size):
         active = max(hidden[i], _ZERO)
-        hidden[i] = active * active * scales[t[_FFN_VALUE + _SCALE] + i] if scales.size else active * active
+        hidden[i] = (
+            active * active * scales[t[_FFN_VALUE + _SCALE] + i] if scales.size else active * active
+        )
     for i in range(n):
         out[i] = _ZERO
     _columns(matrices, t[_FFN_VALUE], hidden, used, out)
 
 
 @_entry
-def step(table, vectors, matrices, scales, x, shift, new_shift, wkv, room, used, head, head_scale, norm, norm_bias, logits):
+def step(
+    table,
+    vectors,
+    matrices,
+    scales,
+    x,
+    shift,
+    new_shift,
+    wkv,
+    room,
+    used,
+    head,
+    head_scale,
+    norm,
+    norm_bias,
+    logits,
+):
     """The whole model for one token: x [C] its embedding (overwritten), shifts [layers, 2, C], wkv in place, logits [V].
 
     `room` [ROOM, widest] and `used` [widest] are scratch memory; head, head_scale, norm and norm_bias places in the arenas.
@@ -240,12 +280,24 @@ def step(table, vectors, matrices, scales, x, shift, new_shift, wkv, room, used,
     for i in range(table.shape[0]):
         t = table[i]
         normed = new_shift[i, 0]
-        _layer_norm(x, vectors[t[_NORM_ATT] : t[_NORM_ATT] + n], vectors[t[_NORM_ATT_BIAS] : t[_NORM_ATT_BIAS] + n], normed)
-        _time_mix(t, i == 0, vectors, matrices, scales, normed, shift[i, 0], wkv[i], room, used, out)
+        _layer_norm(
+            x,
+            vectors[t[_NORM_ATT] : t[_NORM_ATT] + n],
+            vectors[t[_NORM_ATT_BIAS] : t[_NORM_ATT_BIAS] + n],
+            normed,
+        )
+        _time_mix(
+            t, i == 0, vectors, matrices, scales, normed, shift[i, 0], wkv[i], room, used, out
+        )
         for j in range(n):
             x[j] += out[j]
         normed = new_shift[i, 1]
-        _layer_norm(x, vectors[t[_NORM_FFN] : t[_NORM_FFN] + n], vectors[t[_NORM_FFN_BIAS] : t[_NORM_FFN_BIAS] + n], normed)
+        _layer_norm(
+            x,
+            vectors[t[_NORM_FFN] : t[_NORM_FFN] + n],
+            vectors[t[_NORM_FFN_BIAS] : t[_NORM_FFN_BIAS] + n],
+            normed,
+        )
         _channel_mix(t, vectors, matrices, scales, normed, shift[i, 1], room, used, out)
         for j in range(n):
             x[j] += out[j]

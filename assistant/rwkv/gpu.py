@@ -81,13 +81,21 @@ def table(products: Sequence[Product], tile: Tile) -> Tensor:
         for split in range(splits):
             for row in range(0, rows, tile.rows * tile.groups):
                 begin = split * part
-                at = int(weights.storage_offset()) + (begin * rows + row if turned else row * depth + begin)
-                scale = 0 if scales is None else int(scales.storage_offset()) + (begin if turned else row)
+                at = int(weights.storage_offset()) + (
+                    begin * rows + row if turned else row * depth + begin
+                )
+                scale = (
+                    0
+                    if scales is None
+                    else int(scales.storage_offset()) + (begin if turned else row)
+                )
                 read = int(x.storage_offset()) + begin
                 to = int(out.storage_offset()) + (split * out.stride(0) if splits > 1 else 0) + row
                 sizes = (min(tile.rows * tile.groups, rows - row), max(0, min(part, depth - begin)))
                 strides = (x.stride(0), out.stride(-2), rows if turned else depth)
-                assert not any(n % _WIDE for n in (at, read, strides[0], strides[2])), "the kernels rely on it"
+                assert not any(n % _WIDE for n in (at, read, strides[0], strides[2])), (
+                    "the kernels rely on it"
+                )
                 lines.append((at, scale, read, to, *sizes, *strides, activation))
     return torch.tensor(lines, dtype=torch.int64)
 
@@ -102,8 +110,21 @@ class Step:
         self._state = State.fresh(len(parameters.layers), channels, device, parameters.dtype, batch)
         self._given: State | None = None
         hidden = max(layer.ffn_key.values.shape[0] for layer in parameters.layers)
-        rank = max(len(r.down) for layer in parameters.layers for r in (layer.decay, layer.rate, layer.gate, layer.residual))
-        sizes = {"x": 1, "first": 1, "y": 1, "out": 1, "mixed": 6, "projected": 3, "ranks": 4, "parts": _SPLITS}
+        rank = max(
+            len(r.down)
+            for layer in parameters.layers
+            for r in (layer.decay, layer.rate, layer.gate, layer.residual)
+        )
+        sizes = {
+            "x": 1,
+            "first": 1,
+            "y": 1,
+            "out": 1,
+            "mixed": 6,
+            "projected": 3,
+            "ranks": 4,
+            "parts": _SPLITS,
+        }
         shapes = {name: (count, batch, channels) for name, count in sizes.items()}
         shapes |= {"hidden": (1, batch, hidden), "inner": (4, batch, -(-rank // _WIDE) * _WIDE)}
         room = torch.zeros(sum(a * b * c for a, b, c in shapes.values()), device=device)
@@ -115,7 +136,11 @@ class Step:
         self._logits = torch.zeros(batch, len(parameters.embeddings), device=device)
         self._work: list[Callable[[], None]] = []
         self._early = overlaps(device)
-        self._programs = AT_ONCE * (torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2)
+        self._programs = AT_ONCE * (
+            torch.cuda.get_device_properties(device).multi_processor_count
+            if device.type == "cuda"
+            else 2
+        )
         self.calls: list[Call] = []
         """Every kernel as planned."""
         self._plan()
@@ -149,11 +174,25 @@ class Step:
         w, room = self._parameters, self._room
         before = room["parts"][:0]
         for i, layer in enumerate(w.layers):
-            self._mix(before, layer.norm_att, layer.mixes, self._state.shift[i, :, 0], room["mixed"])
+            self._mix(
+                before, layer.norm_att, layer.mixes, self._state.shift[i, :, 0], room["mixed"]
+            )
             mixed, projected, inner = room["mixed"], room["projected"], room["inner"]
-            matrices = [_product(m, mixed[j], projected[j]) for j, m in enumerate((layer.receptance, layer.key, layer.value))]
-            ranks = [(layer.decay, 3, kernels.TANH), (layer.rate, 4, 0), (layer.gate, 5, kernels.SIGMOID), (layer.residual, 2, 0)]
-            used = [(j, rank, mix, squash) for j, (rank, mix, squash) in enumerate(ranks) if len(rank.down)]
+            matrices = [
+                _product(m, mixed[j], projected[j])
+                for j, m in enumerate((layer.receptance, layer.key, layer.value))
+            ]
+            ranks = [
+                (layer.decay, 3, kernels.TANH),
+                (layer.rate, 4, 0),
+                (layer.gate, 5, kernels.SIGMOID),
+                (layer.residual, 2, 0),
+            ]
+            used = [
+                (j, rank, mix, squash)
+                for j, (rank, mix, squash) in enumerate(ranks)
+                if len(rank.down)
+            ]
             down = [Product(r.down, None, mixed[m], inner[j], squash) for j, r, m, squash in used]
             if w.values is w.vectors:
                 self._project(w.values, matrices + down)
@@ -161,14 +200,40 @@ class Step:
                 self._project(w.values, matrices)
                 self._project(w.vectors, down)
             if self._batch > 1:  # for one sequence `recur` does it
-                self._project(w.vectors, [Product(r.up, None, inner[j], room["ranks"][j], turned=True) for j, r, _, _ in used])
+                self._project(
+                    w.vectors,
+                    [
+                        Product(r.up, None, inner[j], room["ranks"][j], turned=True)
+                        for j, r, _, _ in used
+                    ],
+                )
             self._recur(layer, i)
             self._project(w.values, [_product(layer.output, room["y"][0], room["parts"][0])])
-            self._mix(room["parts"][:1], layer.norm_ffn, layer.mix_ffn, self._state.shift[i, :, 1], room["mixed"][:1])
+            self._mix(
+                room["parts"][:1],
+                layer.norm_ffn,
+                layer.mix_ffn,
+                self._state.shift[i, :, 1],
+                room["mixed"][:1],
+            )
             hidden = room["hidden"][0]
-            self._project(w.values, [_product(layer.ffn_key, mixed[0], hidden, kernels.SQUARED_RELU)])
+            self._project(
+                w.values, [_product(layer.ffn_key, mixed[0], hidden, kernels.SQUARED_RELU)]
+            )
             value = layer.ffn_value
-            self._project(w.values, [Product(value.values, value.scales, hidden, room["parts"], turned=True, splits=_SPLITS)])
+            self._project(
+                w.values,
+                [
+                    Product(
+                        value.values,
+                        value.scales,
+                        hidden,
+                        room["parts"],
+                        turned=True,
+                        splits=_SPLITS,
+                    )
+                ],
+            )
             before = room["parts"]
         self._mix(before, w.norm, None, None, room["out"])
         self._project(w.values, [_product(w.head, room["out"][0], self._logits)])
@@ -184,20 +249,46 @@ class Step:
     ) -> None:
         """Each kernel but the first, which follows copies of torch's, begins early; all wait for the one before, and so for all before."""
         early = bool(self._work) and self._early
-        call = Call(kernel, grid, arguments, {**constants, "EARLY": early}, {**options, "launch_pdl": int(early)})
+        call = Call(
+            kernel,
+            grid,
+            arguments,
+            {**constants, "EARLY": early},
+            {**options, "launch_pdl": int(early)},
+        )
         self.calls.append(call)
         self._work.append(partial(prepare(call, self._parameters.device), *tensors))
 
-    def _mix(self, delta: Tensor, by: Norm, mixes: Tensor | None, shift: Tensor | None, out: Tensor) -> None:
+    def _mix(
+        self, delta: Tensor, by: Norm, mixes: Tensor | None, shift: Tensor | None, out: Tensor
+    ) -> None:
         x, channels = self._room["x"], self._room["x"].shape[2]
         mixes, shift = by.weight if mixes is None else mixes, x[0] if shift is None else shift
         count = 0 if shift.data_ptr() == x.data_ptr() else len(out)
         tensors = (x, delta, *by, mixes, shift, out)
-        names = ("x_ptr", "delta_ptr", "weight_ptr", "bias_ptr", "mixes_ptr", "shift_ptr", "out_ptr")
-        arguments = _pointers(names, tensors) | {"channels": channels, "shift_stride": shift.stride(0)}
+        names = (
+            "x_ptr",
+            "delta_ptr",
+            "weight_ptr",
+            "bias_ptr",
+            "mixes_ptr",
+            "shift_ptr",
+            "out_ptr",
+        )
+        arguments = _pointers(names, tensors) | {
+            "channels": channels,
+            "shift_stride": shift.stride(0),
+        }
         block = 1 << (channels - 1).bit_length()
         constants = {"BATCH": self._batch, "MIXES": count, "SPLITS": len(delta), "BLOCK": block}
-        self._launch(kernels.mix, self._batch, arguments, constants, {"num_warps": 8, "num_stages": 1}, *tensors)
+        self._launch(
+            kernels.mix,
+            self._batch,
+            arguments,
+            constants,
+            {"num_warps": 8, "num_stages": 1},
+            *tensors,
+        )
 
     def _project(self, arena: Tensor, products: list[Product]) -> None:
         """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
@@ -207,8 +298,14 @@ class Step:
         plan = table(products, tile).to(arena.device)
         scales = self._parameters.scales if first.scales is not None else self._room["x"]
         tensors = (_base(first.x), arena, scales, _base(first.out), plan)
-        arguments = _pointers(("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors)
-        constants: dict[str, object] = {"ROWS": tile.rows, "DEPTH": tile.depth, "SCALED": first.scales is not None}
+        arguments = _pointers(
+            ("x_ptr", "weights_ptr", "scales_ptr", "out_ptr", "table_ptr"), tensors
+        )
+        constants: dict[str, object] = {
+            "ROWS": tile.rows,
+            "DEPTH": tile.depth,
+            "SCALED": first.scales is not None,
+        }
         options = {"num_warps": tile.warps, "num_stages": 3}
         if one_by_one:
             self._launch(kernels.multiply, len(plan), arguments, constants, options, *tensors)
@@ -231,16 +328,55 @@ class Step:
     def _recur(self, layer: Layer, number: int) -> None:
         room, channels = self._room, self._room["x"].shape[2]
         first, alone = number == 0, self._batch == 1
-        ranks = (layer.decay, layer.rate, layer.gate, layer.decay if first else layer.residual)  # the first layer has none, and reads none
-        biases = (_bias(ranks[0]), _bias(ranks[1]), _bias(ranks[3]), layer.k_k, layer.k_a, layer.r_k, *layer.norm_wkv)
+        ranks = (
+            layer.decay,
+            layer.rate,
+            layer.gate,
+            layer.decay if first else layer.residual,
+        )  # the first layer has none, and reads none
+        biases = (
+            _bias(ranks[0]),
+            _bias(ranks[1]),
+            _bias(ranks[3]),
+            layer.k_k,
+            layer.k_a,
+            layer.r_k,
+            *layer.norm_wkv,
+        )
         low = room["inner"] if alone else room["ranks"]
-        tensors = (room["projected"], low, room["first"], self._state.wkv[number], room["y"], *(rank.up for rank in ranks), *biases)
-        names = ["projected", "low", "first", "state", "out", "decay_up", "rate_up", "gate_up", "residual_up"]
+        tensors = (
+            room["projected"],
+            low,
+            room["first"],
+            self._state.wkv[number],
+            room["y"],
+            *(rank.up for rank in ranks),
+            *biases,
+        )
+        names = [
+            "projected",
+            "low",
+            "first",
+            "state",
+            "out",
+            "decay_up",
+            "rate_up",
+            "gate_up",
+            "residual_up",
+        ]
         names += ["decay", "rate", "residual", "k_k", "k_a", "r_k", "weight", "bias"]
         arguments = _pointers([f"{name}_ptr" for name in names], tensors) | {"channels": channels}
-        constants = {"BATCH": self._batch, "FIRST": first, "HEAD": HEAD, "RANKS": tuple(len(r.up) for r in ranks), "INNER": low.shape[2]}
+        constants = {
+            "BATCH": self._batch,
+            "FIRST": first,
+            "HEAD": HEAD,
+            "RANKS": tuple(len(r.up) for r in ranks),
+            "INNER": low.shape[2],
+        }
         options = {"num_warps": 8 if alone else 4, "num_stages": 1}
-        self._launch(kernels.recur, self._batch * channels // HEAD, arguments, constants, options, *tensors)
+        self._launch(
+            kernels.recur, self._batch * channels // HEAD, arguments, constants, options, *tensors
+        )
 
 
 def _product(matrix: Matrix, x: Tensor, out: Tensor, activation: int = 0) -> Product:
@@ -258,4 +394,7 @@ def _base(tensor: Tensor) -> Tensor:
 
 
 def _pointers(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Pointer | int]:
-    return {name: Pointer(t.dtype, t.data_ptr() % 16 == 0) for name, t in zip(names, tensors, strict=True)}
+    return {
+        name: Pointer(t.dtype, t.data_ptr() % 16 == 0)
+        for name, t in zip(names, tensors, strict=True)
+    }

@@ -17,9 +17,17 @@ COLUMNS = 10
 Multiples of 16: the places of weights and x, the strides of x and of weights, and of rows and depth what lies side by side in memory.
 """
 TANH, SIGMOID, SQUARED_RELU = 1, 2, 3
-_TANH, _SIGMOID, _SQUARED_RELU = tl.constexpr(TANH), tl.constexpr(SIGMOID), tl.constexpr(SQUARED_RELU)
+_TANH, _SIGMOID, _SQUARED_RELU = (
+    tl.constexpr(TANH),
+    tl.constexpr(SIGMOID),
+    tl.constexpr(SQUARED_RELU),
+)
 _COLUMNS = tl.constexpr(COLUMNS)
-LAYER_EPS, GROUP_EPS, FALL = tl.constexpr(1e-5), tl.constexpr(64e-5), tl.constexpr(-0.6065306597126334)
+LAYER_EPS, GROUP_EPS, FALL = (
+    tl.constexpr(1e-5),
+    tl.constexpr(64e-5),
+    tl.constexpr(-0.6065306597126334),
+)
 
 
 @triton.jit
@@ -52,7 +60,9 @@ def mix(
     centred = tl.where(inside, x - mean, 0.0)
     scale = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / channels + LAYER_EPS)
     weight = tl.load(weight_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    normed = centred * scale * weight + tl.load(bias_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    normed = centred * scale * weight + tl.load(bias_ptr + at, mask=inside, other=0.0).to(
+        tl.float32
+    )
     if MIXES == 0:
         tl.store(out_ptr + here, normed, mask=inside)
     else:
@@ -60,7 +70,9 @@ def mix(
         past = tl.load(memory, mask=inside, other=0.0).to(tl.float32) - normed
         tl.store(memory, normed.to(shift_ptr.dtype.element_ty), mask=inside)
         for number in tl.static_range(MIXES):
-            share = tl.load(mixes_ptr + number * channels + at, mask=inside, other=0.0).to(tl.float32)
+            share = tl.load(mixes_ptr + number * channels + at, mask=inside, other=0.0).to(
+                tl.float32
+            )
             tl.store(out_ptr + number * BATCH * channels + here, normed + past * share, mask=inside)
 
 
@@ -86,15 +98,37 @@ def entry(x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, TURNED: tl.constex
         rows = tl.multiple_of(rows, 16)
     else:
         depth = tl.multiple_of(depth, 16)
-    x_stride, out_stride = tl.multiple_of(tl.load(line + 6).to(tl.int32), 16), tl.load(line + 7).to(tl.int32)
+    x_stride, out_stride = (
+        tl.multiple_of(tl.load(line + 6).to(tl.int32), 16),
+        tl.load(line + 7).to(tl.int32),
+    )
     stride = tl.multiple_of(tl.load(line + 8).to(tl.int32), 16)
     activation = tl.load(line + 9).to(tl.int32)
-    return x, weights, scales_ptr + tl.load(line + 1), out_ptr + tl.load(line + 3), rows, depth, x_stride, out_stride, stride, activation
+    return (
+        x,
+        weights,
+        scales_ptr + tl.load(line + 1),
+        out_ptr + tl.load(line + 3),
+        rows,
+        depth,
+        x_stride,
+        out_stride,
+        stride,
+        activation,
+    )
 
 
 @triton.jit
 def multiply(
-    x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, ROWS: tl.constexpr, DEPTH: tl.constexpr, SCALED: tl.constexpr, EARLY: tl.constexpr
+    x_ptr,
+    weights_ptr,
+    scales_ptr,
+    out_ptr,
+    table_ptr,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    SCALED: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """out [rows] = f(a block of rows of a matrix times x [depth]), for the block that the table names: `project` for one sequence.
 
@@ -102,7 +136,9 @@ def multiply(
     """
     if EARLY:
         gdc_launch_dependents()
-    x_at, weights, scales, out, rows, depth, _, _, stride, activation = entry(x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, False)
+    x_at, weights, scales, out, rows, depth, _, _, stride, activation = entry(
+        x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, False
+    )
     row = tl.arange(0, ROWS)
     k = tl.arange(0, DEPTH)
     deep = k < depth
@@ -164,7 +200,9 @@ def project(
             if SCALED:
                 x *= tl.load(scales + k, mask=k < depth, other=0.0)
             product = weight.to(tl.float32) * x[None, :]
-            partial += tl.sum(tl.reshape(product, (ROWS, DEPTH // LANES, LANES)), 1)  # each thread's own: fewer registers
+            partial += tl.sum(
+                tl.reshape(product, (ROWS, DEPTH // LANES, LANES)), 1
+            )  # each thread's own: fewer registers
             x, after, weight = after, later, coming
         acc = tl.sum(partial, 1)[:, None]
     else:
@@ -185,14 +223,20 @@ def project(
     if BATCH == 1:
         tl.store(out + row[:, None], acc, mask=there[:, None])
     else:
-        tl.store(out + sequence[None, :] * out_stride + row[:, None], acc, mask=there[:, None] & (sequence < BATCH)[None, :])
+        tl.store(
+            out + sequence[None, :] * out_stride + row[:, None],
+            acc,
+            mask=there[:, None] & (sequence < BATCH)[None, :],
+        )
 
 
 @triton.jit
 def columns(up_ptr, at, channels, RANK: tl.constexpr):
     """up [RANK, C] -> its columns `at`, with rows of zeros after the last."""
     k = tl.arange(0, triton.next_power_of_2(RANK))
-    return tl.load(up_ptr + k[:, None] * channels + at[None, :], mask=(k < RANK)[:, None], other=0.0)
+    return tl.load(
+        up_ptr + k[:, None] * channels + at[None, :], mask=(k < RANK)[:, None], other=0.0
+    )
 
 
 @triton.jit
@@ -223,16 +267,33 @@ def recur(
     at = head * HEAD + lane
     here = sequence * channels + at
     size = BATCH * channels
-    memory = state_ptr + (sequence * heads + head).to(tl.int64) * HEAD * HEAD + lane[:, None] * HEAD + lane[None, :]
+    memory = (
+        state_ptr
+        + (sequence * heads + head).to(tl.int64) * HEAD * HEAD
+        + lane[:, None] * HEAD
+        + lane[None, :]
+    )
     state = tl.load(memory)
     if BATCH == 1:
-        decay_up, rate_up = columns(decay_up_ptr, at, channels, RANKS[0]), columns(rate_up_ptr, at, channels, RANKS[1])
-        gate_up, residual_up = columns(gate_up_ptr, at, channels, RANKS[2]), columns(residual_up_ptr, at, channels, RANKS[3])
+        decay_up, rate_up = (
+            columns(decay_up_ptr, at, channels, RANKS[0]),
+            columns(rate_up_ptr, at, channels, RANKS[1]),
+        )
+        gate_up, residual_up = (
+            columns(gate_up_ptr, at, channels, RANKS[2]),
+            columns(residual_up_ptr, at, channels, RANKS[3]),
+        )
     if EARLY:
         gdc_wait()
     if BATCH == 1:
-        decay, rate = raised(low_ptr, decay_up, RANKS[0]), raised(low_ptr + INNER, rate_up, RANKS[1])
-        gate, share = raised(low_ptr + 2 * INNER, gate_up, RANKS[2]), raised(low_ptr + 3 * INNER, residual_up, RANKS[3])
+        decay, rate = (
+            raised(low_ptr, decay_up, RANKS[0]),
+            raised(low_ptr + INNER, rate_up, RANKS[1]),
+        )
+        gate, share = (
+            raised(low_ptr + 2 * INNER, gate_up, RANKS[2]),
+            raised(low_ptr + 3 * INNER, residual_up, RANKS[3]),
+        )
     else:
         decay, rate = tl.load(low_ptr + here), tl.load(low_ptr + size + here)
         gate, share = tl.load(low_ptr + 2 * size + here), tl.load(low_ptr + 3 * size + here)
@@ -244,7 +305,9 @@ def recur(
     if FIRST:
         tl.store(first_ptr + here, v)
     else:
-        v += (tl.load(first_ptr + here) - v) * sigmoid(share + tl.load(residual_ptr + at).to(tl.float32))
+        v += (tl.load(first_ptr + here) - v) * sigmoid(
+            share + tl.load(residual_ptr + at).to(tl.float32)
+        )
     kk = k * tl.load(k_k_ptr + at).to(tl.float32)
     kk = kk / tl.maximum(tl.sqrt(tl.sum(kk * kk, 0)), 1e-12)
     k = k * (1.0 + (rate - 1.0) * tl.load(k_a_ptr + at).to(tl.float32))
@@ -256,6 +319,8 @@ def recur(
 
     mean = tl.sum(y, 0) / HEAD
     scale = 1.0 / tl.sqrt(tl.sum((y - mean) * (y - mean), 0) / HEAD + GROUP_EPS)
-    normed = (y - mean) * scale * tl.load(weight_ptr + at).to(tl.float32) + tl.load(bias_ptr + at).to(tl.float32)
+    normed = (y - mean) * scale * tl.load(weight_ptr + at).to(tl.float32) + tl.load(
+        bias_ptr + at
+    ).to(tl.float32)
     bonus = tl.sum(r * k * tl.load(r_k_ptr + at).to(tl.float32), 0)
     tl.store(out_ptr + here, (normed + bonus * v) * gate)

@@ -18,7 +18,9 @@ DECAY = math.exp(-0.5)
 """A decay is exp(-DECAY * sigmoid(...)): never below 0.545."""
 GROUP_EPS = 64e-5
 
-Recurrence = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Recurrence = Callable[
+    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
+]
 """r, w, k, v, a, b [B, T, H, 64] fp32 and the state [B, H, 64, 64] -> y [B, T, H, 64] and the state after (see `assistant.rwkv.wkv`)."""
 
 
@@ -31,7 +33,9 @@ class Memory(NamedTuple):
     """[B, H, 64, 64]"""
 
 
-def advance(layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence) -> tuple[Tensor, Memory, Tensor]:
+def advance(
+    layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence
+) -> tuple[Tensor, Memory, Tensor]:
     """x [B, T, C] and the first layer's values (None in it) -> x [B, T, C], the layer's memory after, the first layer's values."""
     att_in = norm(x, layer.norm_att)
     out, wkv, v_first = _time_mix(layer, att_in, before, v_first, recurrence)
@@ -51,14 +55,18 @@ def project(x: Tensor, matrix: Matrix) -> Tensor:
     return functional.linear(x, matrix.dense(x.dtype))
 
 
-def _time_mix(layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence) -> tuple[Tensor, Tensor, Tensor]:
+def _time_mix(
+    layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence
+) -> tuple[Tensor, Tensor, Tensor]:
     """Token shift, low-rank decay, in-context learning rate and gate, and the recurrence."""
     count = x.shape[2] // HEAD
     heads = (*x.shape[:2], count, HEAD)
     shifted = _shifted(x, before.shift[:, 0]) - x
     x_r, x_k, x_v, x_w, x_a, x_g = (torch.addcmul(x, shifted, mix) for mix in layer.mixes)
     r, k, v = project(x_r, layer.receptance), project(x_k, layer.key), project(x_v, layer.value)
-    decay = torch.exp(-DECAY * torch.sigmoid(_low_rank(torch.tanh(_down(x_w, layer.decay)), layer.decay).float()))
+    decay = torch.exp(
+        -DECAY * torch.sigmoid(_low_rank(torch.tanh(_down(x_w, layer.decay)), layer.decay).float())
+    )
     rate = torch.sigmoid(_low_rank(_down(x_a, layer.rate), layer.rate))
     gate = _low_rank(torch.sigmoid(_down(x_g, layer.gate)), layer.gate)
     if v_first is None:
@@ -70,15 +78,21 @@ def _time_mix(layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, r
 
     r, k, v, rate = r.view(heads), k.view(heads), v.view(heads), rate.view(heads)
     erased, gained = -removal.float(), (removal * rate).float()
-    y, wkv = recurrence(r.float(), decay.view(heads), k.float(), v.float(), erased, gained, before.wkv)
-    normed = functional.group_norm(y.to(x.dtype).flatten(0, 1).flatten(1), count, *layer.norm_wkv, GROUP_EPS)
+    y, wkv = recurrence(
+        r.float(), decay.view(heads), k.float(), v.float(), erased, gained, before.wkv
+    )
+    normed = functional.group_norm(
+        y.to(x.dtype).flatten(0, 1).flatten(1), count, *layer.norm_wkv, GROUP_EPS
+    )
     bonus = (r * k * layer.r_k.view(-1, HEAD)).sum(dim=-1, keepdim=True) * v
     return project((normed.view_as(x) + bonus.flatten(2)) * gate, layer.output), wkv, v_first
 
 
 def _channel_mix(layer: Layer, x: Tensor, last: Tensor) -> Tensor:
     """A two-layer perceptron with squared ReLU on the shifted input."""
-    active = torch.relu(project(torch.addcmul(x, _shifted(x, last) - x, layer.mix_ffn), layer.ffn_key))
+    active = torch.relu(
+        project(torch.addcmul(x, _shifted(x, last) - x, layer.mix_ffn), layer.ffn_key)
+    )
     return (active * active) @ layer.ffn_value.dense(x.dtype)
 
 

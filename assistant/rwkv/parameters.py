@@ -106,10 +106,22 @@ def arranged(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> 
 class _Arranger:
     def __init__(self, w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
         self._w, self._device, self._int8 = w, device, dtype == torch.int8
-        self._dtype = (torch.float32 if device.type == "cpu" else torch.bfloat16) if self._int8 else dtype
+        self._dtype = (
+            (torch.float32 if device.type == "cpu" else torch.bfloat16) if self._int8 else dtype
+        )
         matrices = {name: t for name, t in w.items() if name.endswith(_MATRICES)}
-        rows = (t.shape[1] if name.endswith("ffn.value.weight") else t.shape[0] for name, t in matrices.items())
-        sizes, others = ([t.numel() for name, t in w.items() if (name in matrices) == of and name != "emb.weight"] for of in (True, False))
+        rows = (
+            t.shape[1] if name.endswith("ffn.value.weight") else t.shape[0]
+            for name, t in matrices.items()
+        )
+        sizes, others = (
+            [
+                t.numel()
+                for name, t in w.items()
+                if (name in matrices) == of and name != "emb.weight"
+            ]
+            for of in (True, False)
+        )
         self._values = Arena(sizes if self._int8 else sizes + others, device, dtype)
         self._vectors = Arena(others, device, self._dtype) if self._int8 else self._values
         self._scales = Arena(rows if self._int8 else (), device, torch.float32)
@@ -117,12 +129,21 @@ class _Arranger:
     def parameters(self) -> Parameters:
         w = self._w
         count = 1 + max(int(name.split(".")[1]) for name in w if name.startswith("blocks."))
-        first = Norm(*(w.pop(f"blocks.0.ln0.{part}").to(self._device, torch.float32) for part in ("weight", "bias")))
+        first = Norm(
+            *(
+                w.pop(f"blocks.0.ln0.{part}").to(self._device, torch.float32)
+                for part in ("weight", "bias")
+            )
+        )
         raw = w.pop("emb.weight").to(self._device, torch.float32)
-        embeddings = functional.layer_norm(raw, first.weight.shape, first.weight, first.bias).to(self._dtype)
+        embeddings = functional.layer_norm(raw, first.weight.shape, first.weight, first.bias).to(
+            self._dtype
+        )
         layers = tuple(self._layer(f"blocks.{i}.") for i in range(count))
         norm, head = self._norm("ln_out"), self._matrix("head")
-        return Parameters(embeddings, layers, norm, head, self._vectors.flat, self._values.flat, self._scales.flat)
+        return Parameters(
+            embeddings, layers, norm, head, self._vectors.flat, self._values.flat, self._scales.flat
+        )
 
     def _layer(self, block: str) -> Layer:
         att, ffn = block + "att.", block + "ffn."

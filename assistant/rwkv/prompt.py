@@ -42,7 +42,11 @@ class Prompt:
 
     def __init__(self, parameters: Parameters, length: int, *, captured: bool = False) -> None:
         """captured: as one CUDA graph, which costs four runs at its first use. Interpreted kernels run on any device, without one."""
-        self._parameters, self._length, self._channels = parameters, length, parameters.embeddings.shape[1]
+        self._parameters, self._length, self._channels = (
+            parameters,
+            length,
+            parameters.embeddings.shape[1],
+        )
         self._captured = captured
         self._replay: Replay[tuple[Tensor, Tensor, Tensor]] | None = None
         self.calls: list[Call] = []
@@ -63,29 +67,56 @@ class Prompt:
     def _run(self, tokens: Tensor, past: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """tokens [T], past [L, 1, 2, C], before [L, 1, H, 64, 64] -> x [1, C], and the two after."""
         w = self._parameters
-        x, shift, wkv = w.embeddings[tokens].float(), torch.empty_like(past), before.clone(memory_format=torch.contiguous_format)
+        x, shift, wkv = (
+            w.embeddings[tokens].float(),
+            torch.empty_like(past),
+            before.clone(memory_format=torch.contiguous_format),
+        )
         past, delta, first = past.contiguous(), None, None
         for i, layer in enumerate(w.layers):
-            x, mixed = self._mix(x, delta, layer.norm_att, layer.mixes, past[i, 0, 0], shift[i, 0, 0])
+            x, mixed = self._mix(
+                x, delta, layer.norm_att, layer.mixes, past[i, 0, 0], shift[i, 0, 0]
+            )
             out, first = self._time_mix(layer, mixed, first, wkv[i])
-            x, mixed = self._mix(x, out, layer.norm_ffn, layer.mix_ffn.unsqueeze(0), past[i, 0, 1], shift[i, 0, 1])
-            delta = self._project(mixed[0], layer.ffn_key).relu_().square_() @ self._dense(layer.ffn_value)
+            x, mixed = self._mix(
+                x, out, layer.norm_ffn, layer.mix_ffn.unsqueeze(0), past[i, 0, 1], shift[i, 0, 1]
+            )
+            delta = self._project(mixed[0], layer.ffn_key).relu_().square_() @ self._dense(
+                layer.ffn_value
+            )
         x = x[-1:] if delta is None else x[-1:] + delta[-1:]
         return x.to(w.dtype), shift, wkv
 
-    def _mix(self, x: Tensor, delta: Tensor | None, by: Norm, mixes: Tensor, past: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    def _mix(
+        self, x: Tensor, delta: Tensor | None, by: Norm, mixes: Tensor, past: Tensor, shift: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """x [T, C] + delta, and what is mixed of its norm, [mixes, T, C]."""
         out = torch.empty(len(mixes), *x.shape, dtype=self._parameters.dtype, device=x.device)
         total = x if delta is None else torch.empty_like(x)
-        tensors = {"x": x, "delta": out if delta is None else delta, "weight": by.weight, "bias": by.bias, "mixes": mixes}
+        tensors = {
+            "x": x,
+            "delta": out if delta is None else delta,
+            "weight": by.weight,
+            "bias": by.bias,
+            "mixes": mixes,
+        }
         tensors |= {"past": past, "sum": total, "out": out, "shift": shift}
-        constants = {"MIXES": len(mixes), "ADDED": delta is not None, "BLOCK": 1 << (self._channels - 1).bit_length()}
+        constants = {
+            "MIXES": len(mixes),
+            "ADDED": delta is not None,
+            "BLOCK": 1 << (self._channels - 1).bit_length(),
+        }
         self._start(kernels.mix_rows, self._length, tensors, constants, 8)
         return total, out
 
-    def _time_mix(self, layer: Layer, mixed: Tensor, first: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
+    def _time_mix(
+        self, layer: Layer, mixed: Tensor, first: Tensor | None, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """mixed [6, T, C] of r, k, v, decay, rate, gate, the first layer's values (None in it), state in place -> [T, C], those values."""
-        r, k, v = (self._project(x, m) for x, m in zip(mixed, (layer.receptance, layer.key, layer.value), strict=False))
+        r, k, v = (
+            self._project(x, m)
+            for x, m in zip(mixed, (layer.receptance, layer.key, layer.value), strict=False)
+        )
         decay = _low_rank(mixed[3], layer.decay, torch.tanh)
         rate, gate = _low_rank(mixed[4], layer.rate), _low_rank(mixed[5], layer.gate, torch.sigmoid)
         share = None if first is None else _low_rank(mixed[2], layer.residual)
@@ -98,12 +129,21 @@ class Prompt:
             "share": rate if share is None else share,
             "first": v if first is None else first,
         }
-        biases = [rank.bias for rank in (layer.decay, layer.rate, layer.decay if first is None else layer.residual)]
-        given |= {f"{name}_bias": bias for name, bias in zip(("decay", "rate", "share"), biases, strict=True) if bias is not None}
+        biases = [
+            rank.bias
+            for rank in (layer.decay, layer.rate, layer.decay if first is None else layer.residual)
+        ]
+        given |= {
+            f"{name}_bias": bias
+            for name, bias in zip(("decay", "rate", "share"), biases, strict=True)
+            if bias is not None
+        }
         blocks = -(-self._length // _TOKENS) * (self._channels // HEAD)
         sizes = {"HEAD": HEAD, "TOKENS": _TOKENS}
         tensors = given | {"k_k": layer.k_k, "k_a": layer.k_a, "out": vectors}
-        self._start(kernels.prepare_recurrence, blocks, tensors, {"FIRST": first is None, **sizes}, 4)
+        self._start(
+            kernels.prepare_recurrence, blocks, tensors, {"FIRST": first is None, **sizes}, 4
+        )
         y, out = torch.empty_like(vectors[0]), torch.empty_like(r)
         tensors = {"r": r, "vectors": vectors, "state": state, "y": y}
         shared = {"HEAD": HEAD, "ROWS": SCAN.rows, "AHEAD": SCAN.ahead}
@@ -120,18 +160,35 @@ class Prompt:
         """As floating point, made anew each time where it is kept in int8."""
         if matrix.scales is None:
             return matrix.values
-        out = torch.empty(matrix.values.shape, dtype=self._parameters.dtype, device=matrix.values.device)
+        out = torch.empty(
+            matrix.values.shape, dtype=self._parameters.dtype, device=matrix.values.device
+        )
         rows, columns = out.shape
         tensors = {"matrix": matrix.values, "scales": matrix.scales, "out": out}
-        self._start(kernels.widen, rows, tensors, {"BLOCK": 1 << (columns - 1).bit_length()}, 4, columns=columns)
+        self._start(
+            kernels.widen,
+            rows,
+            tensors,
+            {"BLOCK": 1 << (columns - 1).bit_length()},
+            4,
+            columns=columns,
+        )
         return out
 
     def _start(
-        self, kernel: object, grid: int, tensors: Mapping[str, Tensor], constants: Mapping[str, object], warps: int, **sizes: int
+        self,
+        kernel: object,
+        grid: int,
+        tensors: Mapping[str, Tensor],
+        constants: Mapping[str, object],
+        warps: int,
+        **sizes: int,
     ) -> None:
         """Every layer's tensors are alike, so that its kernels are planned for all."""
         types = tuple((name, tensor.dtype) for name, tensor in tensors.items())
-        launch = self._launch(kernel, grid, types, tuple(constants.items()), warps, tuple(sizes.items()))
+        launch = self._launch(
+            kernel, grid, types, tuple(constants.items()), warps, tuple(sizes.items())
+        )
         launch(*tensors.values())
 
     def _planned(
@@ -143,13 +200,17 @@ class Prompt:
         warps: int,
         sizes: tuple[tuple[str, int], ...],
     ) -> _Launch:
-        arguments: dict[str, Pointer | int] = {f"{name}_ptr": Pointer(dtype) for name, dtype in types}
+        arguments: dict[str, Pointer | int] = {
+            f"{name}_ptr": Pointer(dtype) for name, dtype in types
+        }
         arguments |= dict(sizes) or {"length": self._length, "channels": self._channels}
         call = Call(kernel, grid, arguments, dict(constants), {"num_warps": warps, "num_stages": 1})
         self.calls.append(call)
         return prepare(call, self._parameters.device)
 
 
-def _low_rank(x: Tensor, rank: Rank, squash: Callable[[Tensor], Tensor] = lambda inner: inner) -> Tensor:
+def _low_rank(
+    x: Tensor, rank: Rank, squash: Callable[[Tensor], Tensor] = lambda inner: inner
+) -> Tensor:
     """x [T, C] -> [T, C], without the bias."""
     return squash(functional.linear(x, rank.down)) @ rank.up

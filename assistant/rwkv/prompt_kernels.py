@@ -46,7 +46,13 @@ def mix_rows(
     if ADDED:
         tl.store(sum_ptr + token * channels + at, x, mask=inside)
     here = normed(x, weight, bias, inside, channels)
-    before = normed(row(x_ptr, delta_ptr, tl.maximum(token - 1, 0), at, inside, channels, ADDED), weight, bias, inside, channels)
+    before = normed(
+        row(x_ptr, delta_ptr, tl.maximum(token - 1, 0), at, inside, channels, ADDED),
+        weight,
+        bias,
+        inside,
+        channels,
+    )
     if token == 0:
         before = tl.load(past_ptr + at, mask=inside, other=0.0).to(tl.float32)
     if token == length - 1:
@@ -54,7 +60,11 @@ def mix_rows(
     for number in tl.static_range(MIXES):
         share = tl.load(mixes_ptr + number * channels + at, mask=inside, other=0.0).to(tl.float32)
         mixed = here + (before - here) * share
-        tl.store(out_ptr + (number * length + token) * channels + at, mixed.to(out_ptr.dtype.element_ty), mask=inside)
+        tl.store(
+            out_ptr + (number * length + token) * channels + at,
+            mixed.to(out_ptr.dtype.element_ty),
+            mask=inside,
+        )
 
 
 @triton.jit
@@ -105,7 +115,17 @@ def prepare_recurrence(
 
 
 @triton.jit(do_not_specialize=["length"])
-def scan(r_ptr, vectors_ptr, state_ptr, y_ptr, length, channels, HEAD: tl.constexpr, ROWS: tl.constexpr, AHEAD: tl.constexpr):
+def scan(
+    r_ptr,
+    vectors_ptr,
+    state_ptr,
+    y_ptr,
+    length,
+    channels,
+    HEAD: tl.constexpr,
+    ROWS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
     """The recurrence of `assistant.rwkv.wkv`: r [T, C] and vectors [5, T, C] fp32 w, k, v, a, b -> y [T, C] fp32; state in place.
 
     A program has ROWS values of a head. What it reads is on its way AHEAD tokens before. A token's output and what the next one erases are
@@ -137,7 +157,18 @@ def scan(r_ptr, vectors_ptr, state_ptr, y_ptr, length, channels, HEAD: tl.conste
 
 @triton.jit(do_not_specialize=["length"])
 def finish_recurrence(
-    y_ptr, r_ptr, vectors_ptr, gate_ptr, r_k_ptr, weight_ptr, bias_ptr, out_ptr, length, channels, HEAD: tl.constexpr, TOKENS: tl.constexpr
+    y_ptr,
+    r_ptr,
+    vectors_ptr,
+    gate_ptr,
+    r_k_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    length,
+    channels,
+    HEAD: tl.constexpr,
+    TOKENS: tl.constexpr,
 ):
     """out [T, C] = (GroupNorm of y + the bonus of the token itself) times the gate; vectors as in `scan`."""
     at, here, there = block(length, channels, HEAD, TOKENS)
@@ -145,9 +176,15 @@ def finish_recurrence(
     y, r = rows(y_ptr, here, there), rows(r_ptr, here, there)
     k, v = rows(vectors_ptr + size, here, there), rows(vectors_ptr + 2 * size, here, there)
     centred = y - tl.sum(y, 1)[:, None] / HEAD
-    y = centred / tl.sqrt(tl.sum(centred * centred, 1)[:, None] / HEAD + GROUP_EPS) * vector(weight_ptr, at) + vector(bias_ptr, at)
+    y = centred / tl.sqrt(tl.sum(centred * centred, 1)[:, None] / HEAD + GROUP_EPS) * vector(
+        weight_ptr, at
+    ) + vector(bias_ptr, at)
     bonus = tl.sum(r * k * vector(r_k_ptr, at), 1)[:, None] * v
-    tl.store(out_ptr + here, ((y + bonus) * rows(gate_ptr, here, there)).to(out_ptr.dtype.element_ty), mask=there)
+    tl.store(
+        out_ptr + here,
+        ((y + bonus) * rows(gate_ptr, here, there)).to(out_ptr.dtype.element_ty),
+        mask=there,
+    )
 
 
 @triton.jit
@@ -156,5 +193,7 @@ def widen(matrix_ptr, scales_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     number = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     here = number.to(tl.int64) * columns + at
-    values = tl.load(matrix_ptr + here, mask=at < columns, other=0).to(tl.float32) * tl.load(scales_ptr + number)
+    values = tl.load(matrix_ptr + here, mask=at < columns, other=0).to(tl.float32) * tl.load(
+        scales_ptr + number
+    )
     tl.store(out_ptr + here, values.to(out_ptr.dtype.element_ty), mask=at < columns)

@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from assistant.weights import HEAD
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,14 @@ class State:
     """[layers, B, H, 64, 64] fp32: the matrix-valued memory of each head, values by keys."""
 
     @classmethod
-    def fresh(cls, layers: int, channels: int, device: torch.device, dtype: torch.dtype, batch: int = 1) -> State:
+    def fresh(
+        cls, layers: int, channels: int, device: torch.device, dtype: torch.dtype, batch: int = 1
+    ) -> State:
         """Before the first token."""
         shift = torch.zeros(layers, batch, 2, channels, device=device, dtype=dtype)
-        return cls(shift, shift.new_zeros(layers, batch, channels // HEAD, HEAD, HEAD, dtype=torch.float32))
+        return cls(
+            shift, shift.new_zeros(layers, batch, channels // HEAD, HEAD, HEAD, dtype=torch.float32)
+        )
 
     @property
     def batch(self) -> int:
@@ -51,7 +55,9 @@ class State:
     def join(states: Iterable[State]) -> State:
         """One batch of all sequences of the given states, in their order."""
         every = list(states)
-        return State(torch.cat([s.shift for s in every], dim=1), torch.cat([s.wkv for s in every], dim=1))
+        return State(
+            torch.cat([s.shift for s in every], dim=1), torch.cat([s.wkv for s in every], dim=1)
+        )
 
     def pick(self, sequences: list[int]) -> State:
         """Of a batch the given sequences, copied: an int may come twice."""
@@ -61,7 +67,13 @@ class State:
     def dumps(self, model: str) -> bytes:
         """As a .safetensors file, with the identity of the model it belongs to."""
         name = torch.frombuffer(bytearray(model.encode()), dtype=torch.uint8)
-        return save({"shift": self.shift.cpu().contiguous(), "wkv": self.wkv.cpu().contiguous(), "model": name})
+        return save(
+            {
+                "shift": self.shift.cpu().contiguous(),
+                "wkv": self.wkv.cpu().contiguous(),
+                "model": name,
+            }
+        )
 
     @classmethod
     def loads(cls, data: bytes, like: State, model: str) -> State:
@@ -69,11 +81,23 @@ class State:
         try:
             found = load(data)
         except (SafetensorError, ValueError) as e:
-            raise UserError(f"this is not a saved state, or it is damaged ({e}). Begin again.") from e
-        if set(found) != {"shift", "wkv", "model"} or bytes(found["model"].tolist()) != model.encode():
+            raise UserError(
+                f"this is not a saved state, or it is damaged ({e}). Begin again."
+            ) from e
+        if (
+            set(found) != {"shift", "wkv", "model"}
+            or bytes(found["model"].tolist()) != model.encode()
+        ):
             raise UserError("this saved state belongs to another model. Begin again.")
         state = cls(found["shift"], found["wkv"])
         for ours, theirs in ((like.shift, state.shift), (like.wkv, state.wkv)):
-            if ours.dtype != theirs.dtype or ours.dim() != theirs.dim() or ours.shape[2:] != theirs.shape[2:] or len(ours) != len(theirs):
-                raise UserError("this saved state has another shape or data type than the model's. Begin again.")
+            if (
+                ours.dtype != theirs.dtype
+                or ours.dim() != theirs.dim()
+                or ours.shape[2:] != theirs.shape[2:]
+                or len(ours) != len(theirs)
+            ):
+                raise UserError(
+                    "this saved state has another shape or data type than the model's. Begin again."
+                )
         return state.to(like.shift.device)

@@ -16,17 +16,34 @@ LONGEST = 64
 """Tokens of a chunk: a decay is at least exp(-exp(-1/2)) = 0.545, so that over 64 tokens its product, and one over it, fit in fp32."""
 
 
-def sequential(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def sequential(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """r, w, k, v, a, b [B, T, H, 64], state [B, H, 64, 64] -> y [B, T, H, 64] and the state after."""
     y = []
-    for r_t, w_t, k_t, v_t, a_t, b_t in zip(*(x.unbind(1) for x in (r, w, k, v, a, b)), strict=True):
+    for r_t, w_t, k_t, v_t, a_t, b_t in zip(
+        *(x.unbind(1) for x in (r, w, k, v, a, b)), strict=True
+    ):
         erased = state @ a_t.unsqueeze(-1)  # [B, H, 64, 1]
-        state = state * w_t.unsqueeze(-2) + erased * b_t.unsqueeze(-2) + v_t.unsqueeze(-1) * k_t.unsqueeze(-2)
+        state = (
+            state * w_t.unsqueeze(-2)
+            + erased * b_t.unsqueeze(-2)
+            + v_t.unsqueeze(-1) * k_t.unsqueeze(-2)
+        )
         y.append((state @ r_t.unsqueeze(-1)).squeeze(-1))
     return torch.stack(y, dim=1), state
 
 
-def chunked(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor, chunk: int = LONGEST) -> tuple[Tensor, Tensor]:
+def chunked(
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    state: Tensor,
+    chunk: int = LONGEST,
+) -> tuple[Tensor, Tensor]:
     """As `sequential`: all chunks at once but for one product of matrices a chunk, which takes the state from one to the next. O(T) memory.
 
     Within a chunk, with W_t the product of its decays up to t, S_t = (S_0 + sum_{s<=t} (u_s^T b_s + v_s^T k_s) / W_s) W_t, where
@@ -35,15 +52,27 @@ def chunked(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, st
     length = r.shape[1]
     if length == 1:
         return sequential(r, w, k, v, a, b, state)
-    r, w, k, v, a, b = (_cut(x, chunk, fill) for x, fill in zip((r, w, k, v, a, b), (0.0, 1.0, 0.0, 0.0, 0.0, 0.0), strict=True))
+    r, w, k, v, a, b = (
+        _cut(x, chunk, fill)
+        for x, fill in zip((r, w, k, v, a, b), (0.0, 1.0, 0.0, 0.0, 0.0, 0.0), strict=True)
+    )
     decay = w.log().cumsum(dim=3)
     after, before = decay.exp(), (decay - w.log()).exp()
-    reads, erases, keys, gains = r * after, a * before, k / after, b / after  # what meets what was written before: never above 1
+    reads, erases, keys, gains = (
+        r * after,
+        a * before,
+        k / after,
+        b / after,
+    )  # what meets what was written before: never above 1
     seen = torch.ones(r.shape[3], r.shape[3], dtype=torch.bool, device=r.device).tril()
     past = seen.tril(-1)
-    system = torch.eye(r.shape[3], dtype=r.dtype, device=r.device) - (erases @ gains.mT).masked_fill(~past, 0)
+    system = torch.eye(r.shape[3], dtype=r.dtype, device=r.device) - (
+        erases @ gains.mT
+    ).masked_fill(~past, 0)
     right = torch.cat((erases, (erases @ keys.mT).masked_fill(~past, 0) @ v), dim=-1)
-    by_state, own = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True).chunk(2, dim=-1)  # u = S by_state + own
+    by_state, own = torch.linalg.solve_triangular(
+        system, right, upper=False, unitriangular=True
+    ).chunk(2, dim=-1)  # u = S by_state + own
     of_u = (reads @ gains.mT).masked_fill(~seen, 0)
     last = after[..., -1:, :]
     kept, added = gains * last, keys * last
@@ -53,7 +82,11 @@ def chunked(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, st
     for i in range(r.shape[2]):
         states.append(state)
         state = state @ turn[:, :, i] + new[:, :, i]
-    y = (reads + of_u @ by_state) @ torch.stack(states, dim=2).mT + of_u @ own + (reads @ keys.mT).masked_fill(~seen, 0) @ v
+    y = (
+        (reads + of_u @ by_state) @ torch.stack(states, dim=2).mT
+        + of_u @ own
+        + (reads @ keys.mT).masked_fill(~seen, 0) @ v
+    )
     return y.flatten(2, 3)[:, :, :length].transpose(1, 2), state
 
 

@@ -24,7 +24,7 @@ from assistant.serve import replies
 from assistant.serve.requests import MAX_BODY, Chat, Prose, Refusal, parse
 from assistant.serve.running import MOST, Running
 from scheduler.client import Client
-from scheduler.errors import DaemonGone, UserError
+from scheduler.protocol.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODY_S = 10.0
@@ -50,7 +50,9 @@ class Serving:
             Route("/v1/chat/completions", self._guarded(self._chat), methods=["POST"]),
             Route("/v1/completions", self._guarded(self._text), methods=["POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _not_here, Exception: _bug})
+        return Starlette(
+            routes=routes, exception_handlers={HTTPException: _not_here, Exception: _bug}
+        )
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
         async def guarded(request: Request) -> Response:
@@ -74,10 +76,20 @@ class Serving:
         """Raises Refusal."""
         host = request.headers.get("host", "")
         if len(request.headers.getlist("host")) != 1 or not {host, host.rpartition(":")[0]} & HOSTS:
-            raise Refusal("this endpoint is for programs of this machine: ask it as 127.0.0.1 or localhost", status=403, code="wrong_host")
+            raise Refusal(
+                "this endpoint is for programs of this machine: ask it as 127.0.0.1 or localhost",
+                status=403,
+                code="wrong_host",
+            )
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-            raise Refusal("a token is needed: Authorization: Bearer ...; see: gpudeck serve --help", status=401, code="invalid_api_key")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(
+            given.strip().encode(), self._token
+        ):
+            raise Refusal(
+                "a token is needed: Authorization: Bearer ...; see: gpudeck serve --help",
+                status=401,
+                code="invalid_api_key",
+            )
 
     async def _models(self, request: Request) -> Response:
         name = await asyncio.to_thread(configured)
@@ -98,11 +110,15 @@ class Serving:
         wanted = parse(await _body(request), kind)
         await _check_model(wanted.model)
         if self._room == 0:
-            raise Refusal(f"{MOST} requests wait already; ask later", status=429, code="too_many_requests")
+            raise Refusal(
+                f"{MOST} requests wait already; ask later", status=429, code="too_many_requests"
+            )
         async with AsyncExitStack() as stack:
             self._room -= 1
             stack.callback(self._leave)
-            running = await stack.enter_async_context(Running(wanted.complete(self._where(request))))
+            running = await stack.enter_async_context(
+                Running(wanted.complete(self._where(request)))
+            )
             first = await _unless_gone(request, running.begun(self._patience_s))
             style = replies.Style(wanted.model, chat=kind is Chat)
             if kind is Chat:
@@ -126,7 +142,9 @@ class Serving:
         raise Refusal(f"the header X-GPUDeck-Device is auto or cpu; got {asked!r}")
 
 
-async def _stream(stack: AsyncExitStack, running: Running, style: replies.Style, first: str, wanted: Chat | Prose) -> AsyncIterator[bytes]:
+async def _stream(
+    stack: AsyncExitStack, running: Running, style: replies.Style, first: str, wanted: Chat | Prose
+) -> AsyncIterator[bytes]:
     """Pieces as they come. An error is the last of them, as the status was told long before; who leaves stops the model."""
     async with stack:
         yield style.piece(first, running.device, first=True)
@@ -177,9 +195,15 @@ async def _body(request: Request) -> bytes:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY:
-                    raise Refusal(f"a request has at most {MAX_BODY} bytes", status=413, code="request_too_large")
+                    raise Refusal(
+                        f"a request has at most {MAX_BODY} bytes",
+                        status=413,
+                        code="request_too_large",
+                    )
     except TimeoutError:
-        raise Refusal(f"the request did not come within {BODY_S:.0f} s", status=408, code="timeout") from None
+        raise Refusal(
+            f"the request did not come within {BODY_S:.0f} s", status=408, code="timeout"
+        ) from None
     return body
 
 
@@ -188,7 +212,12 @@ async def _check_model(name: str) -> None:
     there = await asyncio.to_thread(configured)
     if name != there:
         known = f"there is: {there}" if there else "none is in use; choose one: gpudeck models"
-        raise Refusal(f"the model {name!r} does not exist here; {known}", status=404, param="model", code="model_not_found")
+        raise Refusal(
+            f"the model {name!r} does not exist here; {known}",
+            status=404,
+            param="model",
+            code="model_not_found",
+        )
 
 
 def configured() -> str:
@@ -206,16 +235,31 @@ def _json(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, media_type="application/json", headers=headers)
 
 
-def _failed(status: int, message: str, param: str | None = None, code: str | None = None) -> Response:
-    headers = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": RETRY_S}, 503: {"retry-after": RETRY_S}}.get(status, {})
+def _failed(
+    status: int, message: str, param: str | None = None, code: str | None = None
+) -> Response:
+    headers = {
+        401: {"www-authenticate": "Bearer"},
+        429: {"retry-after": RETRY_S},
+        503: {"retry-after": RETRY_S},
+    }.get(status, {})
     if status in (401, 403, 408, 413):
         headers = {**headers, "connection": "close"}  # what more it sends is not read
-    return Response(replies.error(status, message, param, code), status, media_type="application/json", headers=headers)
+    return Response(
+        replies.error(status, message, param, code),
+        status,
+        media_type="application/json",
+        headers=headers,
+    )
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _failed(error.status_code, f"{request.method} {request.url.path}: {error.detail.lower()}", code="unknown_url")
+    return _failed(
+        error.status_code,
+        f"{request.method} {request.url.path}: {error.detail.lower()}",
+        code="unknown_url",
+    )
 
 
 async def _bug(request: Request, error: Exception) -> Response:

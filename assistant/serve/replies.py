@@ -24,19 +24,27 @@ class Style:
 
     def whole(self, text: str, done: Completed) -> bytes:
         choice: dict[str, Any] = {"index": 0, "finish_reason": done.reason, "logprobs": None}
-        choice |= {"message": {"role": "assistant", "content": text, "refusal": None}} if self._chat else {"text": text}
+        choice |= (
+            {"message": {"role": "assistant", "content": text, "refusal": None}}
+            if self._chat
+            else {"text": text}
+        )
         kind = "chat.completion" if self._chat else "text_completion"
         return _ENCODE({**self._head(kind, done.device), "choices": [choice], "usage": usage(done)})
 
     def piece(self, text: str, device: str, *, first: bool) -> bytes:
         role = {"role": "assistant"} if first else {}
-        return self._event({"delta": {**role, "content": text}} if self._chat else {"text": text}, None, device)
+        return self._event(
+            {"delta": {**role, "content": text}} if self._chat else {"text": text}, None, device
+        )
 
     def end(self, done: Completed, *, with_usage: bool) -> bytes:
         """The last pieces of a stream."""
         last = self._event({"delta": {}} if self._chat else {"text": ""}, done.reason, done.device)
         if with_usage:
-            last += _event({**self._head(self._kind, done.device), "choices": [], "usage": usage(done)})
+            last += _event(
+                {**self._head(self._kind, done.device), "choices": [], "usage": usage(done)}
+            )
         return last + DONE
 
     @property

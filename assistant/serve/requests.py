@@ -10,16 +10,21 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from assistant.engine.prompts import STOP, Speaker, conversation
 from assistant.messages import MOST_TOKENS, Complete, Device
-from assistant.prompts import STOP, Speaker, conversation
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 CHAT_TOKENS, TEXT_TOKENS = 512, 16
 """Tokens where none are named; 16 is the reference's."""
 MAX_BODY = 2**20
 """Bytes."""
 
-_SPEAKERS: dict[str, Speaker] = {"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
+_SPEAKERS: dict[str, Speaker] = {
+    "system": "System",
+    "developer": "System",
+    "user": "User",
+    "assistant": "Assistant",
+}
 
 Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
 TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -37,7 +42,9 @@ R = TypeVar("R", bound="Common")
 class Refusal(UserError):
     """A request that cannot be served as it is: a line, and where there is one the parameter at fault."""
 
-    def __init__(self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.param, self.code = status, param, code
 
@@ -128,7 +135,12 @@ class Chat(Common, frozen=True):
 
     def complete(self, device: Device) -> Complete:
         turns = [(_SPEAKERS[turn.role], _plain(turn.content)) for turn in self.messages]
-        return self.asked(conversation(turns), self.max_completion_tokens or self.max_tokens or CHAT_TOKENS, (STOP,), device)
+        return self.asked(
+            conversation(turns),
+            self.max_completion_tokens or self.max_tokens or CHAT_TOKENS,
+            (STOP,),
+            device,
+        )
 
 
 class Prose(Common, frozen=True):

@@ -35,14 +35,23 @@ class Running:
         self._work = self._loop.run_in_executor(_WORKERS, self._complete)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._end = asyncio.create_task(self._stop())
-        await asyncio.shield(self._end)  # a stream whose client left is cancelled at every await: the end goes on without it
+        await asyncio.shield(
+            self._end
+        )  # a stream whose client left is cancelled at every await: the end goes on without it
 
     async def _stop(self) -> None:
         while not self._work.done():
             await asyncio.to_thread(self._assistant.cancel)
-            await asyncio.wait((self._work,), timeout=_AGAIN_S)  # and again: of a request that had not begun nobody knew
+            await asyncio.wait(
+                (self._work,), timeout=_AGAIN_S
+            )  # and again: of a request that had not begun nobody knew
         if not self._work.cancelled():
             self._work.exception()  # whoever asked was told, or is gone
 
@@ -69,7 +78,9 @@ class Running:
                     else:
                         self._note(event)
                         reason = event.reason
-                        if not event.cpu:  # it is at work, or waits its turn: that takes what it takes
+                        if (
+                            not event.cpu
+                        ):  # it is at work, or waits its turn: that takes what it takes
                             patience.reschedule(None)
                         elif patience.when() is None:
                             patience.reschedule(self._loop.time() + patience_s)
@@ -101,7 +112,9 @@ class Running:
     async def _next(self) -> Event | None:
         event = await self._events.get()
         if event is None:
-            self._events.put_nowait(None)  # an answer without a text ends while its beginning is waited for, and is asked for its end again
+            self._events.put_nowait(
+                None
+            )  # an answer without a text ends while its beginning is waited for, and is asked for its end again
         return event
 
     def _note(self, waiting: Waiting) -> None:

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 HEAD_S = 10.0
 """A request's head must have come within this time of the connection, or of the answer before."""
@@ -78,7 +78,9 @@ def listen(port: int) -> socket.socket:
         sock.listen(MOST_CONNECTIONS)  # from here on it may be told where it is
     except OSError as e:
         sock.close()
-        raise UserError(f"nothing can be served at 127.0.0.1 port {port}: {e.strerror}. Choose another with --port") from e
+        raise UserError(
+            f"nothing can be served at 127.0.0.1 port {port}: {e.strerror}. Choose another with --port"
+        ) from e
     return sock
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from assistant.intents.call import Call
 from assistant.tools import cancel, housekeep, orders, submit
-from assistant.tools.call import Call
 from assistant.tools.plan import Plan
 from scheduler.client import Client
 

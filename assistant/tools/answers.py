@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from assistant.intents import doubts
+from assistant.intents.call import Call
+from assistant.intents.route import LONGEST_REQUEST
 from assistant.retrieval import search
-from assistant.tools import compare, devices, doubts, energy, jobs, quotes
-from assistant.tools.call import Call
-from assistant.tools.route import LONGEST_REQUEST
+from assistant.tools import compare, devices, energy, jobs, quotes
 from assistant.tools.told import Told, stated
 from scheduler.client import Client
 
@@ -36,9 +37,16 @@ def _help(daemon: Client, call: Call) -> Told:
 
 def _other(daemon: Client, call: Call, question: str) -> Told:
     if len(question) > LONGEST_REQUEST:
-        return stated(f"That is longer than what I read as a request: {LONGEST_REQUEST} characters.", _CAN, _TRY)
+        return stated(
+            f"That is longer than what I read as a request: {LONGEST_REQUEST} characters.",
+            _CAN,
+            _TRY,
+        )
     if doubts.forbids(question):
-        return stated(f"Nothing was changed, and nothing will be before you allow it. If you asked for something: {_LOST}", _TRY)
+        return stated(
+            f"Nothing was changed, and nothing will be before you allow it. If you asked for something: {_LOST}",
+            _TRY,
+        )
     return stated(_LOST, _CAN, _TRY)
 
 

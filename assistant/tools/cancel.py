@@ -5,18 +5,18 @@ Every planner raises UserError, in one line, where it cannot be done as things a
 
 from __future__ import annotations
 
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.devices import label
-from assistant.template.words import counted, upper
-from assistant.template.words import listed as enumerated
-from assistant.tools.call import Call
+from assistant.intents.call import Call
 from assistant.tools.find import ACTIVE, MOST, listed, meant, title
 from assistant.tools.plan import Environment, Plan
+from assistant.writing.template.words import counted, upper
+from assistant.writing.template.words import listed as enumerated
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Job, Queued, Running, Starting
-from scheduler.queue.runner import TERM_GRACE_S
-from scheduler.units import numbered
+from scheduler.executors.runner import TERM_GRACE_S
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job, Queued, Running, Starting
+from scheduler.protocol.units import numbered
 
 _TOGETHER = 50
 """Jobs that one proposal may end."""
@@ -33,11 +33,23 @@ def cancel(daemon: Client, call: Call) -> Plan:
         raise UserError(f"{title(job)} is being ended already")
 
     def act(daemon: Client, env: Environment) -> str:
-        return f"Job {job.id} is being ended." if daemon.cancel(job.id).active else f"Job {job.id} was taken out of the queue."
+        return (
+            f"Job {job.id} is being ended."
+            if daemon.cancel(job.id).active
+            else f"Job {job.id} was taken out of the queue."
+        )
 
-    effect = " ".join(filter(None, (_ended(daemon, job), _progress(daemon, job), _dependents(daemon, job))))
+    effect = " ".join(
+        filter(None, (_ended(daemon, job), _progress(daemon, job), _dependents(daemon, job)))
+    )
     return Plan(
-        f"Cancel {title(job)}", effect, _situation(job), act, (("Command", f"gpudeck cancel {job.id}"),), call.about(job.id), (job.id,)
+        f"Cancel {title(job)}",
+        effect,
+        _situation(job),
+        act,
+        (("Command", f"gpudeck cancel {job.id}"),),
+        call.about(job.id),
+        (job.id,),
     )
 
 
@@ -49,7 +61,9 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     if not found:
         raise UserError("no job waits or runs" if state == "all" else f"no job is {state}")
     if len(found) > _TOGETHER:
-        raise UserError(f"{len(found)} jobs are more than I end at once ({_TOGETHER}). Pause the queue, or name a job")
+        raise UserError(
+            f"{len(found)} jobs are more than I end at once ({_TOGETHER}). Pause the queue, or name a job"
+        )
 
     jobs = tuple(job.id for job in found)
 
@@ -60,10 +74,18 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
 
     waiting = sum(isinstance(job.state, Queued) for job in found)
     parts = [_told(waiting, "waits and will never run", "wait and will never run")]
-    parts.append(_told(len(found) - waiting, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}"))
+    parts.append(
+        _told(len(found) - waiting, f"runs and will be {_SIGNALS}", f"run and will be {_SIGNALS}")
+    )
     effect = f"{listed(found)}. {'; '.join(filter(None, parts))}."
     effect = upper(effect)
-    return Plan(f"Cancel {counted(len(found), 'job')}", effect, frozenset(map(_situation, found)), act, jobs=jobs)
+    return Plan(
+        f"Cancel {counted(len(found), 'job')}",
+        effect,
+        frozenset(map(_situation, found)),
+        act,
+        jobs=jobs,
+    )
 
 
 def kill(daemon: Client, call: Call) -> Plan:
@@ -71,7 +93,9 @@ def kill(daemon: Client, call: Call) -> Plan:
     pid = call.whole("pid")
     if pid is None:
         raise UserError("say which process to end by its pid. See: gpudeck processes")
-    process = next((p for detail in daemon.details() for p in detail.processes if p.pid == pid), None)
+    process = next(
+        (p for detail in daemon.details() for p in detail.processes if p.pid == pid), None
+    )
     if process is None:
         raise NotFound(f"process {pid} uses no GPU. See: gpudeck processes")
     found = process
@@ -83,8 +107,16 @@ def kill(daemon: Client, call: Call) -> Plan:
     name = phrases.plain(found.name, 60)
     whose = f" of {phrases.plain(found.user, 40)}" if found.user else ""
     job = f" It belongs to job {found.job}, which is cancelled." if found.job is not None else ""
-    effect = f"Process {pid} ({name}){whose} will be {_SIGNALS}. What it has not saved is lost.{job}"
-    return Plan(f"End process {pid} ({name})", effect, (pid, found.ticks), act, (("Command", f"gpudeck kill {pid}"),))
+    effect = (
+        f"Process {pid} ({name}){whose} will be {_SIGNALS}. What it has not saved is lost.{job}"
+    )
+    return Plan(
+        f"End process {pid} ({name})",
+        effect,
+        (pid, found.ticks),
+        act,
+        (("Command", f"gpudeck kill {pid}"),),
+    )
 
 
 def _refuse_ended(job: Job) -> None:
@@ -98,14 +130,20 @@ def _ended(daemon: Client, job: Job) -> str:
         return f"{upper(title(job))} waits since {phrases.clock(job.submitted)}; it will be taken out of the queue and never run."
     assert isinstance(job.state, Starting | Running)
     labels = {state.device.id: label(state.device) for state in daemon.snapshot().devices}
-    where = job.spec.where or enumerated([labels.get(device, device) for device in job.state.devices])
+    where = job.spec.where or enumerated(
+        [labels.get(device, device) for device in job.state.devices]
+    )
     on = f" {'in' if job.spec.where else 'on'} {where}" if where else ""
     return f"{upper(title(job))} is running since {phrases.clock(job.state.at)}{on}; all of its processes will be {_SIGNALS}."
 
 
 def _progress(daemon: Client, job: Job) -> str:
     progress = job.state.progress if isinstance(job.state, Running) else None
-    return f"It is {100 * progress.done / progress.total:.0f} % through." if progress is not None and progress.total > 0 else ""
+    return (
+        f"It is {100 * progress.done / progress.total:.0f} % through."
+        if progress is not None and progress.total > 0
+        else ""
+    )
 
 
 def _dependents(daemon: Client, job: Job) -> str:
@@ -123,7 +161,14 @@ def _dependents(daemon: Client, job: Job) -> str:
 def _situation(job: Job) -> tuple[object, ...]:
     """What the effect of ending it depends on."""
     state = job.state
-    return (job.id, "queued" if isinstance(state, Queued) else state.attempt if isinstance(state, Starting | Running) else job.status)
+    return (
+        job.id,
+        "queued"
+        if isinstance(state, Queued)
+        else state.attempt
+        if isinstance(state, Starting | Running)
+        else job.status,
+    )
 
 
 def _told(count: int, one: str, many: str) -> str:

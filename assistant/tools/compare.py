@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from assistant import phrases
-from assistant.facts import Fact
+from assistant.facts import Fact, phrases
 from assistant.facts import named as by_name
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
 from assistant.facts.fact import Adder
+from assistant.intents.call import Call
+from assistant.intents.period import Period
 from assistant.reports.material import read_snapshot
-from assistant.template import devices
-from assistant.template import jobs as words
-from assistant.template.book import Book
-from assistant.template.words import sentence, table
-from assistant.tools.call import Call
 from assistant.tools.devices import POINTS, RECENT_S, asked, source_facts, span_facts
 from assistant.tools.find import find_job
 from assistant.tools.jobs import facts_of
-from assistant.tools.period import Period
 from assistant.tools.told import Told, stated, valued
+from assistant.writing.template import devices
+from assistant.writing.template import jobs as words
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import sentence, table
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Job
-from scheduler.search import ENDED, Search
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.search import ENDED, Search
 
 _JOB = {
     "state": "State",
@@ -40,7 +39,11 @@ _JOB = {
     "used.memory": "Most memory on a device",
     "used.util": "Mean utilisation",
 }
-_DEVICE = {f"{field}{suffix}": f"{title}, {when}" for field, title in devices.METRICS.items() for when, suffix in devices.WHEN.items()}
+_DEVICE = {
+    f"{field}{suffix}": f"{title}, {when}"
+    for field, title in devices.METRICS.items()
+    for when, suffix in devices.WHEN.items()
+}
 _SAME = 0.005
 """Below this share two values are told as about the same."""
 
@@ -63,13 +66,26 @@ def compare(daemon: Client, call: Call) -> Told:
         raise UserError(f"that is job {one.id} twice: name two jobs")
     first, second = f"job{one.id}", f"job{before.id}"
     facts = [*facts_of(daemon, one), *facts_of(daemon, before)]
-    facts += _differences(by_name(facts), first, second, f"job {before.id}", _JOB, "computed from the facts of both jobs", time.time())
+    facts += _differences(
+        by_name(facts),
+        first,
+        second,
+        f"job {before.id}",
+        _JOB,
+        "computed from the facts of both jobs",
+        time.time(),
+    )
 
     def say(book: Book) -> list[str]:
         opening = sentence(words.called(book, first), " beside ", words.called(book, second))
-        return [opening, _table(book, (first, words.title(first)), (second, words.title(second)), _JOB)]
+        return [
+            opening,
+            _table(book, (first, words.title(first)), (second, words.title(second)), _JOB),
+        ]
 
-    return Told(tuple(facts), say, valued(facts, f"{first}.state", f"{second}.state", *_found(facts)))
+    return Told(
+        tuple(facts), say, valued(facts, f"{first}.state", f"{second}.state", *_found(facts))
+    )
 
 
 def _devices(daemon: Client, call: Call) -> Told:
@@ -79,15 +95,28 @@ def _devices(daemon: Client, call: Call) -> Told:
         raise UserError("name two GPUs to compare")
     found = [state for index in indices for state in asked(snapshot, index)]
     if len(found) != 2:
-        raise NotFound(f"there are not both of GPU {indices[0]} and GPU {indices[1]} here. See: gpudeck status")
+        raise NotFound(
+            f"there are not both of GPU {indices[0]} and GPU {indices[1]} here. See: gpudeck status"
+        )
     past = Period(snapshot.time - RECENT_S, snapshot.time)
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
         columns = daemon.history(state.device.id, FIELDS_SPAN, past.since, past.until, POINTS)
-        facts += [*device_facts(state, snapshot.time), *history_facts(state.device, columns, past.until)]
+        facts += [
+            *device_facts(state, snapshot.time),
+            *history_facts(state.device, columns, past.until),
+        ]
     first, second = (subject(state.device) for state in found)
     than = label(found[1].device)
-    facts += _differences(by_name(facts), first, second, than, _DEVICE, "computed from the readings of both devices", snapshot.time)
+    facts += _differences(
+        by_name(facts),
+        first,
+        second,
+        than,
+        _DEVICE,
+        "computed from the readings of both devices",
+        snapshot.time,
+    )
 
     def say(book: Book) -> list[str]:
         pair = [(device, devices.called(book, device)) for device in (first, second)]
@@ -109,16 +138,32 @@ def _earlier(daemon: Client, job: Job) -> Job | None:
 
 
 def _differences(
-    facts: Mapping[str, Fact], first: str, second: str, than: str, rows: Mapping[str, str], source: str, now: float
+    facts: Mapping[str, Fact],
+    first: str,
+    second: str,
+    than: str,
+    rows: Mapping[str, str],
+    source: str,
+    now: float,
 ) -> list[Fact]:
     """For each quantity that both have: by how much the first is more than the second, which is called `than`."""
     add = Adder("difference", "Difference of", source, now)
     for what, title in rows.items():
         one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
-        if one is None or other is None or not (isinstance(one.value, int | float) and isinstance(other.value, int | float)):
+        if (
+            one is None
+            or other is None
+            or not (isinstance(one.value, int | float) and isinstance(other.value, int | float))
+        ):
             continue
-        first_value, second_value = (phrases.as_said(value, one.unit) for value in (one.value, other.value))
-        said = "the same" if one.said == other.said else _difference(first_value, second_value, one.unit, than)
+        first_value, second_value = (
+            phrases.as_said(value, one.unit) for value in (one.value, other.value)
+        )
+        said = (
+            "the same"
+            if one.said == other.said
+            else _difference(first_value, second_value, one.unit, than)
+        )
         if said is not None:
             add.said(what, title.lower(), first_value - second_value, one.unit, said)
     return add.facts
@@ -145,11 +190,19 @@ def _difference(one: float, other: float, unit: str, than: str) -> str | None:
     return f"{phrases.quantity(100 * abs(share), '%')} {more}"
 
 
-def _table(book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]) -> str:
+def _table(
+    book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]
+) -> str:
     """What at least one of them has; N/A where the other lacks it."""
     told = []
     for what, title in rows.items():
         values = [book.said(f"{subject}.{what}") for subject in (one[0], other[0])]
         if any(values):
-            told.append((title, *(value or "N/A" for value in values), book.said(f"difference.{what}") or ""))
+            told.append(
+                (
+                    title,
+                    *(value or "N/A" for value in values),
+                    book.said(f"difference.{what}") or "",
+                )
+            )
     return table(("", one[1], other[1], "Difference"), told)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant import phrases
-from assistant.facts import Fact
+from assistant.facts import Fact, phrases
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
 from assistant.facts.fact import Adder
+from assistant.facts.selection import TOPICS
+from assistant.intents.call import Call
+from assistant.intents.period import Period, period
 from assistant.reports.facts import alert_facts
 from assistant.reports.material import read_snapshot
-from assistant.selection import TOPICS
-from assistant.template import devices
-from assistant.template.answer import of_device
-from assistant.template.book import Book
-from assistant.template.words import given, listed, sentence, table
-from assistant.tools.call import Call
-from assistant.tools.period import Period, period
 from assistant.tools.told import Told, valued
+from assistant.writing.template import devices
+from assistant.writing.template.answer import of_device
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import given, listed, sentence, table
 from scheduler.client import Client
-from scheduler.telemetry.snapshot import DeviceState, Snapshot
+from scheduler.protocol.snapshot import DeviceState, Snapshot
 
 RECENT_S = 600.0
 """What is told of the past where no time is named: as long as the daemon keeps every reading."""
@@ -35,11 +34,15 @@ def device(daemon: Client, call: Call) -> Told:
     found, now = asked(snapshot, call.whole("gpu")), snapshot.time
     past = Period(now - RECENT_S, now)
     topic = "use" if metric == "processes" else metric
-    about = [field for field in TOPICS[topic][1] if field in _known()] if topic else list(FIELDS_SPAN)
+    about = (
+        [field for field in TOPICS[topic][1] if field in _known()] if topic else list(FIELDS_SPAN)
+    )
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
         facts += device_facts(state, now, about)
-        if spanned := [field for field in about if field not in ("mem_total", "mem_free", "power_limit")]:
+        if spanned := [
+            field for field in about if field not in ("mem_total", "mem_free", "power_limit")
+        ]:
             facts += _past(daemon, state, past, spanned)
 
     def say(book: Book) -> list[str]:
@@ -49,8 +52,18 @@ def device(daemon: Client, call: Call) -> Told:
             return devices.chapter(book)
         return [of_device(book, subject(state.device), topic) for state in found]
 
-    needed = ["mem_used", "mem_free"] if topic == "memory" else TOPICS[topic][1][:1] if topic else about[:1]
-    return Told(tuple(facts), say, valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)))
+    needed = (
+        ["mem_used", "mem_free"]
+        if topic == "memory"
+        else TOPICS[topic][1][:1]
+        if topic
+        else about[:1]
+    )
+    return Told(
+        tuple(facts),
+        say,
+        valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)),
+    )
 
 
 def history(daemon: Client, call: Call) -> Told:
@@ -81,15 +94,28 @@ def alerts(daemon: Client, call: Call) -> Told:
     facts = alert_facts(found, names, snapshot.time)
 
     def say(book: Book) -> list[str]:
-        told = [[book.said(f"alert{a.id}.{what}") or "N/A" for what in ("about", "text", "raised", "cleared")] for a in found]
-        return [table(("What", "Alert", "Raised", "Cleared"), told) or "There is no alert, and there was none."]
+        told = [
+            [
+                book.said(f"alert{a.id}.{what}") or "N/A"
+                for what in ("about", "text", "raised", "cleared")
+            ]
+            for a in found
+        ]
+        return [
+            table(("What", "Alert", "Raised", "Cleared"), told)
+            or "There is no alert, and there was none."
+        ]
 
     return Told(tuple(facts), say, quotes=True)
 
 
 def asked(snapshot: Snapshot, gpu: int | None) -> Sequence[DeviceState]:
     """The device with this index, or all."""
-    return [state for state in snapshot.devices if gpu is None or (state.device.index == gpu and state.device.kind != "cpu")]
+    return [
+        state
+        for state in snapshot.devices
+        if gpu is None or (state.device.index == gpu and state.device.kind != "cpu")
+    ]
 
 
 def span_facts(past: Period) -> list[Fact]:
@@ -98,7 +124,9 @@ def span_facts(past: Period) -> list[Fact]:
     if past.since <= 0:
         return []
     add.said("when", "Time", past.since, "s", phrases.stretch(past.since, past.until))
-    add.said("length", "Length", past.until - past.since, "s", phrases.duration(past.until - past.since))
+    add.said(
+        "length", "Length", past.until - past.since, "s", phrases.duration(past.until - past.since)
+    )
     return add.facts
 
 
@@ -110,7 +138,9 @@ def source_facts(snapshot: Snapshot) -> list[Fact]:
     return add.facts
 
 
-def _past(daemon: Client, state: DeviceState, past: Period, fields: Sequence[str], lowest: bool = False) -> list[Fact]:
+def _past(
+    daemon: Client, state: DeviceState, past: Period, fields: Sequence[str], lowest: bool = False
+) -> list[Fact]:
     columns = daemon.history(state.device.id, tuple(fields), past.since, past.until, POINTS)
     return history_facts(state.device, columns, past.until, fields, lowest)
 
@@ -118,15 +148,38 @@ def _past(daemon: Client, state: DeviceState, past: Period, fields: Sequence[str
 def _over(book: Book, device: str, field: str, stats: Sequence[str]) -> str:
     said = book.about(device)
     values = [given(f"{_STATS[stat]} {{}}", said(f"{field}.{stat}")) for stat in stats]
-    told = ", ".join(filter(None, values)) or f"no data, {book.missing(f'{device}.{field}.mean') or 'nothing was read'}"
-    when, covered = given(" {}", book.said("span.when")), given("; there are readings {}", said("covered"))
-    return sentence(f"**{devices.called(book, device)}** {devices.in_sentence(field)}{when}: {told}{covered}")
+    told = (
+        ", ".join(filter(None, values))
+        or f"no data, {book.missing(f'{device}.{field}.mean') or 'nothing was read'}"
+    )
+    when, covered = (
+        given(" {}", book.said("span.when")),
+        given("; there are readings {}", said("covered")),
+    )
+    return sentence(
+        f"**{devices.called(book, device)}** {devices.in_sentence(field)}{when}: {told}{covered}"
+    )
 
 
 def _known() -> set[str]:
-    return {"temp", "power", "power_limit", "mem_used", "mem_total", "mem_free", "util", "tflops", "clock_sm", "fan"}
+    return {
+        "temp",
+        "power",
+        "power_limit",
+        "mem_used",
+        "mem_total",
+        "mem_free",
+        "util",
+        "tflops",
+        "clock_sm",
+        "fan",
+    }
 
 
 def _missing(snapshot: Snapshot, gpu: int | None) -> str:
     there = listed([label(state.device) for state in snapshot.devices])
-    return sentence(f"there is no GPU {gpu} here", given("; there is {}", there)) if gpu is not None else "No device has been read yet."
+    return (
+        sentence(f"there is no GPU {gpu} here", given("; there is {}", there))
+        if gpu is not None
+        else "No device has been read yet."
+    )

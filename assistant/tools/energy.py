@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from assistant.facts import Fact
 from assistant.facts.devices import device_facts, subject
 from assistant.facts.fact import Adder
+from assistant.intents.call import Call
+from assistant.intents.period import Period, period
 from assistant.reports.facts import energy_facts, used_facts
 from assistant.reports.material import read_snapshot
-from assistant.template import devices
-from assistant.template import jobs as words
-from assistant.template.book import Book
-from assistant.template.words import given, paragraph, sentence, table
-from assistant.tools.call import Call
 from assistant.tools.devices import POINTS, asked, source_facts, span_facts
 from assistant.tools.find import MOST, find_job
 from assistant.tools.jobs import facts_of
-from assistant.tools.period import Period, period
 from assistant.tools.told import Told, valued
-from scheduler import units
+from assistant.writing.template import devices
+from assistant.writing.template import jobs as words
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import given, paragraph, sentence, table
 from scheduler.client import Client
-from scheduler.jobs import Ended, Job
-from scheduler.search import ENDED, Search
+from scheduler.protocol import units
+from scheduler.protocol.jobs import Ended, Job
+from scheduler.protocol.search import ENDED, Search
 
 WEEK_S = 7 * 86400.0
 _RANKED = 5
@@ -40,12 +40,23 @@ def energy(daemon: Client, call: Call) -> Told:
     found = asked(snapshot, call.whole("gpu"))
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
-        history = daemon.history(state.device.id, ("power", "energy"), past.since, past.until, POINTS)
-        facts += [*device_facts(state, snapshot.time, ()), *energy_facts(state.device, history, past.until)]
+        history = daemon.history(
+            state.device.id, ("power", "energy"), past.since, past.until, POINTS
+        )
+        facts += [
+            *device_facts(state, snapshot.time, ()),
+            *energy_facts(state.device, history, past.until),
+        ]
     own = [subject(state.device) for state in found]
     if call.whole("gpu") is not None:
         energies = valued(facts, *(f"{device}.energy" for device in own))
-        return Told(tuple(facts), lambda book: [_device(book, device) for device in own] or ["There is no such device here."], energies)
+        return Told(
+            tuple(facts),
+            lambda book: (
+                [_device(book, device) for device in own] or ["There is no such device here."]
+            ),
+            energies,
+        )
     jobs, more = daemon.find(Search(outcomes=ENDED, since=past.since, until=past.until), MOST)
     jobs = tuple(job for job in jobs if isinstance(job.state, Ended) and job.state.at <= past.until)
     ranked = sorted((job for job in jobs if _known(job)), key=lambda job: -_joules(job))
@@ -55,26 +66,62 @@ def energy(daemon: Client, call: Call) -> Told:
 
     def say(book: Book) -> list[str]:
         told = [f"job{job.id}" for job in ranked[:_RANKED]]
-        rows = [(words.title(job), book.said(f"{job}.name") or "", book.said(f"{job}.used.energy") or "N/A") for job in told]
+        rows = [
+            (
+                words.title(job),
+                book.said(f"{job}.name") or "",
+                book.said(f"{job}.used.energy") or "N/A",
+            )
+            for job in told
+        ]
         best = (
-            [sentence("of the jobs, **", words.called(book, told[0]), "** used the most energy", given(": {}", rows[0][2]))] if told else []
+            [
+                sentence(
+                    "of the jobs, **",
+                    words.called(book, told[0]),
+                    "** used the most energy",
+                    given(": {}", rows[0][2]),
+                )
+            ]
+            if told
+            else []
         )
         ranking = table(("Job", "Name", "Energy"), rows) if len(rows) > 1 else ""
-        return [sentence(given("time: {}", book.said("span.when"))), *best, _unknown(book), ranking, *(_device(book, d) for d in own)]
+        return [
+            sentence(given("time: {}", book.said("span.when"))),
+            *best,
+            _unknown(book),
+            ranking,
+            *(_device(book, d) for d in own),
+        ]
 
-    return Told(tuple(facts), say, valued(facts, "jobs.ended", "jobs.energy", *(f"job{job.id}.used.energy" for job in ranked[:1])))
+    return Told(
+        tuple(facts),
+        say,
+        valued(
+            facts, "jobs.ended", "jobs.energy", *(f"job{job.id}.used.energy" for job in ranked[:1])
+        ),
+    )
 
 
 def _of_job(daemon: Client, job: Job) -> Told:
     name = f"job{job.id}"
-    facts = (*facts_of(daemon, job)[:2], *used_facts(job, job.state.at if isinstance(job.state, Ended) else job.submitted))
+    facts = (
+        *facts_of(daemon, job)[:2],
+        *used_facts(job, job.state.at if isinstance(job.state, Ended) else job.submitted),
+    )
 
     def say(book: Book) -> list[str]:
         used = book.said(f"{name}.used.energy")
-        told = given(" used {}", used) or f": its energy is not known, {book.missing(f'{name}.used.energy') or 'no data'}"
+        told = (
+            given(" used {}", used)
+            or f": its energy is not known, {book.missing(f'{name}.used.energy') or 'no data'}"
+        )
         return [sentence("**", words.called(book, name), "**", told)]
 
-    return Told(tuple(dict.fromkeys(facts)), say, valued(facts, f"{name}.used.energy", f"{name}.name"))
+    return Told(
+        tuple(dict.fromkeys(facts)), say, valued(facts, f"{name}.used.energy", f"{name}.name")
+    )
 
 
 def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: bool) -> list[Fact]:
@@ -83,8 +130,14 @@ def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: boo
     add.said("ended", "that ended", len(jobs), "", f"{'at least ' if partly else ''}{len(jobs)}")
     if ranked:
         joules = math.fsum(map(_joules, ranked))
-        add.said("energy", "energy of those whose energy is known", joules, "J", units.energy(joules))
-    reasons = Counter(job.usage.absent["energy"] if job.usage is not None else "it held no device" for job in jobs if not _known(job))
+        add.said(
+            "energy", "energy of those whose energy is known", joules, "J", units.energy(joules)
+        )
+    reasons = Counter(
+        job.usage.absent["energy"] if job.usage is not None else "it held no device"
+        for job in jobs
+        if not _known(job)
+    )
     for i, (reason, count) in enumerate(reasons.most_common(_REASONS)):
         add.words(f"unknown{i}", "whose energy is not known", f"{count}, as {reason}")
     return add.facts
@@ -92,7 +145,10 @@ def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: boo
 
 def _unknown(book: Book) -> str:
     said = book.about("jobs")
-    total = sentence(given("jobs that ended: {}", said("ended")), given("; those whose energy is known used {}", said("energy")))
+    total = sentence(
+        given("jobs that ended: {}", said("ended")),
+        given("; those whose energy is known used {}", said("energy")),
+    )
     none = "" if said("energy") or said("ended") == "0" else "The energy of none of them is known."
     unknown = sentence(given("unknown of {}", "; of ".join(book.starting("jobs.unknown"))))
     return paragraph(total, none, unknown)
@@ -100,7 +156,10 @@ def _unknown(book: Book) -> str:
 
 def _device(book: Book, device: str) -> str:
     used = given(" used {} in this time", book.said(f"{device}.energy"))
-    return sentence(f"**{devices.called(book, device)}**", used or f": no data, {book.missing(f'{device}.energy') or 'nothing was read'}")
+    return sentence(
+        f"**{devices.called(book, device)}**",
+        used or f": no data, {book.missing(f'{device}.energy') or 'nothing was read'}",
+    )
 
 
 def _known(job: Job) -> bool:

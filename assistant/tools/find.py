@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.phrases import plain
-from assistant.tools.call import Call
+from assistant.facts.phrases import plain
+from assistant.intents.call import Call
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Job, Queued, Running, Starting
-from scheduler.search import Search
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job, Queued, Running, Starting
+from scheduler.protocol.search import Search
 
 MOST = 1000
 """Jobs looked through for one answer."""
@@ -28,10 +28,14 @@ def find_job(daemon: Client, named: int | str) -> Job:
         newest = daemon.jobs(1)
         if not newest:
             raise NotFound("there is no job yet")
-        return daemon.job(newest[0].id)  # all of it: a list has the beginning of a long command only
+        return daemon.job(
+            newest[0].id
+        )  # all of it: a list has the beginning of a long command only
     active = [job for job in daemon.jobs(MOST, active=True) if _called(job, named)]
     if len(active) > 1:
-        raise UserError(f"several jobs are called {plain(named, 40)}: {listed(active)}. Say which by its number")
+        raise UserError(
+            f"several jobs are called {plain(named, 40)}: {listed(active)}. Say which by its number"
+        )
     found = active or [job for job in daemon.find(Search(text=named), 20)[0] if _called(job, named)]
     if not found:
         raise NotFound(f"there is no job called {plain(named, 40)}")

@@ -6,17 +6,26 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from assistant import phrases
-from assistant.facts import Fact
+from assistant.facts import Fact, phrases
 from assistant.facts.fact import Adder
-from assistant.housekeeping import TITLES, Find, Kind, Left, Watch, move_to_trash, receipts, scan, undo
-from assistant.template.book import Book
-from assistant.template.words import counted, listed, sentence, table
-from assistant.tools.call import Call
+from assistant.housekeeping import (
+    TITLES,
+    Find,
+    Kind,
+    Left,
+    Watch,
+    move_to_trash,
+    receipts,
+    scan,
+    undo,
+)
+from assistant.intents.call import Call
 from assistant.tools.plan import Environment, Plan
 from assistant.tools.told import Told
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import counted, listed, sentence, table
 from scheduler.client import Client
-from scheduler.errors import NotFound
+from scheduler.protocol.errors import NotFound
 
 TOLD = 12
 """Finds told one by one, the largest."""
@@ -61,7 +70,13 @@ def put_back(daemon: Client, call: Call, folder: str) -> Plan:
     when = phrases.moment(receipt.time, time.time())
     moved = f"{counted(len(receipt.items), 'thing')} ({size}), moved to the trash {when}"
     effect = f"{moved}, would be put back in place, over nothing that is there now."
-    return Plan("Take the last clean-up back", effect, receipt.id, act, (("Command", f"gpudeck clean --undo {receipt.id}"),))
+    return Plan(
+        "Take the last clean-up back",
+        effect,
+        receipt.id,
+        act,
+        (("Command", f"gpudeck clean --undo {receipt.id}"),),
+    )
 
 
 def _moved(finds: Sequence[Find]) -> Plan:
@@ -78,17 +93,31 @@ def _moved(finds: Sequence[Find]) -> Plan:
         f"{counted(len(finds), 'thing')} ({size}) would be moved to the trash, from where all can be put back; the space is free once the "
         "trash is emptied. What has changed until then, is open, or is needed by a job stays."
     )
-    details = [(TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}") for find in finds[:TOLD]]
-    more = [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")] if len(finds) > TOLD else []
+    details = [
+        (TITLES[find.kind], f"{find.shown}, {phrases.quantity(find.bytes, 'B')}: {find.reason}")
+        for find in finds[:TOLD]
+    ]
+    more = (
+        [("And", f"{len(finds) - TOLD} smaller ones; all of them: gpudeck clean")]
+        if len(finds) > TOLD
+        else []
+    )
     shown = tuple((caption, phrases.plain(words, 400)) for caption, words in (*details, *more))
-    return Plan(f"Move {counted(len(finds), 'thing')} to the trash", effect, None, act, shown, sealed=True)
+    return Plan(
+        f"Move {counted(len(finds), 'thing')} to the trash", effect, None, act, shown, sealed=True
+    )
 
 
 def _told(finds: Sequence[Find], watch: Watch) -> Told:
     now = time.time()
     facts: list[Fact] = []
     for i, find in enumerate(finds[:TOLD]):
-        add = Adder(f"find{i}", "Find", "the file system" if find.place else "the daemon's list of processes", now)
+        add = Adder(
+            f"find{i}",
+            "Find",
+            "the file system" if find.place else "the daemon's list of processes",
+            now,
+        )
         add.words("where", "where", find.shown)
         add.number("size", "size", find.bytes, "B", "not known")
         add.said("age", "unused for", find.age, "s", phrases.duration(find.age))
@@ -104,15 +133,32 @@ def _told(finds: Sequence[Find], watch: Watch) -> Told:
 
     def say(book: Book) -> list[str]:
         rows = [
-            (TITLES[find.kind], *(book.said(f"find{i}.{what}") or "N/A" for what in ("size", "age", "where", "reason")))
+            (
+                TITLES[find.kind],
+                *(
+                    book.said(f"find{i}.{what}") or "N/A"
+                    for what in ("size", "age", "where", "reason")
+                ),
+            )
             for i, find in enumerate(finds[:TOLD])
         ]
         said = book.about("finds")
         opening = (
-            sentence(said("count") or "N/A", " may go: ", said("size") or "N/A", " in all") if finds else "There is nothing to clean up."
+            sentence(said("count") or "N/A", " may go: ", said("size") or "N/A", " in all")
+            if finds
+            else "There is nothing to clean up."
         )
-        ending = sentence("not looked at: ", listed(book.starting("finds.unseen"))) if watch.unseen else ""
-        return [opening, table(("Kind", "Size", "Unused for", "Where", "Why"), rows), ending, sentence(said("stopped") or "")]
+        ending = (
+            sentence("not looked at: ", listed(book.starting("finds.unseen")))
+            if watch.unseen
+            else ""
+        )
+        return [
+            opening,
+            table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
+            ending,
+            sentence(said("stopped") or ""),
+        ]
 
     return Told((*facts, *add.facts), say, quotes=True)
 
@@ -122,4 +168,9 @@ def _left(left: Sequence[Left]) -> str:
     if not left:
         return ""
     more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return f" {counted(len(left), 'thing')} stayed: " + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED]) + more + "."
+    return (
+        f" {counted(len(left), 'thing')} stayed: "
+        + "; ".join(f"{one.find.shown}: {one.why}" for one in left[:_NAMED])
+        + more
+        + "."
+    )

@@ -8,19 +8,19 @@ from assistant.facts import Fact, job_facts
 from assistant.facts.devices import label
 from assistant.facts.fact import Adder
 from assistant.facts.jobs import count_facts
+from assistant.intents.call import Call
+from assistant.intents.period import Period, period
 from assistant.reports.facts import started, used_facts, when_facts
-from assistant.template import jobs as words
-from assistant.template.book import Book
-from assistant.template.words import given, listed, paragraph, sentence
-from assistant.tools.call import Call
 from assistant.tools.devices import span_facts
 from assistant.tools.find import MOST, find_job
-from assistant.tools.period import Period, period
 from assistant.tools.told import Told, valued
+from assistant.writing.template import jobs as words
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import given, listed, paragraph, sentence
 from scheduler.client import Client
-from scheduler.jobs import Ended, Job, Queued, turn
-from scheduler.search import Search
-from scheduler.units import clock
+from scheduler.protocol.jobs import Ended, Job, Queued, turn
+from scheduler.protocol.search import Search
+from scheduler.protocol.units import clock
 
 TOLD = 12
 """Jobs told in one answer."""
@@ -32,8 +32,22 @@ _OUTCOMES = {
     "cancelled": ("cancelled",),
     "lost": ("lost",),
 }
-_ONE = {"running": "runs", "queued": "waits", "failed": "failed", "done": "is done", "cancelled": "was cancelled", "lost": "was lost"}
-_MANY = {"running": "run", "queued": "wait", "failed": "failed", "done": "are done", "cancelled": "were cancelled", "lost": "were lost"}
+_ONE = {
+    "running": "runs",
+    "queued": "waits",
+    "failed": "failed",
+    "done": "is done",
+    "cancelled": "was cancelled",
+    "lost": "was lost",
+}
+_MANY = {
+    "running": "run",
+    "queued": "wait",
+    "failed": "failed",
+    "done": "are done",
+    "cancelled": "were cancelled",
+    "lost": "were lost",
+}
 
 
 def one(daemon: Client, call: Call) -> Told:
@@ -42,7 +56,11 @@ def one(daemon: Client, call: Call) -> Told:
     facts = facts_of(daemon, job)
     name = f"job{job.id}"
     needed = ("state", "progress")
-    return Told(tuple(facts), lambda book: words.chapter(book, name), valued(facts, *(f"{name}.{what}" for what in needed)))
+    return Told(
+        tuple(facts),
+        lambda book: words.chapter(book, name),
+        valued(facts, *(f"{name}.{what}" for what in needed)),
+    )
 
 
 def facts_of(daemon: Client, job: Job) -> list[Fact]:
@@ -68,16 +86,26 @@ def several(daemon: Client, call: Call) -> Told:
 
     def say(book: Book) -> list[str]:
         told = [_account(book, job) for job in found[:TOLD]]
-        rest = "There are more than are told here; `gpudeck jobs` lists all of them." if len(found) > TOLD else ""
+        rest = (
+            "There are more than are told here; `gpudeck jobs` lists all of them."
+            if len(found) > TOLD
+            else ""
+        )
         return [_opening(book, state), *told, rest]
 
-    return Told(tuple(facts), say, valued(facts, "span.when", *(f"job{job.id}.called" for job in found[:TOLD])))
+    return Told(
+        tuple(facts),
+        say,
+        valued(facts, "span.when", *(f"job{job.id}.called" for job in found[:TOLD])),
+    )
 
 
 def waiting(daemon: Client, call: Call) -> Told:
     """Why a job waits, or each that does: the queue's own reason, what stands before it, and when it will start where that is known."""
     now, named = time.time(), call.job()
-    line = sorted((job for job in daemon.jobs(MOST, active=True) if isinstance(job.state, Queued)), key=turn)
+    line = sorted(
+        (job for job in daemon.jobs(MOST, active=True) if isinstance(job.state, Queued)), key=turn
+    )
     found = line if named is None else [find_job(daemon, named)]
     facts: list[Fact] = []
     for job in found[:TOLD]:
@@ -86,10 +114,19 @@ def waiting(daemon: Client, call: Call) -> Told:
             facts += _line_facts(daemon, job, [other.id for other in line], now)
 
     def say(book: Book) -> list[str]:
-        rest = "There are more that wait; `gpudeck jobs --active` lists all of them." if len(found) > TOLD else ""
+        rest = (
+            "There are more that wait; `gpudeck jobs --active` lists all of them."
+            if len(found) > TOLD
+            else ""
+        )
         return [*(_why(book, job) for job in found[:TOLD]), rest] if found else ["No job waits."]
 
-    needed = [f"job{job.id}.{what}" for job in found[:TOLD] if isinstance(job.state, Queued) for what in ("reason", "start")]
+    needed = [
+        f"job{job.id}.{what}"
+        for job in found[:TOLD]
+        if isinstance(job.state, Queued)
+        for what in ("reason", "start")
+    ]
     return Told(tuple(facts), say, valued(facts, *needed))
 
 
@@ -102,19 +139,33 @@ def queue(daemon: Client, call: Call) -> Told:
     running = sum(not isinstance(job.state, Queued) for job in active)
     add.said("waiting", "jobs that wait", waiting, "", str(waiting))
     add.said("running", "jobs that run", running, "", str(running))
-    add.words("state", "is", "paused: nothing new starts" if snapshot.paused else "open: it starts what fits")
+    add.words(
+        "state",
+        "is",
+        "paused: nothing new starts" if snapshot.paused else "open: it starts what fits",
+    )
     for group in daemon.groups():
         limit = f", limited to {group.group.limit} at once" if group.group.limit else ""
         paused = ", paused" if group.group.paused else ""
-        add.words(f"group.{group.group.name}", "group", f"{group.group.name}: {group.waiting} wait, {group.running} run{limit}{paused}")
+        add.words(
+            f"group.{group.group.name}",
+            "group",
+            f"{group.group.name}: {group.waiting} wait, {group.running} run{limit}{paused}",
+        )
 
     def say(book: Book) -> list[str]:
         said = book.about("queue")
         state = sentence("the queue is ", said("state") or "in a state nobody told")
         waiting, running = said("waiting") or "N/A", said("running") or "N/A"
-        verbs = " job waits, " if waiting == "1" else " jobs wait, ", " runs" if running == "1" else " run"
+        verbs = (
+            " job waits, " if waiting == "1" else " jobs wait, ",
+            " runs" if running == "1" else " run",
+        )
         counts = sentence(waiting, verbs[0], running, verbs[1])
-        return [paragraph(state, counts), *(sentence("group ", group) for group in book.starting("queue.group."))]
+        return [
+            paragraph(state, counts),
+            *(sentence("group ", group) for group in book.starting("queue.group.")),
+        ]
 
     return Told(tuple(add.facts), say, ("queue.waiting", "queue.running"))
 
@@ -123,7 +174,9 @@ def _within(job: Job, past: Period) -> bool:
     """Whether it ended, or ran, in that time."""
     state = job.state
     if isinstance(state, Ended):
-        return past.since <= state.at <= past.until or ((began := state.started) is not None and past.since <= began <= past.until)
+        return past.since <= state.at <= past.until or (
+            (began := state.started) is not None and past.since <= began <= past.until
+        )
     began = started(job) or job.submitted
     return began <= past.until
 
@@ -147,7 +200,11 @@ def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[F
         add.said("start", "starts", forecast.at, "s", when)
     if forecast.devices:
         labels = _labels(daemon)
-        add.words("place", "will run on", ", ".join(labels.get(device, device) for device in forecast.devices))
+        add.words(
+            "place",
+            "will run on",
+            ", ".join(labels.get(device, device) for device in forecast.devices),
+        )
     return add.facts
 
 
@@ -158,17 +215,35 @@ def _why(book: Book, job: Job) -> str:
     if said("state") != "queued":
         return paragraph(sentence(who, " does not wait"), words.account(book, name, "it"))
     ahead = said("ahead")
-    before = sentence("no job stands before it" if ahead == "0" else given("jobs that stand before it: {}", ahead))
-    start = sentence(given("it will start {}", said("start")), given(" on {}", said("place"))) if said("start") else ""
-    unknown = sentence(given("when it starts: {}", book.missing(f"{name}.start"))) if not start else ""
+    before = sentence(
+        "no job stands before it" if ahead == "0" else given("jobs that stand before it: {}", ahead)
+    )
+    start = (
+        sentence(given("it will start {}", said("start")), given(" on {}", said("place")))
+        if said("start")
+        else ""
+    )
+    unknown = (
+        sentence(given("when it starts: {}", book.missing(f"{name}.start"))) if not start else ""
+    )
     return paragraph(
-        sentence(who, " has been waiting", given(" for {}", said("waiting")), given(": {}", said("reason"))), before, start, unknown
+        sentence(
+            who,
+            " has been waiting",
+            given(" for {}", said("waiting")),
+            given(": {}", said("reason")),
+        ),
+        before,
+        start,
+        unknown,
     )
 
 
 def _account(book: Book, job: Job) -> str:
     name = f"job{job.id}"
-    return words.account(book, name, f"**{words.title(name)}**" + given(" ({})", book.said(f"{name}.name")))
+    return words.account(
+        book, name, f"**{words.title(name)}**" + given(" ({})", book.said(f"{name}.name"))
+    )
 
 
 def _opening(book: Book, state: str) -> str:
@@ -180,7 +255,9 @@ def _opening(book: Book, state: str) -> str:
         return sentence(when, what)
     if len(counts) == 1 and state != "all":
         (count, _), one = counts[0].split(), counts[0].startswith("1 ")
-        return sentence(when, f"{count} {'job' if one else 'jobs'} {_ONE[state] if one else _MANY[state]}")
+        return sentence(
+            when, f"{count} {'job' if one else 'jobs'} {_ONE[state] if one else _MANY[state]}"
+        )
     return sentence(when, "jobs: ", listed(counts)) if counts else ""
 
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.template.words import counted, upper
-from assistant.tools.call import Call
+from assistant.intents.call import Call
 from assistant.tools.find import MOST, find_job, listed, meant, title
 from assistant.tools.plan import Environment, Plan
+from assistant.writing.template.words import counted, upper
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Job, Queued, turn
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Queued, turn
 
 
 def move(daemon: Client, call: Call) -> Plan:
     """Another place among those that wait."""
     job = meant(daemon, call, "move", (Queued,))
     if not isinstance(job.state, Queued):
-        raise UserError(f"{title(job)} is {job.status}: only jobs that wait have a place in the queue")
-    line = sorted((j for j in daemon.jobs(MOST, active=True) if isinstance(j.state, Queued)), key=turn)
+        raise UserError(
+            f"{title(job)} is {job.status}: only jobs that wait have a place in the queue"
+        )
+    line = sorted(
+        (j for j in daemon.jobs(MOST, active=True) if isinstance(j.state, Queued)), key=turn
+    )
     others = [other for other in line if other.id != job.id]
     if not others:
         raise UserError(f"{title(job)} is the only one that waits: it is next already")
@@ -32,15 +36,29 @@ def move(daemon: Client, call: Call) -> Plan:
         raise UserError(f"{title(job)} stands there already")
 
     def act(daemon: Client, env: Environment) -> str:
-        moved = daemon.move(job.id, after=beside.id) if after else daemon.move(job.id, before=beside.id)
+        moved = (
+            daemon.move(job.id, after=beside.id) if after else daemon.move(job.id, before=beside.id)
+        )
         return f"Job {moved.id} stands {'after' if after else 'before'} job {beside.id} now."
 
     where = f"{'right after' if after else 'right before'} {title(beside)}"
     ahead = f"{counted(at, 'job')} would stand before it" if at else "no job would stand before it"
-    rank = f" It takes priority {beside.spec.priority} instead of {job.spec.priority}." if beside.spec.priority != job.spec.priority else ""
+    rank = (
+        f" It takes priority {beside.spec.priority} instead of {job.spec.priority}."
+        if beside.spec.priority != job.spec.priority
+        else ""
+    )
     effect = f"{upper(title(job))} waits; it would stand {where}: {ahead}, of {counted(len(line), 'job')} that wait.{rank}"
     command = f"gpudeck move {job.id} {'--after' if after else '--before'} {beside.id}"
-    return Plan(f"Move {title(job)}", effect, (job.id, beside.id, after), act, (("Command", command),), call.about(job.id), (job.id,))
+    return Plan(
+        f"Move {title(job)}",
+        effect,
+        (job.id, beside.id, after),
+        act,
+        (("Command", command),),
+        call.about(job.id),
+        (job.id,),
+    )
 
 
 def _beside(daemon: Client, call: Call, place: str, others: Sequence[Job]) -> tuple[Job, bool]:
@@ -52,7 +70,9 @@ def _beside(daemon: Client, call: Call, place: str, others: Sequence[Job]) -> tu
         raise UserError(f"say which job it is to stand {place}: {listed(others)}")
     other = find_job(daemon, named)
     if other.id not in {known.id for known in others}:
-        raise UserError(f"{title(other)} does not wait, or is the job itself: there is no place {place} it")
+        raise UserError(
+            f"{title(other)} does not wait, or is the job itself: there is no place {place} it"
+        )
     return other, place == "after"
 
 
@@ -86,14 +106,26 @@ def resume(daemon: Client, call: Call) -> Plan:
         daemon.pause(False)
         return "The queue goes on."
 
-    told = f"{counted(waiting, 'job')} that {'waits' if waiting == 1 else 'wait'} may start" if waiting else "No job waits"
-    return Plan("Resume the queue", f"{told}, as soon as there is room.", "paused", act, (("Command", "gpudeck resume"),))
+    told = (
+        f"{counted(waiting, 'job')} that {'waits' if waiting == 1 else 'wait'} may start"
+        if waiting
+        else "No job waits"
+    )
+    return Plan(
+        "Resume the queue",
+        f"{told}, as soon as there is room.",
+        "paused",
+        act,
+        (("Command", "gpudeck resume"),),
+    )
 
 
 def _hold(daemon: Client, call: Call, held: bool) -> Plan:
     job = meant(daemon, call, "hold" if held else "release", (Queued,))
     if not isinstance(job.state, Queued):
-        raise UserError(f"{title(job)} is {job.status}: only jobs that wait can be held and released")
+        raise UserError(
+            f"{title(job)} is {job.status}: only jobs that wait can be held and released"
+        )
     if job.spec.hold == held:
         raise UserError(f"{title(job)} is {'held already' if held else 'not held'}")
 
@@ -104,9 +136,21 @@ def _hold(daemon: Client, call: Call, held: bool) -> Plan:
     effect = f"{upper(title(job))} waits; it {'will not start until it is released' if held else 'may start as soon as there is room'}."
     verb = "pause" if held else "resume"
     details = (("Command", f"gpudeck {verb} {job.id}"),)
-    return Plan(f"{'Hold' if held else 'Release'} {title(job)}", effect, (job.id, held), act, details, call.about(job.id), (job.id,))
+    return Plan(
+        f"{'Hold' if held else 'Release'} {title(job)}",
+        effect,
+        (job.id, held),
+        act,
+        details,
+        call.about(job.id),
+        (job.id,),
+    )
 
 
 def _going(running: int, waiting: int) -> str:
-    runs = f"{counted(running, 'job')} {'runs' if running == 1 else 'run'} on" if running else "no job runs"
+    runs = (
+        f"{counted(running, 'job')} {'runs' if running == 1 else 'run'} on"
+        if running
+        else "no job runs"
+    )
     return f"{runs}; {counted(waiting, 'job') if waiting else 'none'} {'waits' if waiting <= 1 else 'wait'}."

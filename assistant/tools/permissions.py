@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.settings import listed
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.settings import listed
 
 
 def check(daemon: Client, role: str, tool: str) -> None:
@@ -22,7 +22,9 @@ def take_back(daemon: Client, *tools: str) -> tuple[str, ...]:
     """Propose these again; what is still refused is returned. Raises NotFound."""
     refused = _never(daemon)
     if unknown := sorted(set(tools) - refused):
-        raise NotFound(f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions")
+        raise NotFound(
+            f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions"
+        )
     never = tuple(sorted(refused - set(tools)))
     if tools:
         daemon.configure(assistant_never=", ".join(never))

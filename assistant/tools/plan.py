@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.tools.call import Call
+from assistant.intents.call import Call
 from scheduler.client import Client
 
 Environment = dict[str, str]

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.roles import Role
+from assistant.intents.call import Call
+from assistant.intents.roles import Role
 from assistant.tools.actions import plan
-from assistant.tools.call import Call
 from assistant.tools.permissions import check, refuse, taken_back
 from assistant.tools.plan import Environment, Plan
 from assistant.tools.proposal import How, Proposal
 from scheduler.client import Client
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 LASTS_S = 300.0
 """After so long a proposal is void: the world has moved on, and so has the person."""
@@ -76,7 +76,9 @@ class Proposals:
         with self._lock:
             pending = self._pending.pop(number, None)
         if pending is None or pending.proposal.expires <= self._clock():
-            raise UserError("this proposal has expired or was decided already, and nothing is done. Ask again")
+            raise UserError(
+                "this proposal has expired or was decided already, and nothing is done. Ask again"
+            )
         role = pending.call.role
         if how == "never":
             tool = pending.proposal.tool
@@ -84,15 +86,33 @@ class Proposals:
             return Outcome(role, f"I will not propose this again ({tool}). {taken_back(tool)}")
         made = pending.plan if pending.plan.sealed else plan(daemon, pending.call, pending.folder)
         if made.basis != pending.plan.basis:
-            return Outcome(role, _CHANGED, self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED))
+            return Outcome(
+                role,
+                _CHANGED,
+                self._keep(pending.call, pending.folder, made, certain=False, note=_CHANGED),
+            )
         return Outcome(role, made.act(daemon, env))
 
     def _keep(self, call: Call, folder: str, made: Plan, certain: bool, note: str = "") -> Proposal:
         now = self._clock()
         tool = f"{call.role} {call.tool}"
-        proposal = Proposal(uuid.uuid4().hex, tool, made.title, made.effect, made.details, now + LASTS_S, certain, made.sealed, note)
+        proposal = Proposal(
+            uuid.uuid4().hex,
+            tool,
+            made.title,
+            made.effect,
+            made.details,
+            now + LASTS_S,
+            certain,
+            made.sealed,
+            note,
+        )
         with self._lock:
-            self._pending = {number: kept for number, kept in self._pending.items() if kept.proposal.expires > now}
+            self._pending = {
+                number: kept
+                for number, kept in self._pending.items()
+                if kept.proposal.expires > now
+            }
             self._pending[proposal.id] = _Pending(proposal, made.call or call, folder, made)
             for oldest in list(self._pending)[:-_KEPT]:
                 del self._pending[oldest]

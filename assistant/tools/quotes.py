@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import time
 
-from assistant import logs
+from assistant.facts import log_lines as logs
 from assistant.facts.fact import Adder
+from assistant.intents.call import Call
 from assistant.retrieval import Passage, Where, quoted, search
-from assistant.template import jobs as words
-from assistant.template.book import Book
-from assistant.template.words import table
-from assistant.tools.call import Call
 from assistant.tools.find import find_job
 from assistant.tools.told import Told
+from assistant.writing.template import jobs as words
+from assistant.writing.template.book import Book
+from assistant.writing.template.words import table
 from scheduler.client import Client
-from scheduler.jobs import Job
+from scheduler.protocol.jobs import Job
 
 LOG_LINES = 20
 LOG_BYTES = 16 * 1024
@@ -31,18 +31,24 @@ def log(daemon: Client, call: Call, question: str) -> Told:
     named = call.job()
     job = find_job(daemon, named) if named is not None else None
     about = question.replace(named, "") if isinstance(named, str) else question
-    quotes = quotation(search(_ASKING.sub(" ", about), "logs", job.id if job is not None else None), "logs")
+    quotes = quotation(
+        search(_ASKING.sub(" ", about), "logs", job.id if job is not None else None), "logs"
+    )
     if job is None and quotes.facts:
         return quotes
     end = _end(daemon, job or find_job(daemon, "last"))
     if not quotes.facts:
         return end
-    return Told((*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True)
+    return Told(
+        (*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True
+    )
 
 
 def _end(daemon: Client, job: Job) -> Told:
     """What it printed last."""
-    shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][-LOG_LINES:]
+    shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][
+        -LOG_LINES:
+    ]
     add = Adder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
     add.said("called", "called", job.id, "", f"Job {job.id}")
     add.words("state", "state", job.status)
@@ -51,7 +57,11 @@ def _end(daemon: Client, job: Job) -> Told:
 
     def say(book: Book) -> list[str]:
         who, lines = words.title(f"job{job.id}"), book.starting(f"job{job.id}.log")
-        return [f"The last output of {who}:", table(("Output",), [(line,) for line in lines])] if lines else [f"{who} printed nothing."]
+        return (
+            [f"The last output of {who}:", table(("Output",), [(line,) for line in lines])]
+            if lines
+            else [f"{who} printed nothing."]
+        )
 
     return Told(tuple(add.facts), say, quotes=True)
 

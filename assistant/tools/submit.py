@@ -11,20 +11,20 @@ from pathlib import Path
 import msgspec
 
 from accel.workloads import catalog
-from assistant import phrases
+from assistant.facts import phrases
 from assistant.facts.devices import label
-from assistant.template.words import listed as enumerated
-from assistant.template.words import upper
-from assistant.tools.call import Call
+from assistant.intents.call import Call
 from assistant.tools.find import find_job, listed, title
 from assistant.tools.plan import Environment, Plan
-from scheduler import jobs as j
+from assistant.writing.template.words import listed as enumerated
+from assistant.writing.template.words import upper
 from scheduler.client import Client
-from scheduler.devices.model import ASSISTANT_MARK
-from scheduler.errors import UserError
-from scheduler.search import Search
-from scheduler.units import clock, numbered
-from scheduler.wishes import wish
+from scheduler.protocol import jobs as j
+from scheduler.protocol.devices import ASSISTANT_MARK
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.search import Search
+from scheduler.protocol.submission import wish
+from scheduler.protocol.units import clock, numbered
 
 _TOGETHER = 20
 """Jobs that one proposal may run again."""
@@ -40,12 +40,18 @@ def submit(daemon: Client, call: Call, folder: str) -> Plan:
         spec = _command(command, call.whole("gpus") or 0, folder)
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
-        raise UserError(f"say what to run: a workload ({known}), or a command in quotes, such as: run 'python train.py' on 1 gpu")
+        raise UserError(
+            f"say what to run: a workload ({known}), or a command in quotes, such as: run 'python train.py' on 1 gpu"
+        )
 
     def act(daemon: Client, env: Environment) -> str:
         return f"{numbered([job.id for job in daemon.submit_many([_in(spec, env)])]).capitalize()} was queued."
 
-    told = f"A new job would run the workload {spec.workload} with {_parameters(spec.params)}." if spec.workload else _runs(spec)
+    told = (
+        f"A new job would run the workload {spec.workload} with {_parameters(spec.params)}."
+        if spec.workload
+        else _runs(spec)
+    )
     effect = " ".join(filter(None, (told, _held(daemon, spec), _foretold(daemon, spec))))
     verb = (
         " ".join(["gpudeck run", spec.workload, *(f"{k}={v}" for k, v in call.params.items())])
@@ -75,21 +81,35 @@ def retry(daemon: Client, call: Call, folder: str) -> Plan:
         effect = upper(effect)
     else:
         same = f"{_runs(specs[0])} It has all that job {jobs[0].id} needed."
-        effect = " ".join(filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0]))))
+        effect = " ".join(
+            filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0])))
+        )
     what = title(jobs[0]) if len(jobs) == 1 else f"{len(jobs)} jobs"
     settled = call.about(jobs[0].id) if named is not None else call
-    return Plan(f"Run {what} once more", effect, tuple(job.id for job in jobs), act, (), settled, tuple(job.id for job in jobs))
+    return Plan(
+        f"Run {what} once more",
+        effect,
+        tuple(job.id for job in jobs),
+        act,
+        (),
+        settled,
+        tuple(job.id for job in jobs),
+    )
 
 
 def _of_state(daemon: Client, state: str) -> Sequence[j.Job]:
     if state not in ("failed", "lost", "cancelled", "done"):
-        raise UserError(f"jobs that are {state} have not ended: only those that ended can run once more")
+        raise UserError(
+            f"jobs that are {state} have not ended: only those that ended can run once more"
+        )
     jobs, more = daemon.find(Search(outcomes=(state,)), _TOGETHER)
     if not jobs:
         raise UserError(f"no job is {state}")
     if more is not None:
         raise UserError(f"more than {_TOGETHER} jobs are {state}: name the one to run once more")
-    return [daemon.job(job.id) for job in jobs]  # all of each: a list has the beginning of a long command only
+    return [
+        daemon.job(job.id) for job in jobs
+    ]  # all of each: a list has the beginning of a long command only
 
 
 def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str) -> j.Spec:
@@ -99,7 +119,10 @@ def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str)
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
     except ValueError as e:
         raise UserError(str(e)) from e
-    return wish(workload.argv(values), {"name": name, "gpus": 1, "workload": name, "params": values, "cwd": folder, "env": {}})
+    return wish(
+        workload.argv(values),
+        {"name": name, "gpus": 1, "workload": name, "params": values, "cwd": folder, "env": {}},
+    )
 
 
 def _command(text: str, gpus: int, folder: str) -> j.Spec:

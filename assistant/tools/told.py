@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from assistant.facts import Fact
-from assistant.writer import Say
+from assistant.writing.writer import Say
 
 
 class Told(NamedTuple):

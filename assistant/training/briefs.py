@@ -1,6 +1,6 @@
 """What a person might write of a fact table, with slots instead of values: briefs and answers, in the ways of grammar/sayings.txt.
 
-A text follows the lines of `assistant.compact` one by one, so that nothing is left out and nothing added.
+A text follows the lines of `assistant.writing.compact` one by one, so that nothing is left out and nothing added.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from assistant.compact import Compact
 from assistant.training.phrasings import chosen
+from assistant.writing.compact import Compact
 
 _FILE = Path(__file__).parent / "grammar" / "sayings.txt"
 _SLOT = re.compile(r"\{(!?)([\w.~]+)\}")
@@ -55,24 +55,47 @@ class _Teller:
         if subject == "more":
             return self.say("more", "", {})
         if re.fullmatch(r"j\d+", subject):
-            return self.say("verdict" if facts.get("verdict") else words[0], subject, facts | {"state": True})
+            return self.say(
+                "verdict" if facts.get("verdict") else words[0], subject, facts | {"state": True}
+            )
         if re.fullmatch(r"d\d+", subject):
-            return self.say("device", subject, facts) if kind == "brief" else " ".join(self._topics(about, subject, facts))
+            return (
+                self.say("device", subject, facts)
+                if kind == "brief"
+                else " ".join(self._topics(about, subject, facts))
+            )
         if subject == "span":
             return self.say("span", subject, facts)
-        return " ".join(self.say(name, subject, facts) for name in _DECK if name.partition(".")[2] in facts and name.startswith(subject))
+        return " ".join(
+            self.say(name, subject, facts)
+            for name in _DECK
+            if name.partition(".")[2] in facts and name.startswith(subject)
+        )
 
     def _topics(self, about: list[str], device: str, facts: dict[str, bool]) -> list[str]:
         """Of each topic that was asked for, a sentence."""
-        sections = (f"ask {topic}" if f"ask {topic}" in _sayings() else "ask metric" for topic in about)
-        return [self.say(section, device, facts, *_TITLES.get(topic, ())) for section, topic in zip(sections, about, strict=True)]
+        sections = (
+            f"ask {topic}" if f"ask {topic}" in _sayings() else "ask metric" for topic in about
+        )
+        return [
+            self.say(section, device, facts, *_TITLES.get(topic, ()))
+            for section, topic in zip(sections, about, strict=True)
+        ]
 
-    def say(self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = "") -> str:
+    def say(
+        self, section: str, subject: str, facts: dict[str, bool], field: str = "", title: str = ""
+    ) -> str:
         """One of the ways whose facts there are, and which mention what must be."""
         ways = [way.replace("FIELD", field).replace("TITLE", title) for way in _sayings()[section]]
-        needed = {name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")}
+        needed = {
+            name.partition(".")[2] for name in self._required if name.startswith(f"{subject}.")
+        }
         if field:
-            needed = {name for name in needed if name.partition(".")[0].partition("~")[0] in (field, _WITH.get(field))}
+            needed = {
+                name
+                for name in needed
+                if name.partition(".")[0].partition("~")[0] in (field, _WITH.get(field))
+            }
         elif section.startswith(("ask", "no data")):
             needed &= {section.partition(" ")[2]}
         able = [way for way in ways if _can(way, facts, needed)]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from assistant import compact
+from assistant.engine.prompts import prompt
 from assistant.facts import Fact
-from assistant.plain import plain
-from assistant.prompts import prompt
-from assistant.routes import SYSTEM
+from assistant.intents.plain import plain
+from assistant.intents.routes import SYSTEM
 from assistant.training import decks, requests
 from assistant.training.briefs import told
 from assistant.training.phrasings import Part
+from assistant.writing import compact
 
 _QUESTIONS = 0.4
 """Share of the texts that answer a question; the others are briefs."""

@@ -47,7 +47,12 @@ class Batch(NamedTuple):
 class Pool:
     """Tokenised samples: `begins[i]` tokens of sample i are its prompt, the rest its answer with the end after it."""
 
-    def __init__(self, tokens: npt.NDArray[np.uint16], lengths: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        tokens: npt.NDArray[np.uint16],
+        lengths: npt.NDArray[np.int64],
+        begins: npt.NDArray[np.int64],
+    ) -> None:
         self.tokens, self.lengths, self.begins = tokens, lengths, begins
         self._offsets = np.concatenate(([0], np.cumsum(lengths)))
 
@@ -59,7 +64,11 @@ class Pool:
         """Samples longer than `longest` tokens are left out."""
         rows = [row for sample in samples if len((row := encoded(tokenizer, sample))[0]) <= longest]
         tokens = np.fromiter(chain.from_iterable(ids for ids, _ in rows), np.uint16)
-        return cls(tokens, np.array([len(ids) for ids, _ in rows], np.int64), np.array([begin for _, begin in rows], np.int64))
+        return cls(
+            tokens,
+            np.array([len(ids) for ids, _ in rows], np.int64),
+            np.array([begin for _, begin in rows], np.int64),
+        )
 
     @classmethod
     def join(cls, pools: Iterable[Pool]) -> Pool:
@@ -69,17 +78,30 @@ class Pool:
     @classmethod
     def load(cls, file: Path) -> Pool:
         with np.load(file, allow_pickle=False) as stored:
-            return cls(stored["tokens"], stored["lengths"].astype(np.int64), stored["begins"].astype(np.int64))
+            return cls(
+                stored["tokens"],
+                stored["lengths"].astype(np.int64),
+                stored["begins"].astype(np.int64),
+            )
 
     def save(self, file: Path) -> None:
-        np.savez_compressed(file, tokens=self.tokens, lengths=self.lengths.astype(np.uint16), begins=self.begins.astype(np.uint16))
+        np.savez_compressed(
+            file,
+            tokens=self.tokens,
+            lengths=self.lengths.astype(np.uint16),
+            begins=self.begins.astype(np.uint16),
+        )
 
     def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
         """The samples of these numbers."""
         lengths, begins = self.lengths[rows, None], self.begins[rows, None]
         place = np.arange(int(lengths.max()))
         inside = place < lengths
-        tokens = np.where(inside, self.tokens[np.minimum(self._offsets[rows, None] + place, len(self.tokens) - 1)], END).astype(np.int64)
+        tokens = np.where(
+            inside,
+            self.tokens[np.minimum(self._offsets[rows, None] + place, len(self.tokens) - 1)],
+            END,
+        ).astype(np.int64)
         answers = (place >= begins) & inside
         at = np.flatnonzero(answers) - 1
         return Batch(tokens, at, tokens[answers])
@@ -108,23 +130,40 @@ def encoded(tokenizer: Tokenizer, sample: Sample) -> tuple[list[int], int]:
     return [*prompt, *tokenizer.encode(sample.answer), END], len(prompt)
 
 
-def prepare(folder: Path, samples: int, judged: int, tokens: int, briefs: float, longest: int, workers: int, seed: int = 1) -> Pool:
+def prepare(
+    folder: Path,
+    samples: int,
+    judged: int,
+    tokens: int,
+    briefs: float,
+    longest: int,
+    workers: int,
+    seed: int = 1,
+) -> Pool:
     """Write the vocabulary (`tokens` at most), data.npz and held_out.npz, of `judged` requests, into the folder; returns the data.
 
     `briefs`: the share of texts.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / VOCABULARY).is_file():
-        texts = (sample.prompt + sample.answer for sample in islice(stream(seed, briefs), min(_TEXTS, samples)))
+        texts = (
+            sample.prompt + sample.answer
+            for sample in islice(stream(seed, briefs), min(_TEXTS, samples))
+        )
         vocabulary.write(vocabulary.train(texts, tokens), folder / VOCABULARY)
     Pool.of(Tokenizer.load(folder), islice(held_out(seed), judged), longest).save(folder / HELD_OUT)
-    work = [(seed + 1 + i, min(_PIECE, samples - start)) for i, start in enumerate(range(0, samples, _PIECE))]
+    work = [
+        (seed + 1 + i, min(_PIECE, samples - start))
+        for i, start in enumerate(range(0, samples, _PIECE))
+    ]
     data = Pool.join(_worked(partial(_piece, folder, briefs, longest), work, workers))
     data.save(folder / DATA)
     return data
 
 
-def _worked(piece: Callable[[tuple[int, int]], Pool], work: list[tuple[int, int]], workers: int) -> Iterator[Pool]:
+def _worked(
+    piece: Callable[[tuple[int, int]], Pool], work: list[tuple[int, int]], workers: int
+) -> Iterator[Pool]:
     if workers == 1:
         yield from map(piece, work)
     else:
@@ -140,14 +179,27 @@ def _piece(folder: Path, briefs: float, longest: int, work: tuple[int, int]) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the samples that a model learns from.")
     parser.add_argument("folder", type=Path)
-    for name, default in {"samples": 400_000, "judged": 3000, "tokens": 4096, "briefs": 0.3, "longest": 768, "workers": 2}.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default {default}")
+    for name, default in {
+        "samples": 400_000,
+        "judged": 3000,
+        "tokens": 4096,
+        "briefs": 0.3,
+        "longest": 768,
+        "workers": 2,
+    }.items():
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, help=f"default {default}"
+        )
     given = vars(parser.parse_args())
     began = time.monotonic()
     pool = prepare(**given)
     seconds = time.monotonic() - began
-    print(f"{len(pool)} samples of {len(pool.tokens)} tokens in {seconds:.0f} s: {len(pool) / seconds:.0f} samples/s")
-    print(f"{(given['folder'] / DATA).stat().st_size / 2**20:.1f} MiB; the longest sample has {pool.lengths.max()} tokens")
+    print(
+        f"{len(pool)} samples of {len(pool.tokens)} tokens in {seconds:.0f} s: {len(pool) / seconds:.0f} samples/s"
+    )
+    print(
+        f"{(given['folder'] / DATA).stat().st_size / 2**20:.1f} MiB; the longest sample has {pool.lengths.max()} tokens"
+    )
 
 
 if __name__ == "__main__":

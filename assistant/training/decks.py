@@ -11,22 +11,42 @@ from random import Random
 import msgspec
 
 from accel.result import Check, Result, Timing
-from assistant import phrases
-from assistant.facts import FIELDS_SPAN, Fact, gather
-from scheduler import jobs as j
+from assistant.facts import FIELDS_SPAN, Fact, gather, phrases
 from scheduler.devices import trace
-from scheduler.devices.model import Device, Reading
 from scheduler.devices.replay import ReplaySource
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from scheduler.protocol import jobs as j
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_763_000_000.0
 SPAN = 600.0
-NAMES = ("attention", "train_big", "eval.py", "llama-ft", "sweep_3", "prep data", "gemm", "resnet50", "nightly", "bench")
+NAMES = (
+    "attention",
+    "train_big",
+    "eval.py",
+    "llama-ft",
+    "sweep_3",
+    "prep data",
+    "gemm",
+    "resnet50",
+    "nightly",
+    "bench",
+)
 HELD_OUT_NAMES = ("qwen-dpo", "tokenise_all", "make figures", "vit_probe")
 """Names that no training example has."""
-_REASONS = ("exit code {}", "killed by signal {}", "exit code 1: CUDA out of memory", "ran longer than its limit of {} s")
-_WAITS = ("GPU 0 is held by job {}", "the queue is paused", "job {} is before it", "needs 2 GPUs; 1 free")
+_REASONS = (
+    "exit code {}",
+    "killed by signal {}",
+    "exit code 1: CUDA out of memory",
+    "ran longer than its limit of {} s",
+)
+_WAITS = (
+    "GPU 0 is held by job {}",
+    "the queue is paused",
+    "job {} is before it",
+    "needs 2 GPUs; 1 free",
+)
 _ABSENT = ("no sensor", "not supported by this driver", "the probe is being replaced")
 _TOPICS = ("temperature", "power", "memory", "utilisation", "tflops", "is it idle", "which gpu")
 _STATES = ("failed", "waiting", "running", "done", "cancelled")
@@ -37,7 +57,9 @@ TRACE = Path(__file__).parents[2] / "assets" / "h100.trace.gz"
 _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_used": 8e10}
 
 
-def deck(random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None, gaps: float = 0.15) -> tuple[Fact, ...]:
+def deck(
+    random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None, gaps: float = 0.15
+) -> tuple[Fact, ...]:
     """The facts of one machine; in this share of machines some are missing, and in a quarter another source contradicts some."""
     snapshot, jobs, histories = machine(random, names, recorded)
     return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW), gaps)
@@ -52,15 +74,24 @@ def machine(
     """
     recorded = random.random() < 0.3 if recorded is None else recorded
     devices, histories = _recorded(random) if recorded else _random(random)
-    numbers = random.sample(range(1, 9999), random.choice((0, 1, 1, 1, 2, 2, 3, 4, random.randint(5, 12))))
-    jobs = tuple(_job(random, number, random.choice(names), devices) for number in sorted(numbers, reverse=True))
+    numbers = random.sample(
+        range(1, 9999), random.choice((0, 1, 1, 1, 2, 2, 3, 4, random.randint(5, 12)))
+    )
+    jobs = tuple(
+        _job(random, number, random.choice(names), devices)
+        for number in sorted(numbers, reverse=True)
+    )
     source = f"replay {TRACE.name}" if recorded else random.choice(("nvml", "cpu"))
     notices = ("the disk is nearly full",) if random.random() < 0.05 else ()
-    return Snapshot(1, NOW, devices, jobs, Settings(), source, notices, paused=random.random() < 0.15), jobs, histories
+    return (
+        Snapshot(1, NOW, devices, jobs, Settings(), source, notices, paused=random.random() < 0.15),
+        jobs,
+        histories,
+    )
 
 
 def question(random: Random, facts: Sequence[Fact]) -> str:
-    """One that `assistant.selection` understands: about metrics, devices, jobs there are and jobs there are not."""
+    """One that `assistant.facts.selection` understands: about metrics, devices, jobs there are and jobs there are not."""
     if random.random() < 0.6:
         about = " ".join(random.sample(_TOPICS, random.choice((1, 1, 1, 1, 2, 3))))
         return f"{about} of gpu {random.randint(0, 3)}" if random.random() < 0.5 else f"{about} now"
@@ -71,8 +102,12 @@ def question(random: Random, facts: Sequence[Fact]) -> str:
 
 
 def _random(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:
-    devices = tuple(_device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3, random.randint(4, 8)))))
-    return devices, {state.device.id: _history(random) for state in devices if random.random() < 0.8}
+    devices = tuple(
+        _device(random, i) for i in range(random.choice((0, 1, 1, 1, 2, 3, random.randint(4, 8))))
+    )
+    return devices, {
+        state.device.id: _history(random) for state in devices if random.random() < 0.8
+    }
 
 
 def _recorded(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Columns]]:
@@ -80,10 +115,19 @@ def _recorded(random: Random) -> tuple[tuple[DeviceState, ...], dict[str, Column
     moments = _trace()
     at = random.randrange(len(moments))
     past = moments[max(0, at - random.choice((0, 10, 60, 370))) : at + 1]
-    source = ReplaySource(TRACE, random.choice((1, 1, 2)), NOW - (moments[at].time - moments[0].time))
+    source = ReplaySource(
+        TRACE, random.choice((1, 1, 2)), NOW - (moments[at].time - moments[0].time)
+    )
     readings = {reading.device: reading for reading in source.read(NOW)}
-    devices = tuple(DeviceState(device, readings.get(device.id), _use(random)) for device in source.devices())
-    columns = {field: [moment.readings[0].values.get(field) if moment.readings else None for moment in past] for field in FIELDS_SPAN}
+    devices = tuple(
+        DeviceState(device, readings.get(device.id), _use(random)) for device in source.devices()
+    )
+    columns = {
+        field: [
+            moment.readings[0].values.get(field) if moment.readings else None for moment in past
+        ]
+        for field in FIELDS_SPAN
+    }
     times = [NOW - (past[-1].time - moment.time) for moment in past]
     return devices, {device.device.id: Columns(times, columns) for device in devices}
 
@@ -97,22 +141,37 @@ def _worn(random: Random, facts: tuple[Fact, ...], gaps: float) -> tuple[Fact, .
     """Now and then facts are missing, or another source says something else."""
     if random.random() < gaps:
         there = random.uniform(0.6, 0.95)
-        facts = tuple(fact for fact in facts if random.random() < there or fact.name.endswith(_KEPT))
+        facts = tuple(
+            fact for fact in facts if random.random() < there or fact.name.endswith(_KEPT)
+        )
     if random.random() < 0.25:
         told = [fact for fact in facts if fact.value is not None and fact.name.endswith(_DISPUTED)]
         for fact in random.sample(told, min(len(told), random.choice((1, 1, 2)))):
             said = phrases.quantity(random.uniform(1, 90), fact.unit)
             text = f"{fact.text.rpartition(': ')[0]}: {said}"
-            facts += (msgspec.structs.replace(fact, said=said, text=text, source="another sensor", time=fact.time - 1),)
+            facts += (
+                msgspec.structs.replace(
+                    fact, said=said, text=text, source="another sensor", time=fact.time - 1
+                ),
+            )
     return facts
 
 
 def _use(random: Random) -> Idle | Busy:
-    return Idle(NOW - random.uniform(1, 5000)) if random.random() < 0.5 else Busy(f"utilisation {random.randint(6, 100)} %")
+    return (
+        Idle(NOW - random.uniform(1, 5000))
+        if random.random() < 0.5
+        else Busy(f"utilisation {random.randint(6, 100)} %")
+    )
 
 
 def _device(random: Random, index: int) -> DeviceState:
-    device = Device(f"g{index}", index, random.choice(("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090")), "nvidia")
+    device = Device(
+        f"g{index}",
+        index,
+        random.choice(("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090")),
+        "nvidia",
+    )
     use = _use(random)
     if random.random() < 0.05:
         return DeviceState(device, None, use)
@@ -130,7 +189,10 @@ def _device(random: Random, index: int) -> DeviceState:
 
 def _history(random: Random) -> Columns:
     times = [NOW - SPAN + 10 * i for i in range(random.choice((0, 1, 8)))]
-    columns = {field: [None if random.random() < 0.2 else random.uniform(0, _RANGES[field]) for _ in times] for field in FIELDS_SPAN}
+    columns = {
+        field: [None if random.random() < 0.2 else random.uniform(0, _RANGES[field]) for _ in times]
+        for field in FIELDS_SPAN
+    }
     return Columns(times, columns)
 
 
@@ -139,7 +201,11 @@ def _job(random: Random, number: int, name: str, devices: tuple[DeviceState, ...
     ended = began + random.uniform(1, 90)
     at = tuple(state.device.id for state in devices[:1])
     reason = random.choice(_REASONS).format(random.randint(1, 255))
-    progress = j.Progress(random.uniform(0, 10), random.choice((10.0, 10.0, 0.0)), random.choice(("", "timing", "epoch 3")))
+    progress = j.Progress(
+        random.uniform(0, 10),
+        random.choice((10.0, 10.0, 0.0)),
+        random.choice(("", "timing", "epoch 3")),
+    )
     state: j.State = random.choice(
         (
             j.Queued(random.choice(_WAITS).format(random.randint(1, 999))),
@@ -152,7 +218,11 @@ def _job(random: Random, number: int, name: str, devices: tuple[DeviceState, ...
             j.Lost(began, ended, "its runner was killed"),
         )
     )
-    workload = random.choice(("attention", "gemm")) if isinstance(state, j.Done) and state.result != j.NO_RESULT else None
+    workload = (
+        random.choice(("attention", "gemm"))
+        if isinstance(state, j.Done) and state.result != j.NO_RESULT
+        else None
+    )
     return j.Job(number, j.Spec(("x",), name, "/", gpus=1, workload=workload), began - 30, state)
 
 
@@ -160,7 +230,9 @@ def _result(random: Random, began: float, ended: float) -> msgspec.Raw:
     median = random.uniform(0.01, 50)
     count = 0 if random.random() < 0.1 else random.randint(3, 9999)
     verdict = "fail" if not count or random.random() < 0.2 else "pass"
-    timing = Timing(median, median * 1.01, median * 1.1, median * 1.2, median * 0.9, median * 1.3, count)
+    timing = Timing(
+        median, median * 1.01, median * 1.1, median * 1.2, median * 0.9, median * 1.3, count
+    )
     speed = random.uniform(0.01, 900)
     result = Result(
         "attention", "NVIDIA H100 80GB HBM3", random.choice(("flash", "cudnn", "efficient", "math")), "chosen by auto",

@@ -16,19 +16,20 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, get_args
 
-from assistant import compact, routes
-from assistant.engine import Engine, EngineAuthor, Mark
+from assistant.engine.engine import Engine, EngineAuthor, Mark
 from assistant.facts import Fact
-from assistant.masks import masked
-from assistant.plain import plain
-from assistant.tools.call import called
-from assistant.tools.route import SURE, WAYS
-from assistant.tools.rules import by_rules
+from assistant.intents import routes
+from assistant.intents.call import called
+from assistant.intents.masks import masked
+from assistant.intents.plain import plain
+from assistant.intents.route import SURE, WAYS
+from assistant.intents.rules import by_rules
 from assistant.training import decks, requests
 from assistant.training.handwritten import Asked, handwritten
 from assistant.training.phrasings import Part, voices
-from assistant.verify import Refused, fill, verify
-from assistant.writer import write
+from assistant.writing import compact
+from assistant.writing.verify import Refused, fill, verify
+from assistant.writing.writer import write
 
 EVALUATION, CONFUSION = "evaluation.json", "confusion.csv"
 _PARTS: tuple[Part, ...] = get_args(Part)[1:]
@@ -65,24 +66,52 @@ def _greedy(author: EngineAuthor, place: Mark) -> str:
     return last.text.strip()
 
 
-def evaluate(folder: Path, routings: int, texts: int, device: str = "cpu", seed: int = 99) -> dict[str, object]:
+def evaluate(
+    folder: Path, routings: int, texts: int, device: str = "cpu", seed: int = 99
+) -> dict[str, object]:
     """Shares, each of so many; with the counts, and the hand-written requests that were routed wrongly."""
     engine, random = Engine(str(folder), device), Random(seed)
-    held_out = {part: [_routed(engine, *requests.example(random, part), "") for _ in range(routings)] for part in _PARTS}
+    held_out = {
+        part: [_routed(engine, *requests.example(random, part), "") for _ in range(routings)]
+        for part in _PARTS
+    }
     each = -(-routings // 4)
-    by_voice = {name: [_routed(engine, *requests.held_out(random, name, "en"), "") for _ in range(each)] for name in voices("en")}
-    by_hand = [_routed(engine, masked(asked.request)[0], asked.route, asked.language) for asked in handwritten()]
-    _confusion(folder / CONFUSION, [*(one for found in held_out.values() for one in found), *by_hand])
+    by_voice = {
+        name: [_routed(engine, *requests.held_out(random, name, "en"), "") for _ in range(each)]
+        for name in voices("en")
+    }
+    by_hand = [
+        _routed(engine, masked(asked.request)[0], asked.route, asked.language)
+        for asked in handwritten()
+    ]
+    _confusion(
+        folder / CONFUSION, [*(one for found in held_out.values() for one in found), *by_hand]
+    )
     languages = sorted({one.language for one in by_hand})
     return {
         **{f"routing, held-out {part}": _right(found) for part, found in held_out.items()},
-        **{f"routing, held-out {part}, where it is sure": _of_sure(found) for part, found in held_out.items()},
-        "routing, held-out phrasings in English, by who speaks or of what": {name: _right(found) for name, found in by_voice.items()},
+        **{
+            f"routing, held-out {part}, where it is sure": _of_sure(found)
+            for part, found in held_out.items()
+        },
+        "routing, held-out phrasings in English, by who speaks or of what": {
+            name: _right(found) for name, found in by_voice.items()
+        },
         "routing, hand-written": _right(by_hand),
-        "routing, hand-written, those written last": _right([one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]),
-        "routing, hand-written, tool alone": sum(_tool(one.said) == _tool(one.wanted) for one in by_hand) / len(by_hand),
-        "routing, hand-written, by the rules that a machine without a model uses": sum(map(_by_rules, handwritten())) / len(by_hand),
-        "routing, hand-written, by language": {name: _right([one for one in by_hand if one.language == name]) for name in languages},
+        "routing, hand-written, those written last": _right(
+            [one for one, asked in zip(by_hand, handwritten(), strict=True) if asked.late]
+        ),
+        "routing, hand-written, tool alone": sum(
+            _tool(one.said) == _tool(one.wanted) for one in by_hand
+        )
+        / len(by_hand),
+        "routing, hand-written, by the rules that a machine without a model uses": sum(
+            map(_by_rules, handwritten())
+        )
+        / len(by_hand),
+        "routing, hand-written, by language": {
+            name: _right([one for one in by_hand if one.language == name]) for name in languages
+        },
         **{f"texts, {name}": shares for name, shares in _texts(engine, random, texts).items()},
         "counts": {
             "held-out of each part": routings,
@@ -98,7 +127,9 @@ def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing
     author = EngineAuthor(engine, lambda: False)
     place = author.begin(routes.SYSTEM, plain(request))
     ways = author.ways(place, WAYS)
-    return Routing(request, wanted, _greedy(author, place), language, bool(ways) and ways[0].chance >= SURE)
+    return Routing(
+        request, wanted, _greedy(author, place), language, bool(ways) and ways[0].chance >= SURE
+    )
 
 
 def _by_rules(asked: Asked) -> bool:
@@ -129,7 +160,13 @@ def _confusion(file: Path, found: list[Routing]) -> None:
             exact = sum(one.said == one.wanted for one in mine)
             others = Counter(_tool(one.said) for one in mine if _tool(one.said) != tool)
             rows.writerow(
-                (tool, len(mine), exact, len(mine) - exact - others.total(), "; ".join(f"{k} {n}" for k, n in others.most_common()))
+                (
+                    tool,
+                    len(mine),
+                    exact,
+                    len(mine) - exact - others.total(),
+                    "; ".join(f"{k} {n}" for k, n in others.most_common()),
+                )
             )
 
 
@@ -142,13 +179,26 @@ def _texts(engine: Engine, random: Random, count: int) -> dict[str, dict[str, fl
         if len(kind) < count:
             facts = decks.deck(random, decks.HELD_OUT_NAMES, recorded)
             kind.append(judged(engine, facts, decks.question(random, facts) if asks else None))
-    shares = {"faithful": "faithful", "complete": "faithful and complete", "shown": "shown as the model's"}
+    shares = {
+        "faithful": "faithful",
+        "complete": "faithful and complete",
+        "shown": "shown as the model's",
+    }
     return {
-        name: {share: sum(getattr(one, field) for one in found) / count for field, share in shares.items()} for name, found in kinds.items()
+        name: {
+            share: sum(getattr(one, field) for one in found) / count
+            for field, share in shares.items()
+        }
+        for name, found in kinds.items()
     }
 
 
-_KINDS = ("briefs, random machines", "answers, random machines", "briefs, real telemetry", "answers, real telemetry")
+_KINDS = (
+    "briefs, random machines",
+    "answers, random machines",
+    "briefs, real telemetry",
+    "answers, real telemetry",
+)
 
 
 def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Judged:
@@ -160,7 +210,12 @@ def judged(engine: Engine, facts: tuple[Fact, ...], question: str | None) -> Jud
         faithful, complete = True, all(fact.said in filled for fact in told.needed)
     except Refused:
         faithful = complete = False
-    return Judged(faithful, complete, complete or write(facts, question, EngineAuthor(engine, lambda: False)).writer != "template")
+    return Judged(
+        faithful,
+        complete,
+        complete
+        or write(facts, question, EngineAuthor(engine, lambda: False)).writer != "template",
+    )
 
 
 def main() -> None:

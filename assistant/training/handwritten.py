@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.masks import masked
-from assistant.plain import plain
+from assistant.intents.masks import masked
+from assistant.intents.plain import plain
 
 _FILE = Path(__file__).with_suffix(".jsonl")
 

@@ -13,7 +13,9 @@ from assistant.tokenizer import END
 from assistant.weights import HEAD
 from assistant.weights.names import HF_ATT, HF_LORA, HF_NORM, HF_TOP
 
-_TOP, _NORM, _ATT, _LORA = ({ours: theirs for theirs, ours in table.items()} for table in (HF_TOP, HF_NORM, HF_ATT, HF_LORA))
+_TOP, _NORM, _ATT, _LORA = (
+    {ours: theirs for theirs, ours in table.items()} for table in (HF_TOP, HF_NORM, HF_ATT, HF_LORA)
+)
 _RANKS = {"w": "decay", "a": "a", "v": "v", "g": "gate"}
 
 
@@ -26,7 +28,10 @@ def config(tensors: Mapping[str, Tensor]) -> dict[str, object]:
     """What config.json says of weights by their canonical names."""
     vocabulary, channels = tensors["emb.weight"].shape
     layers = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
-    ranks = {f"{theirs}_low_rank_dim": tensors.get(f"blocks.{layers - 1}.att.{ours}1") for ours, theirs in _RANKS.items()}
+    ranks = {
+        f"{theirs}_low_rank_dim": tensors.get(f"blocks.{layers - 1}.att.{ours}1")
+        for ours, theirs in _RANKS.items()
+    }
     return {
         "architectures": ["RWKV7ForCausalLM"],
         "model_type": "rwkv7",
@@ -35,7 +40,9 @@ def config(tensors: Mapping[str, Tensor]) -> dict[str, object]:
         "head_dim": HEAD,
         "intermediate_size": tensors["blocks.0.ffn.key.weight"].shape[0],
         "vocab_size": vocabulary,
-        **{name: first.shape[1] for name, first in ranks.items() if first is not None},  # the first layer has no value residual
+        **{
+            name: first.shape[1] for name, first in ranks.items() if first is not None
+        },  # the first layer has no value residual
         "bos_token_id": END,
         "eos_token_id": END,
         "torch_dtype": str(tensors["emb.weight"].dtype).removeprefix("torch."),
@@ -53,7 +60,10 @@ def _stored(name: str, tensor: Tensor) -> tuple[str, Tensor]:
     if part == "ffn":
         return f"{where}.ffn.{rest}", tensor
     if rest[0] in _RANKS and rest[1:] in _LORA:
-        return f"{where}.attn.{rest[0]}_lora.lora.{_LORA[rest[1:]]}", tensor.T.contiguous() if tensor.dim() == 2 else tensor
+        return (
+            f"{where}.attn.{rest[0]}_lora.lora.{_LORA[rest[1:]]}",
+            tensor.T.contiguous() if tensor.dim() == 2 else tensor,
+        )
     if rest.startswith("x_"):
         return f"{where}.attn.{rest}", tensor.reshape(1, 1, -1)
     matrix, dot, last = rest.partition(".")

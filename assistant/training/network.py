@@ -32,15 +32,23 @@ class Network(nn.Module):
         """[B, T] -> logits [B, T, V] of the next tokens; with `at`, places in the flattened [B, T]: of these alone, [N, V]."""
         w = self.canonical()
         batch = tokens.shape[0]
-        x = norm(functional.embedding(tokens, w["emb.weight"]), Norm(w["blocks.0.ln0.weight"], w["blocks.0.ln0.bias"]))
+        x = norm(
+            functional.embedding(tokens, w["emb.weight"]),
+            Norm(w["blocks.0.ln0.weight"], w["blocks.0.ln0.bias"]),
+        )
         heads = self.channels // HEAD
-        zero = Memory(x.new_zeros(batch, 2, self.channels), x.new_zeros(batch, heads, HEAD, HEAD, dtype=torch.float32))
+        zero = Memory(
+            x.new_zeros(batch, 2, self.channels),
+            x.new_zeros(batch, heads, HEAD, HEAD, dtype=torch.float32),
+        )
         v_first: Tensor | None = None
         for i in range(self.layers):
             x, _, v_first = advance(_layer(w, f"blocks.{i}."), x, zero, v_first, _recurrence)
         if at is not None:
             x = x.flatten(0, 1)[at]
-        return project(norm(x, Norm(w["ln_out.weight"], w["ln_out.bias"])), Matrix(w["head.weight"]))
+        return project(
+            norm(x, Norm(w["ln_out.weight"], w["ln_out.bias"])), Matrix(w["head.weight"])
+        )
 
     def groups(self, rate: float, decay: float) -> list[dict[str, object]]:
         """For the optimiser: weight decay on matrices only, w0 at twice the rate."""
@@ -50,10 +58,15 @@ class Network(nn.Module):
         chosen = {id(p) for p in (*fast, *matrices)}
         rest = [p for p in named.values() if id(p) not in chosen]
         kinds = ((fast, 2.0, 0.0), (matrices, 1.0, decay), (rest, 1.0, 0.0))
-        return [{"params": params, "lr": rate * times, "times": times, "weight_decay": fade} for params, times, fade in kinds]
+        return [
+            {"params": params, "lr": rate * times, "times": times, "weight_decay": fade}
+            for params, times, fade in kinds
+        ]
 
 
-def _recurrence(r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _recurrence(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """In fp32 also where the rest is in bf16: what is remembered over many tokens is worth more than 8 bits."""
     with torch.autocast(r.device.type, enabled=False):
         return wkv.chunked(r, w, k, v, a, b, state)
@@ -71,7 +84,9 @@ def _layer(w: dict[str, Tensor], block: str) -> Layer:
     def normed(name: str) -> Norm:
         return Norm(w[name + ".weight"], w[name + ".bias"])
 
-    receptance, key, value, output = (Matrix(w[f"{att}{name}.weight"]) for name in ("receptance", "key", "value", "output"))
+    receptance, key, value, output = (
+        Matrix(w[f"{att}{name}.weight"]) for name in ("receptance", "key", "value", "output")
+    )
     return Layer(
         norm_att=normed(block + "ln1"),
         mixes=torch.stack([w[att + mix] for mix in MIXES]),
@@ -98,7 +113,9 @@ def _initial(layers: int, channels: int, vocabulary: int) -> dict[str, Tensor]:
     """Canonical names, and values after the recipe of RWKV-7: outputs begin at zero, decays spread over channels, mixes over layers."""
     w = {
         "emb.weight": torch.empty(vocabulary, channels).uniform_(-1e-4, 1e-4),
-        "head.weight": _orthogonal(vocabulary, channels, 0.5 * max(1.0, vocabulary / channels) ** 0.5),
+        "head.weight": _orthogonal(
+            vocabulary, channels, 0.5 * max(1.0, vocabulary / channels) ** 0.5
+        ),
     }
     norms = ["ln_out", "blocks.0.ln0"]
     place = torch.arange(channels) / max(1, channels - 1)
@@ -106,7 +123,14 @@ def _initial(layers: int, channels: int, vocabulary: int) -> dict[str, Tensor]:
         att, ffn = f"blocks.{i}.att.", f"blocks.{i}.ffn."
         depth, remaining = i / max(1, layers - 1), 1 - i / layers
         norms += [f"blocks.{i}.ln1", f"blocks.{i}.ln2"]
-        for mix, power in {"x_r": 0.2, "x_w": 0.9, "x_k": 0.7, "x_v": 0.7, "x_a": 0.9, "x_g": 0.2}.items():
+        for mix, power in {
+            "x_r": 0.2,
+            "x_w": 0.9,
+            "x_k": 0.7,
+            "x_v": 0.7,
+            "x_a": 0.9,
+            "x_g": 0.2,
+        }.items():
             w[att + mix] = 1 - place ** (power * remaining)
         for name, size in RANKS.items():
             if name != "v" or i > 0:
@@ -118,12 +142,20 @@ def _initial(layers: int, channels: int, vocabulary: int) -> dict[str, Tensor]:
             w[att + "v0"] = torch.ones(channels)
         w[att + "k_k"], w[att + "k_a"] = torch.full((channels,), 0.85), torch.ones(channels)
         w[att + "r_k"] = torch.zeros(channels // HEAD, HEAD)
-        w[att + "receptance.weight"], w[att + "value.weight"] = (_orthogonal(channels, channels, 1.0) for _ in range(2))
-        w[att + "key.weight"], w[att + "output.weight"] = _orthogonal(channels, channels, 0.1), torch.zeros(channels, channels)
+        w[att + "receptance.weight"], w[att + "value.weight"] = (
+            _orthogonal(channels, channels, 1.0) for _ in range(2)
+        )
+        w[att + "key.weight"], w[att + "output.weight"] = (
+            _orthogonal(channels, channels, 0.1),
+            torch.zeros(channels, channels),
+        )
         w[att + "ln_x.weight"] = torch.full((channels,), ((1 + i) / layers) ** 0.7)
         w[att + "ln_x.bias"] = torch.zeros(channels)
         w[ffn + "x_k"] = 1 - place ** (remaining**4)
-        w[ffn + "key.weight"], w[ffn + "value.weight"] = _orthogonal(4 * channels, channels, 1.0), torch.zeros(channels, 4 * channels)
+        w[ffn + "key.weight"], w[ffn + "value.weight"] = (
+            _orthogonal(4 * channels, channels, 1.0),
+            torch.zeros(channels, 4 * channels),
+        )
     for name in norms:
         w[name + ".weight"], w[name + ".bias"] = torch.ones(channels), torch.zeros(channels)
     return w

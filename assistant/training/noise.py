@@ -6,7 +6,9 @@ from random import Random
 
 from assistant.training.values import words
 
-_ELIDED = frozenset(words("the a an is are of do does to me i der die das ist le la les el los est de"))
+_ELIDED = frozenset(
+    words("the a an is are of do does to me i der die das ist le la les el los est de")
+)
 _SHORT = {
     "you": "u",
     "are": "r",
@@ -63,5 +65,9 @@ def _typo(random: Random, word: str) -> str:
         return word
     at = random.randrange(1, len(word) - 1)
     near = random.choice(_NEAR.get(word[at], word[at]))
-    changed = (word[:at] + word[at + 1 :], word[:at] + word[at] + word[at:], word[:at] + word[at + 1] + word[at] + word[at + 2 :])
+    changed = (
+        word[:at] + word[at + 1 :],
+        word[:at] + word[at] + word[at:],
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+    )
     return random.choice((*changed, word[:at] + near + word[at + 1 :]))

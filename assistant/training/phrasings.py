@@ -17,8 +17,8 @@ from random import Random
 from typing import Literal, NamedTuple
 from zlib import crc32
 
-from assistant.plain import unaccented
-from assistant.routes import BY_NAME
+from assistant.intents.plain import unaccented
+from assistant.intents.routes import BY_NAME
 
 Part = Literal["learnt", "combinations", "templates", "unheard"]
 """What is learnt, and what is held out, farther and farther from it: combinations of the words of a phrasing, each of which is learnt in
@@ -59,7 +59,11 @@ class Grammar(NamedTuple):
 def grammar(language: str) -> Grammar:
     found, at = Grammar({}, {}, {}), list[Line]()
     files = sorted((_GRAMMARS / language).glob("*.txt"))
-    for voice, raw in ((file.stem, line) for file in files for line in file.read_text(encoding="utf-8").splitlines()):
+    for voice, raw in (
+        (file.stem, line)
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ):
         text = raw.strip()
         if text.startswith("@"):
             at = found.lists[text[1:]] = []
@@ -72,7 +76,11 @@ def grammar(language: str) -> Grammar:
             for form in forms:
                 found.same.setdefault(form, []).extend(other for other in forms if other != form)
         elif text and not text.startswith("#"):
-            at += _listed(text) if any(at is known for known in found.lists.values()) else [_phrasing(text, voice)]
+            at += (
+                _listed(text)
+                if any(at is known for known in found.lists.values())
+                else [_phrasing(text, voice)]
+            )
     return found
 
 
@@ -83,7 +91,9 @@ def _listed(text: str) -> list[Line]:
 
 def _phrasing(text: str, voice: str) -> Line:
     phrasing, _, arguments = text.partition("::")
-    return Line(phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"), voice)
+    return Line(
+        phrasing.strip().removeprefix("~"), _pairs(arguments), phrasing.startswith("~"), voice
+    )
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -95,7 +105,11 @@ def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
     """The phrasings of every tool that may have sentences of this part."""
     whole = part in WHOLE
     found = {
-        name: [line for line in section if (crc32(f"{_DRAW} {language} {line.text}".encode()) % TEMPLATES == 0) == whole]
+        name: [
+            line
+            for line in section
+            if (crc32(f"{_DRAW} {language} {line.text}".encode()) % TEMPLATES == 0) == whole
+        ]
         for name, section in grammar(language).sections.items()
     }
     return {name: some for name, some in found.items() if some}
@@ -103,7 +117,9 @@ def lines(language: str, part: Part) -> dict[tuple[str, str], list[Line]]:
 
 def voices(language: str) -> list[str]:
     """Those that have phrasings which are held out whole."""
-    return sorted({line.voice for section in lines(language, "templates").values() for line in section})
+    return sorted(
+        {line.voice for section in lines(language, "templates").values() for line in section}
+    )
 
 
 def chosen(random: Random, text: str) -> str:
@@ -155,9 +171,18 @@ def combinations(text: str) -> set[str]:
     if len(parts) < 5:
         return set()
     said = {_plain("".join(some)): some for some in product(*parts)}
-    learnt = [set(choices) for choices in zip(*(some for plain, some in said.items() if not _drawn(plain)), strict=True)]
+    learnt = [
+        set(choices)
+        for choices in zip(
+            *(some for plain, some in said.items() if not _drawn(plain)), strict=True
+        )
+    ]
     drawn = ((plain, some) for plain, some in said.items() if _drawn(plain))
-    return {plain for plain, some in drawn if learnt and all(choice in seen for choice, seen in zip(some, learnt, strict=True))}
+    return {
+        plain
+        for plain, some in drawn
+        if learnt and all(choice in seen for choice, seen in zip(some, learnt, strict=True))
+    }
 
 
 @cache
@@ -182,7 +207,9 @@ def _withheld(language: str) -> frozenset[str]:
 def heard(language: str) -> frozenset[str]:
     """The words of what is learnt."""
     learnt = [line.text for section in lines(language, "learnt").values() for line in section]
-    return frozenset(word for text in (*learnt, *grammar(language).same) for word in _WORD.findall(text))
+    return frozenset(
+        word for text in (*learnt, *grammar(language).same) for word in _WORD.findall(text)
+    )
 
 
 @cache

@@ -8,12 +8,23 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from assistant.masks import NUMBER_WORDS, masked
-from assistant.plain import bare, plain
-from assistant.routes import BY_NAME, Route
+from assistant.intents.masks import NUMBER_WORDS, masked
+from assistant.intents.plain import bare, plain
+from assistant.intents.routes import BY_NAME, Route
 from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
-from assistant.training.phrasings import WHOLE, Grammar, Line, Part, chosen, grammar, heard, lines, part_of, varied
+from assistant.training.phrasings import (
+    WHOLE,
+    Grammar,
+    Line,
+    Part,
+    chosen,
+    grammar,
+    heard,
+    lines,
+    part_of,
+    varied,
+)
 from assistant.training.values import VALUES
 
 LANGUAGES = {"en": 0.7, "de": 0.1, "fr": 0.1, "es": 0.1}
@@ -43,20 +54,28 @@ def example(random: Random, part: Part, language: str = "") -> Example:
 def held_out(random: Random, voice: str, language: str) -> Example:
     """A request by a phrasing that is held out whole, in familiar words or in others, of one voice."""
     whole = lines(language, "templates").items()
-    sections = {name: mine for name, section in whole if (mine := [line for line in section if line.voice == voice])}
+    sections = {
+        name: mine
+        for name, section in whole
+        if (mine := [line for line in section if line.voice == voice])
+    }
     while True:
         if (found := _of(random, language, random.choice(WHOLE), sections)) is not None:
             return found
 
 
-def _of(random: Random, language: str, part: Part, sections: Mapping[tuple[str, str], list[Line]]) -> Example | None:
+def _of(
+    random: Random, language: str, part: Part, sections: Mapping[tuple[str, str], list[Line]]
+) -> Example | None:
     names = sorted(sections)
     role, tool = random.choices(names, [len(sections[name]) ** 0.5 for name in names])[0]
     found = told(random, language, role, tool, random.choice(sections[role, tool]), part)
     return found if found is not None and not is_handwritten(found.request) else None
 
 
-def told(random: Random, language: str, role: str, tool: str, line: Line, part: Part) -> Example | None:
+def told(
+    random: Random, language: str, role: str, tool: str, line: Line, part: Part
+) -> Example | None:
     """A request by one phrasing. None where its choices made a sentence of another part, and where the masks take its values for
     something else, as `seven` alone or a number twice."""
     sentence = chosen(random, line.text)
@@ -73,7 +92,11 @@ def _puzzled(random: Random, language: str, sentence: str) -> str:
     places = [i for i, part in enumerate(parts) if part.isalpha() and len(part) > 3]
     if len(parts) < 4 or not places or random.random() > PUZZLED:
         return sentence
-    parts[random.choice(places)] = next(word for word in _puzzles(random, language) if plain(word) == word and word not in heard(language))
+    parts[random.choice(places)] = next(
+        word
+        for word in _puzzles(random, language)
+        if plain(word) == word and word not in heard(language)
+    )
     return " ".join(parts)
 
 
@@ -107,11 +130,23 @@ class _Telling:
         text = noised(self.random, self._politely(text, line.polite))
         request, values = self._masked(text)
         known = [argument.name for argument in BY_NAME[role, tool].arguments]
-        assert set(self.arguments) <= set(known), f"{role} {tool} takes no {sorted(self.arguments)}: {line.text}"
-        slots = {name: self._slot(self.arguments[name], values) for name in known if name in self.arguments}
-        if any(slot is None for slot in slots.values()) or len(set(values.values())) < len(values) or "\n" in request:
+        assert set(self.arguments) <= set(known), (
+            f"{role} {tool} takes no {sorted(self.arguments)}: {line.text}"
+        )
+        slots = {
+            name: self._slot(self.arguments[name], values)
+            for name in known
+            if name in self.arguments
+        }
+        if (
+            any(slot is None for slot in slots.values())
+            or len(set(values.values())) < len(values)
+            or "\n" in request
+        ):
             return None
-        return Example(request, Route(role, tool, {name: slot for name, slot in slots.items() if slot}).line())
+        return Example(
+            request, Route(role, tool, {name: slot for name, slot in slots.items() if slot}).line()
+        )
 
     def _masked(self, text: str) -> tuple[str, dict[str, str]]:
         """With its values written in, and masked."""
@@ -138,7 +173,9 @@ class _Telling:
         text = _PART.sub(part, text)
         self.arguments |= {name: marks.get(value, value) for name, value in line.arguments.items()}
         for piece in re.split(r"(<\w+>)", text):
-            inner.append(self._expanded(self._entry(piece[1:-1])) if piece.startswith("<") else piece)
+            inner.append(
+                self._expanded(self._entry(piece[1:-1])) if piece.startswith("<") else piece
+            )
         return " ".join("".join(inner).split())
 
     def _entry(self, name: str) -> Line:

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assistant import weights
-from assistant.compact import MARK
 from assistant.tokenizer import VOCABULARY, Tokenizer
 from assistant.training import huggingface
 from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network
-from scheduler.errors import NotFound, UserError
+from assistant.writing.compact import MARK
+from scheduler.protocol.errors import NotFound, UserError
 
 CHECKPOINT = "checkpoint.pt"
 MODEL, ABOUT = "model.safetensors", "training.json"
@@ -72,16 +72,22 @@ class Trainer:
         model is another."""
         self.plan, self.folder, self._began = plan, folder, began
         if not (folder / DATA).is_file():
-            raise NotFound(f"no samples in {folder}: make them with `python -m assistant.training.data {folder}`")
+            raise NotFound(
+                f"no samples in {folder}: make them with `python -m assistant.training.data {folder}`"
+            )
         torch.manual_seed(plan.seed)
-        torch.set_float32_matmul_precision("high")  # TF32 on a GPU: the recurrence's products have no need of more
+        torch.set_float32_matmul_precision(
+            "high"
+        )  # TF32 on a GPU: the recurrence's products have no need of more
         self.data, self.held_out = Pool.load(folder / DATA), Pool.load(folder / HELD_OUT)
         self.network = Network(plan.layers, plan.channels, Tokenizer.load(folder).size)
         self.before = self._start(Path(plan.start)) if plan.start else None
         """How the model that this one started from was made: what its training.json says."""
         self.network.to(plan.device)
         fused = self.network.canonical()["emb.weight"].is_cuda
-        self.optimiser = torch.optim.AdamW(self.network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18, fused=fused)
+        self.optimiser = torch.optim.AdamW(
+            self.network.groups(plan.rate, plan.decay), betas=(0.9, 0.99), eps=1e-18, fused=fused
+        )
         self.averaged = copy.deepcopy(self.network)
         self.losses: list[Tensor] = []
         """Of each step, left on the device: reading one waits for the GPU."""
@@ -99,7 +105,9 @@ class Trainer:
     def run(self) -> None:
         """Until the plan is fulfilled."""
         plan, shown, saved = self.plan, len(self.losses), self.seconds
-        data = self.data.batches(np.random.default_rng(plan.seed + len(self.losses)), plan.rows, plan.tokens)
+        data = self.data.batches(
+            np.random.default_rng(plan.seed + len(self.losses)), plan.rows, plan.tokens
+        )
         while (gone := max(len(self.losses) / plan.steps, self.seconds / (60 * plan.minutes))) < 1:
             self._step(next(data), gone)
             if len(self.losses) in (1, 10) or len(self.losses) % 100 == 0:
@@ -132,14 +140,19 @@ class Trainer:
 
     def _told(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits [N, V] where an answer's tokens follow, and these tokens [N]."""
-        tokens, at, wanted = (torch.from_numpy(array).to(self.plan.device, non_blocking=True) for array in batch)
+        tokens, at, wanted = (
+            torch.from_numpy(array).to(self.plan.device, non_blocking=True) for array in batch
+        )
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
             logits = network(tokens, at)
         return logits.float(), wanted
 
     def _show(self, since: int) -> None:
         loss, seconds = torch.stack(self.losses[since:]).mean().item(), self.seconds
-        print(f"step {len(self.losses)}: loss {loss:.4f}, {seconds:.0f} s, {self.seen / seconds:.0f} tokens/s", flush=True)
+        print(
+            f"step {len(self.losses)}: loss {loss:.4f}, {seconds:.0f} s, {self.seen / seconds:.0f} tokens/s",
+            flush=True,
+        )
 
     @torch.no_grad()
     def look(self) -> dict[str, float]:
@@ -156,10 +169,16 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Keep what `--resume` goes on from, and the model as it is."""
-        state = {"network": self.network.state_dict(), "averaged": self.averaged.state_dict(), "optimiser": self.optimiser.state_dict()}
+        state = {
+            "network": self.network.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
         far = {"seconds": self.seconds, "seen": self.seen, "losses": torch.stack(self.losses)}
         torch.save(state | far, self.folder / f"{CHECKPOINT}.new")
-        (self.folder / f"{CHECKPOINT}.new").replace(self.folder / CHECKPOINT)  # a cut-off run never leaves half of one
+        (self.folder / f"{CHECKPOINT}.new").replace(
+            self.folder / CHECKPOINT
+        )  # a cut-off run never leaves half of one
         print(self.save(), flush=True)
 
     @torch.no_grad()
@@ -168,10 +187,16 @@ class Trainer:
             if not (trained / name).is_file():
                 raise NotFound(f"no {name} in {trained} to start from: train without --start")
         if (trained / VOCABULARY).read_bytes() != (self.folder / VOCABULARY).read_bytes():
-            raise UserError(f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}")
+            raise UserError(
+                f"the model in {trained} has another vocabulary: make the samples with its {VOCABULARY}"
+            )
         stored, mine = weights.load(trained), self.network.canonical()
-        if {name: tensor.shape for name, tensor in stored.items()} != {name: tensor.shape for name, tensor in mine.items()}:
-            raise UserError(f"the model in {trained} has another shape: give its --layers and --channels")
+        if {name: tensor.shape for name, tensor in stored.items()} != {
+            name: tensor.shape for name, tensor in mine.items()
+        }:
+            raise UserError(
+                f"the model in {trained} has another shape: give its --layers and --channels"
+            )
         for name, tensor in mine.items():
             tensor.copy_(stored[name])
         return json.loads((trained / ABOUT).read_text())
@@ -179,21 +204,43 @@ class Trainer:
     def _resume(self) -> None:
         if not (self.folder / CHECKPOINT).is_file():
             raise NotFound(f"no checkpoint in {self.folder} to go on from: train without --resume")
-        state = torch.load(self.folder / CHECKPOINT, map_location=self.plan.device, weights_only=True)
+        state = torch.load(
+            self.folder / CHECKPOINT, map_location=self.plan.device, weights_only=True
+        )
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.losses, self.seen, self.earlier = list(state["losses"].unbind()), state["seen"], state["seconds"]
+        self.losses, self.seen, self.earlier = (
+            list(state["losses"].unbind()),
+            state["seen"],
+            state["seconds"],
+        )
         self.before = json.loads((self.folder / ABOUT).read_text()).get("before")
 
     def save(self) -> dict[str, float]:
         """As Hugging Face lays it out, in half precision, with how it was made in training.json. Returns `look()`."""
-        tensors = {name: tensor.detach().half().cpu().contiguous() for name, tensor in self.averaged.canonical().items()}
-        save_file(huggingface.layout(tensors), new := self.folder / f"{MODEL}.new", {"format": "pt"})
+        tensors = {
+            name: tensor.detach().half().cpu().contiguous()
+            for name, tensor in self.averaged.canonical().items()
+        }
+        save_file(
+            huggingface.layout(tensors), new := self.folder / f"{MODEL}.new", {"format": "pt"}
+        )
         new.replace(self.folder / MODEL)
-        (self.folder / "config.json").write_text(json.dumps(huggingface.config(tensors) | {"prompts": MARK}, indent=1))
-        about = {"steps": len(self.losses), "seconds": self.seconds, "loss": torch.stack(self.losses[-100:]).mean().item(), **self.look()}
-        sizes = {"parameters": sum(t.numel() for t in tensors.values()), "samples": len(self.data), "tokens seen": self.seen}
+        (self.folder / "config.json").write_text(
+            json.dumps(huggingface.config(tensors) | {"prompts": MARK}, indent=1)
+        )
+        about = {
+            "steps": len(self.losses),
+            "seconds": self.seconds,
+            "loss": torch.stack(self.losses[-100:]).mean().item(),
+            **self.look(),
+        }
+        sizes = {
+            "parameters": sum(t.numel() for t in tensors.values()),
+            "samples": len(self.data),
+            "tokens seen": self.seen,
+        }
         device = torch.cuda.get_device_name() if next(self.network.parameters()).is_cuda else "CPU"
         plan = vars(self.plan) | {"start": Path(self.plan.start).name}
         made = {"device": device, "plan": plan} | ({"before": self.before} if self.before else {})
@@ -222,9 +269,16 @@ def main() -> None:
         if isinstance(default, bool):
             parser.add_argument(f"--{name}", action="store_true")
         else:
-            parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"default {default}")
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=type(default),
+                default=default,
+                help=f"default {default}",
+            )
     given = vars(parser.parse_args())
-    train(Plan(**{name: value for name, value in given.items() if name != "folder"}), given["folder"])
+    train(
+        Plan(**{name: value for name, value in given.items() if name != "folder"}), given["folder"]
+    )
 
 
 if __name__ == "__main__":

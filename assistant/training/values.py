@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from assistant.masks import NUMBER_WORDS
+from assistant.intents.masks import NUMBER_WORDS
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -27,8 +27,30 @@ _SAYINGS = (
     "kill job", "prep data", "you are root now", "the good one", "do not stop", "move me to the front", "pause the queue",
     "what happened", "night run", "error: out of memory", "rm -rf /", "approve everything", "big sweep", "call the tool operate cancel",
 )  # fmt: skip
-_FLAGS = ("--epochs 3", "--lr 1e-4", "--config=a.yaml", "-v", "--batch-size 64", "--resume", "-o out.txt", "--seed 1", "--data /data/x", "")
-_STARTERS = ("python", "python3", "bash", "torchrun --nproc_per_node 4", "sh", "accelerate launch", "uv run", "deepspeed", "julia", "nohup")
+_FLAGS = (
+    "--epochs 3",
+    "--lr 1e-4",
+    "--config=a.yaml",
+    "-v",
+    "--batch-size 64",
+    "--resume",
+    "-o out.txt",
+    "--seed 1",
+    "--data /data/x",
+    "",
+)
+_STARTERS = (
+    "python",
+    "python3",
+    "bash",
+    "torchrun --nproc_per_node 4",
+    "sh",
+    "accelerate launch",
+    "uv run",
+    "deepspeed",
+    "julia",
+    "nohup",
+)
 
 
 def _word(random: Random) -> str:
@@ -68,7 +90,13 @@ def _time(random: Random) -> str:
         f"{hour % 12 or 12}{random.choice(('am', 'pm', ' am', ' pm'))}",
         f"{hour} uhr",
     )
-    return random.choice((*forms, f"{hour}h{minute:02d}", f"2026-{random.randint(1, 12):02d}-{random.randint(1, 28):02d}"))
+    return random.choice(
+        (
+            *forms,
+            f"{hour}h{minute:02d}",
+            f"2026-{random.randint(1, 12):02d}-{random.randint(1, 28):02d}",
+        )
+    )
 
 
 VALUES: dict[str, Callable[[Random], str]] = {

@@ -18,12 +18,18 @@ def train(texts: Iterable[str], size: int) -> list[bytes]:
 
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(_PIECES), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2
+    )
     tokenizer.train_from_iterator(texts, trainer)
     decode = decoders.ByteLevel()
-    longer = [decode.decode([token]).encode() for token in sorted(tokenizer.get_vocab()) if len(token) > 1]
+    longer = [
+        decode.decode([token]).encode() for token in sorted(tokenizer.get_vocab()) if len(token) > 1
+    ]
     whole = sorted({piece for piece in longer if "\ufffd".encode() not in piece and len(piece) > 1})
     return [bytes([i]) for i in range(256)] + whole
 

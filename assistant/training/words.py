@@ -1,4 +1,4 @@
-"""The words that a model is taught, for `assistant.plain` to mend slips of the finger by. Renewed when the grammar changes:
+"""The words that a model is taught, for `assistant.intents.plain` to mend slips of the finger by. Renewed when the grammar changes:
 
 python -m assistant.training.words
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from assistant.plain import SHORTEST, WORD, WORDS, bare
+from assistant.intents.plain import SHORTEST, WORD, WORDS, bare
 from assistant.training.phrasings import grammar, lines, sentences
 from assistant.training.requests import LANGUAGES
 
@@ -23,7 +23,13 @@ def taught() -> list[str]:
         listed = (line.text for entries in known.lists.values() for line in entries)
         learnt = (line.text for section in lines(language, "learnt").values() for line in section)
         for text in (*listed, *learnt, *known.same):
-            counts.update({word for said in sentences(_MARK.sub("{}", text)) for word in WORD.findall(bare(said))})
+            counts.update(
+                {
+                    word
+                    for said in sentences(_MARK.sub("{}", text))
+                    for word in WORD.findall(bare(said))
+                }
+            )
     whole = (word for word in counts if len(word) >= SHORTEST - 1 and word.isalpha())
     return sorted(whole, key=lambda word: (-counts[word], word))
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from assistant.weights.places import files_of
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 
 def read(source: Path) -> dict[str, Tensor]:
@@ -54,7 +54,9 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
             zipped = f.read(2) == b"PK"
         if zipped and not zipfile.is_zipfile(file):
             raise UserError(f"{file} is truncated. Download it again.")
-        with warnings.catch_warnings(action="ignore"):  # of pickle protocols it might not read: it reads them or says so
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # of pickle protocols it might not read: it reads them or says so
             raw = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
     except pickle.UnpicklingError as e:
         raise UserError(
@@ -62,8 +64,12 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
         ) from e
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as e:
         raise UserError(f"{file} cannot be read ({_first_line(e)}). Download it again.") from e
-    if not isinstance(raw, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
-        raise UserError(f"{file} is not a table of named tensors. Get the model's weights, not a training checkpoint.")
+    if not isinstance(raw, dict) or not all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()
+    ):
+        raise UserError(
+            f"{file} is not a table of named tensors. Get the model's weights, not a training checkpoint."
+        )
     return raw
 
 

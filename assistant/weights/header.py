@@ -14,11 +14,16 @@ from pathlib import Path
 import msgspec
 
 from assistant.weights.outline import Outline
-from scheduler.errors import MALFORMED, UserError
+from scheduler.protocol.errors import MALFORMED, UserError
 
 _LONGEST = 100 * 2**20
 """Bytes of a header that is read; the format allows no more."""
-_STORAGES = {"FloatStorage": ("F32", 4), "HalfStorage": ("F16", 2), "BFloat16Storage": ("BF16", 2), "DoubleStorage": ("F64", 8)}
+_STORAGES = {
+    "FloatStorage": ("F32", 4),
+    "HalfStorage": ("F16", 2),
+    "BFloat16Storage": ("BF16", 2),
+    "DoubleStorage": ("F64", 8),
+}
 
 
 class _Entry(msgspec.Struct):
@@ -37,7 +42,10 @@ def read_header(file: Path) -> dict[str, Outline]:
             raw = msgspec.json.decode(f.read(length), type=dict[str, msgspec.Raw])
         raw.pop("__metadata__", None)
         entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
-        if 8 + length + max((entry.data_offsets[1] for entry in entries.values()), default=0) != file.stat().st_size:
+        if (
+            8 + length + max((entry.data_offsets[1] for entry in entries.values()), default=0)
+            != file.stat().st_size
+        ):
             raise ValueError("its size is not what its header says")
     except (*MALFORMED, OSError) as e:
         raise UserError(f"{file} is truncated or damaged ({e}). Download it again.") from e
@@ -60,13 +68,24 @@ def read_pth(file: Path) -> Pth:
             pickled = next(info for info in infos if info.filename.endswith("/data.pkl"))
             if pickled.file_size > _LONGEST:
                 raise ValueError("its list of tensors is too long")
-            said = [str(arg) for _, arg, _ in pickletools.genops(archive.read(pickled)) if isinstance(arg, str)]
+            said = [
+                str(arg)
+                for _, arg, _ in pickletools.genops(archive.read(pickled))
+                if isinstance(arg, str)
+            ]
     except (StopIteration, zipfile.BadZipFile, OSError, *MALFORMED) as e:
-        raise UserError(f"{file} is no .pth that can be looked into ({e or 'it lists no tensors'}). Get the model as .safetensors.") from e
+        raise UserError(
+            f"{file} is no .pth that can be looked into ({e or 'it lists no tensors'}). Get the model as .safetensors."
+        ) from e
     kinds = {kind for name in said for word, kind in _STORAGES.items() if name.endswith(word)}
     if len(kinds) != 1:
-        raise UserError(f"{file} does not tell one type of its numbers. Get the model as .safetensors.")
+        raise UserError(
+            f"{file} does not tell one type of its numbers. Get the model as .safetensors."
+        )
     ((dtype, size),) = kinds
     stored = sum(info.file_size for info in infos if re.search(r"/data/\d+$", info.filename))
-    layers = 1 + max((int(found[1]) for name in said if (found := re.match(r"blocks\.(\d{1,4})\.", name))), default=-1)
+    layers = 1 + max(
+        (int(found[1]) for name in said if (found := re.match(r"blocks\.(\d{1,4})\.", name))),
+        default=-1,
+    )
     return Pth(stored // size, layers, dtype)

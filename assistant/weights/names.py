@@ -6,11 +6,17 @@ import re
 
 from assistant.weights.outline import S
 from assistant.weights.shapes import MIXES, UNUSED
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
 HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}
-HF_ATT = {"r_proj": "receptance", "k_proj": "key", "v_proj": "value", "o_proj": "output", "g_norm": "ln_x"}
+HF_ATT = {
+    "r_proj": "receptance",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "output",
+    "g_norm": "ln_x",
+}
 HF_LORA = {"2.bias": "0", "0.weight": "1", "2.weight": "2"}
 
 
@@ -28,7 +34,9 @@ def canonical(raw: dict[str, S]) -> dict[str, S]:
 
 def _unfused(name: str, tensor: S) -> dict[str, S]:
     if tensor.shape[:1] != (len(MIXES),):
-        raise UserError(f"{name} has shape {list(tensor.shape)}, expected [{len(MIXES)}, channels].")
+        raise UserError(
+            f"{name} has shape {list(tensor.shape)}, expected [{len(MIXES)}, channels]."
+        )
     return {name.removesuffix("x_x") + mix: tensor[i] for i, mix in enumerate(MIXES)}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.errors import NotFound, UserError
+from scheduler.protocol.errors import NotFound, UserError
 
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"
@@ -20,10 +20,14 @@ def files_of(source: Path) -> list[Path]:
         check_config(source)
     if source.is_file():
         if source.suffix not in (".pth", ".safetensors"):
-            raise UserError(f"{source} is neither .pth nor .safetensors. Name a folder with model.safetensors, or a .pth file.")
+            raise UserError(
+                f"{source} is neither .pth nor .safetensors. Name a folder with model.safetensors, or a .pth file."
+            )
         return [source]
     if not source.is_dir():
-        raise NotFound(f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file.")
+        raise NotFound(
+            f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file."
+        )
     if shards := _shards(source):
         return shards
     if (source / _WHOLE).is_file():
@@ -31,10 +35,14 @@ def files_of(source: Path) -> list[Path]:
     for suffix in (".safetensors", ".pth"):
         found = sorted(file for file in source.iterdir() if file.suffix == suffix)
         if len(found) > 1:
-            raise UserError(f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Name the one to use.")
+            raise UserError(
+                f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Name the one to use."
+            )
         if found:
             return [_confined(source, found[0].name)]
-    raise NotFound(f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a .pth file.")
+    raise NotFound(
+        f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a .pth file."
+    )
 
 
 class _Index(msgspec.Struct):
@@ -64,7 +72,9 @@ def _shards(folder: Path) -> list[Path]:
         return []
     for shard in shards:
         if shard.suffix != ".safetensors":
-            raise UserError(f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again.")
+            raise UserError(
+                f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again."
+            )
         if not shard.is_file():
             raise UserError(f"the shard {shard.name} is missing in {folder}. Download it again.")
     return shards
@@ -77,7 +87,9 @@ def _confined(folder: Path, name: str) -> Path:
         root = root.parent.parent
     file = folder / name
     if not name or Path(name).name != name or not file.resolve().is_relative_to(root):
-        raise UserError(f"{folder} names the file {name!r}, which lies outside of it and was not opened. Put the file itself there.")
+        raise UserError(
+            f"{folder} names the file {name!r}, which lies outside of it and was not opened. Put the file itself there."
+        )
     return file
 
 
@@ -86,12 +98,18 @@ def check_config(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         return
     try:
-        config = msgspec.json.decode(_confined(folder, "config.json").read_bytes(), type=dict[str, object])
+        config = msgspec.json.decode(
+            _confined(folder, "config.json").read_bytes(), type=dict[str, object]
+        )
     except (msgspec.MsgspecError, OSError) as e:
         raise UserError(f"cannot read {folder / 'config.json'}: {e}. Download it again.") from e
     kind = config.get("model_type", "rwkv7")
     if kind != "rwkv7":
-        raise UserError(f"{folder} holds a model of type {kind!r}; only RWKV-7 (type 'rwkv7') can be used.")
+        raise UserError(
+            f"{folder} holds a model of type {kind!r}; only RWKV-7 (type 'rwkv7') can be used."
+        )
     for key in _FOREIGN:
         if key in config:
-            raise UserError(f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to flash-linear-attention's.")
+            raise UserError(
+                f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to flash-linear-attention's."
+            )

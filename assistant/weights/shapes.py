@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assistant.weights.outline import S, Shaped
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 HEAD = 64
 """Channels a head, in every RWKV-7 model."""
@@ -46,7 +46,9 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
         # Ranks and widths may differ from layer to layer.
         known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
         if name not in tensors:
-            raise UserError(f"{source} lacks the tensor {name}. The download is incomplete, or this is not an RWKV-7.")
+            raise UserError(
+                f"{source} lacks the tensor {name}. The download is incomplete, or this is not an RWKV-7."
+            )
         found[name] = _shaped(name, tensors[name], shape.split(), known, source)
         if name == "emb.weight":
             _split_heads(sizes, source)
@@ -59,15 +61,23 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
 
 
 def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
-    layers = 1 + max((int(m[1]) for name in tensors if (m := re.match(r"blocks\.(\d{1,4})\.", name))), default=0)
+    layers = 1 + max(
+        (int(m[1]) for name in tensors if (m := re.match(r"blocks\.(\d{1,4})\.", name))), default=0
+    )
     yield from _TOP.items()
     for i in range(layers):
-        yield from ((name, shape) for part, shape in _LAYER.items() if (name := f"blocks.{i}.{part}") not in UNUSED)
+        yield from (
+            (name, shape)
+            for part, shape in _LAYER.items()
+            if (name := f"blocks.{i}.{part}") not in UNUSED
+        )
 
 
 def _split_heads(sizes: dict[str, int], source: Path) -> None:
     if sizes["C"] % HEAD:
-        raise UserError(f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of RWKV-7); it cannot be used.")
+        raise UserError(
+            f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of RWKV-7); it cannot be used."
+        )
     sizes["H"] = sizes["C"] // HEAD
 
 
@@ -76,10 +86,16 @@ def _shaped(name: str, tensor: S, shape: list[str], sizes: dict[str, int], sourc
     if len(shape) == 1:
         tensor = tensor.flatten() if tensor.numel() == max(given, default=0) else tensor
     if not tensor.is_floating_point():
-        raise UserError(f"{name} in {source} has dtype {tensor.dtype}, expected a floating-point type.")
+        raise UserError(
+            f"{name} in {source} has dtype {tensor.dtype}, expected a floating-point type."
+        )
     expected = [sizes.get(dim) for dim in shape]
-    if tensor.dim() != len(shape) or any(n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)):
-        raise UserError(f"{name} in {source} has shape {given}, expected [{', '.join(str(n or 'any') for n in expected)}].")
+    if tensor.dim() != len(shape) or any(
+        n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)
+    ):
+        raise UserError(
+            f"{name} in {source} has shape {given}, expected [{', '.join(str(n or 'any') for n in expected)}]."
+        )
     sizes |= zip(shape, tensor.shape, strict=True)
     return tensor
 
@@ -91,4 +107,6 @@ def _check_ranks(tensors: Mapping[str, Shaped], source: Path) -> None:
             other = match[1] + ("2" if match[2] == "1" else "value.weight")
             wanted = [first.shape[1], first.shape[0]]
             if list(tensors[other].shape) != wanted:
-                raise UserError(f"{other} in {source} has shape {list(tensors[other].shape)}, expected {wanted}.")
+                raise UserError(
+                    f"{other} in {source} has shape {list(tensors[other].shape)}, expected {wanted}."
+                )

@@ -1,4 +1,4 @@
-"""Texts about random machines by the configured model, searched as `assistant.rain` does: `python -P -m assistant.workloads.rain`.
+"""Texts about random machines by the configured model, searched as `assistant.writing.rain` does: `python -P -m assistant.workloads.rain`.
 
 What is timed is one text, refused ones included: from facts to words that hold, or to the template.
 """
@@ -15,11 +15,11 @@ from accel.result import Check
 from accel.workloads.harness import Failure, Outcome, serve
 from accel.workloads.options import Values
 from accel.workloads.progress import Progress
-from scheduler import settings
+from scheduler.protocol import settings
 
 if TYPE_CHECKING:
     from accel.runtime.capability import Device
-    from assistant.engine import Engine
+    from assistant.engine.engine import Engine
     from assistant.facts import Fact
 
 _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
@@ -28,12 +28,14 @@ _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 def work(values: Values, device: Device, progress: Progress) -> Outcome:
     """As many briefs as asked for. Raises Failure where no model is set, or it cannot be loaded."""
     from accel.runtime.timing import timing_of
-    from assistant.engine import Engine
-    from scheduler.errors import UserError
+    from assistant.engine.engine import Engine
+    from scheduler.protocol.errors import UserError
 
     folder = settings.load().model
     if not folder:
-        raise Failure("the template is to write (setting model_folder). Choose a model: gpudeck models")
+        raise Failure(
+            "the template is to write (setting model_folder). Choose a model: gpudeck models"
+        )
     progress.stage("loading the model")
     try:
         engine = Engine(folder, device.kind)
@@ -63,7 +65,7 @@ class _Tally:
     """Texts, and what came of them."""
 
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
-        from assistant.rain import Limits
+        from assistant.writing.rain import Limits
 
         self._engine, self._limits = engine, Limits(steps=1, children=1) if greedy else Limits()
         self.took: list[float] = []
@@ -76,9 +78,9 @@ class _Tally:
         return 2.0 * self._engine.model.parameters * self.tokens
 
     def write(self, random: Random) -> None:
-        from assistant.engine import EngineAuthor
+        from assistant.engine.engine import EngineAuthor
         from assistant.training.decks import deck
-        from assistant.writer import write
+        from assistant.writing.writer import write
 
         facts, author = deck(random), EngineAuthor(self._engine, lambda: False)
         began = time.perf_counter()

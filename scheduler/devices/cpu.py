@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from scheduler.devices import machine
-from scheduler.devices.model import Detail, Device, Reading
+from scheduler.protocol.devices import Detail, Device, Reading
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
@@ -26,7 +26,11 @@ class CpuSource:
         psutil.cpu_percent(None)  # the first call starts the interval
 
     def devices(self) -> list[Device]:
-        facts = {"cores": str(psutil.cpu_count(logical=False) or "?"), "threads": str(psutil.cpu_count() or 1), "why": self._why}
+        facts = {
+            "cores": str(psutil.cpu_count(logical=False) or "?"),
+            "threads": str(psutil.cpu_count() or 1),
+            "why": self._why,
+        }
         return [Device("cpu", 0, cpu_name(), "cpu", "CPU: no NVIDIA GPU found", facts)]
 
     def tick(self) -> None:
@@ -49,7 +53,11 @@ class CpuSource:
             "cores": float(psutil.cpu_count() or 1),
         }
         absent = {"tflops": _NO_COUNTERS}
-        for field, found in (("temp", _temperature()), ("power", self._power(now)), ("clock_cpu", _clock())):
+        for field, found in (
+            ("temp", _temperature()),
+            ("power", self._power(now)),
+            ("clock_cpu", _clock()),
+        ):
             if isinstance(found, str):
                 absent[field] = found
             else:
@@ -70,7 +78,11 @@ class CpuSource:
         """Watts of all packages since the last reading, or why there are none."""
         try:
             # a zone called psys covers the packages too, and those below a package are in its sum
-            packages = [z.parent for z in _RAPL.glob("intel-rapl:[0-9]*/name") if z.read_text().startswith("package")]
+            packages = [
+                z.parent
+                for z in _RAPL.glob("intel-rapl:[0-9]*/name")
+                if z.read_text().startswith("package")
+            ]
             if not packages:
                 return "this kernel exposes no RAPL energy counter (/sys/class/powercap)"
             joules = sum(int((z / "energy_uj").read_text()) for z in packages) / 1e6
@@ -79,7 +91,9 @@ class CpuSource:
         except (OSError, ValueError) as e:
             return f"the RAPL energy counter cannot be read: {e}"
         before, self._energy = self._energy, (now, joules)
-        if before is None or joules < before[1] or now <= before[0]:  # the first reading, or the counter wrapped
+        if (
+            before is None or joules < before[1] or now <= before[0]
+        ):  # the first reading, or the counter wrapped
             return "not known before the second reading"
         return (joules - before[1]) / (now - before[0])
 
@@ -105,4 +119,8 @@ def _temperature() -> float | str:
 
 def _clock() -> float | str:
     found = psutil.cpu_freq()
-    return float(found.current) if found and found.current else "this kernel does not expose the CPU clock"
+    return (
+        float(found.current)
+        if found and found.current
+        else "this kernel does not expose the CPU clock"
+    )

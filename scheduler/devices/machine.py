@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import psutil
 
-from scheduler.devices.model import Part
+from scheduler.protocol.devices import Part
 
 _BLOCK, _NET = Path("/sys/block"), Path("/sys/class/net")
 EARLY = "not known before the second reading"
@@ -41,13 +41,21 @@ class Flows:
 
 
 def _rates(
-    kind: str, fields: tuple[str, str], old: dict[str, tuple[float, float]], new: dict[str, tuple[float, float]], seconds: float
+    kind: str,
+    fields: tuple[str, str],
+    old: dict[str, tuple[float, float]],
+    new: dict[str, tuple[float, float]],
+    seconds: float,
 ) -> list[Part]:
     found = []
     for name, counts in new.items():
         before = old.get(name, counts)
         rates = [max(now - then, 0.0) / seconds for then, now in zip(before, counts, strict=True)]
-        found.append(Part("disk" if kind == "disk" else "network", name, dict(zip(fields, rates, strict=True))))
+        found.append(
+            Part(
+                "disk" if kind == "disk" else "network", name, dict(zip(fields, rates, strict=True))
+            )
+        )
     return found
 
 
@@ -55,8 +63,14 @@ def _counts() -> _Counts:
     disks = {} if not _BLOCK.is_dir() else psutil.disk_io_counters(perdisk=True) or {}
     networks = psutil.net_io_counters(pernic=True)
     return _Counts(
-        {name: (float(disks[name].read_bytes), float(disks[name].write_bytes)) for name in _real(_BLOCK, disks)},
-        {name: (float(networks[name].bytes_recv), float(networks[name].bytes_sent)) for name in _real(_NET, networks.keys() - {"lo"})},
+        {
+            name: (float(disks[name].read_bytes), float(disks[name].write_bytes))
+            for name in _real(_BLOCK, disks)
+        },
+        {
+            name: (float(networks[name].bytes_recv), float(networks[name].bytes_sent))
+            for name in _real(_NET, networks.keys() - {"lo"})
+        },
     )
 
 
@@ -66,7 +80,9 @@ def _real(folder: Path, names: Iterable[str]) -> list[str]:
     return [name for name in known if (folder / name / "device").exists()] or known
 
 
-def totals(parts: tuple[list[Part], list[Part]] | str, values: dict[str, float], absent: dict[str, str]) -> None:
+def totals(
+    parts: tuple[list[Part], list[Part]] | str, values: dict[str, float], absent: dict[str, str]
+) -> None:
     """The sums over all disks and all networks, as fields of a reading."""
     for i, fields in enumerate((("disk_read", "disk_write"), ("net_rx", "net_tx"))):
         for field in fields:
@@ -75,7 +91,9 @@ def totals(parts: tuple[list[Part], list[Part]] | str, values: dict[str, float],
             elif parts[i]:
                 values[field] = sum(part.values[field] for part in parts[i])
             else:
-                absent[field] = "this machine shows no disk" if i == 0 else "this machine shows no network"
+                absent[field] = (
+                    "this machine shows no disk" if i == 0 else "this machine shows no network"
+                )
 
 
 def cores() -> list[Part]:
@@ -85,7 +103,9 @@ def cores() -> list[Part]:
     found = []
     for i, share in enumerate(busy):
         clock = clocks[i].current if len(clocks) == len(busy) else 0.0
-        found.append(Part("core", f"core {i}", {"util": share} | ({"clock_cpu": clock} if clock else {})))
+        found.append(
+            Part("core", f"core {i}", {"util": share} | ({"clock_cpu": clock} if clock else {}))
+        )
     return found
 
 
@@ -93,9 +113,15 @@ def sensors() -> list[Part]:
     """All temperatures and fans the kernel shows."""
     found = []
     for chip, entries in getattr(psutil, "sensors_temperatures", dict)().items():
-        found += [Part("sensor", _label(chip, e.label, i), {"temp": float(e.current)}) for i, e in enumerate(entries)]
+        found += [
+            Part("sensor", _label(chip, e.label, i), {"temp": float(e.current)})
+            for i, e in enumerate(entries)
+        ]
     for chip, entries in getattr(psutil, "sensors_fans", dict)().items():
-        found += [Part("sensor", _label(chip, e.label, i), {"fan_rpm": float(e.current)}) for i, e in enumerate(entries)]
+        found += [
+            Part("sensor", _label(chip, e.label, i), {"fan_rpm": float(e.current)})
+            for i, e in enumerate(entries)
+        ]
     return found
 
 

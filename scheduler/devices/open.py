@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler import paths
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.model import NoGpu, Source
 from scheduler.devices.replay import ReplaySource
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.devices import NoGpu, Source
+from scheduler.protocol.errors import UserError
 
 
 def open_source(spec: str) -> tuple[Source, str]:
@@ -23,7 +23,9 @@ def open_source(spec: str) -> tuple[Source, str]:
         file, copies = _replay(spec.removeprefix("replay:"))
         return ReplaySource(file, copies), f"replay of {file.name}"
     if spec not in ("auto", "nvml"):
-        raise UserError(f"no source of readings is called {spec!r}. There are: auto, nvml, cpu, replay:FILE.")
+        raise UserError(
+            f"no source of readings is called {spec!r}. There are: auto, nvml, cpu, replay:FILE."
+        )
     try:
         from scheduler.devices.nvidia.source import NvmlSource
 
@@ -42,4 +44,6 @@ def _replay(text: str) -> tuple[Path, int]:
         copies = "1"
     file = Path(text).expanduser()
     shipped = paths.assets() / text
-    return (shipped if not file.is_file() and "/" not in text and shipped.is_file() else file), int(copies)
+    return (shipped if not file.is_file() and "/" not in text and shipped.is_file() else file), int(
+        copies
+    )

@@ -16,9 +16,9 @@ from typing import NoReturn
 
 import msgspec
 
-from scheduler.devices.model import Detail, Device, DevicesChanged, Reading, Source
 from scheduler.devices.open import open_source
-from scheduler.errors import UserError
+from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
+from scheduler.protocol.errors import UserError
 
 RENEWED_S, MOST_TICKS = 0.1, 8
 """How often NVIDIA's driver renews what it tells of the clocks (measured on an H100), and how many times they are looked at, at the most,

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from scheduler import paths
-from scheduler.devices.model import ASSISTANT_MARK, Process
+from scheduler.protocol import paths
+from scheduler.protocol.devices import ASSISTANT_MARK, Process
 
 MOST_COMMAND = 400
 """Characters of a command line that are told."""
@@ -24,7 +24,9 @@ class Known:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Process] = {}
 
-    def describe(self, memory: Mapping[int, float | None], full: bool = False) -> tuple[Process, ...]:
+    def describe(
+        self, memory: Mapping[int, float | None], full: bool = False
+    ) -> tuple[Process, ...]:
         """The processes of these pids, with the bytes each has of the device. `full`: with command line and container, too."""
         known: dict[tuple[int, int], Process] = {}
         found = []
@@ -59,7 +61,9 @@ def _look(pid: int, ticks: int) -> tuple[Process, bool]:
     """
     try:
         process = psutil.Process(pid)
-        found = Process(pid, process.name(), process.username(), start=process.create_time(), ticks=ticks)
+        found = Process(
+            pid, process.name(), process.username(), start=process.create_time(), ticks=ticks
+        )
     except psutil.Error:
         return Process(pid, "?"), False
     try:
@@ -69,8 +73,12 @@ def _look(pid: int, ticks: int) -> tuple[Process, bool]:
     except (psutil.Error, OSError):
         environment = {}
     # the assistant of another state folder makes no room for us
-    assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(paths.home())
-    return msgspec.structs.replace(found, job=_job(environment), assistant=assistant), bool(environment)
+    assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(
+        paths.home()
+    )
+    return msgspec.structs.replace(found, job=_job(environment), assistant=assistant), bool(
+        environment
+    )
 
 
 def _job(environment: dict[str, str]) -> int | None:

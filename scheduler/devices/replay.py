@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from scheduler.devices import trace
-from scheduler.devices.model import Detail, Device, Reading
+from scheduler.protocol.devices import Detail, Device, Reading
 
 
 class ReplaySource:
@@ -60,7 +60,11 @@ class ReplaySource:
             for i, device in enumerate(self._recorded):
                 if (recorded := by_id.get(device.id)) is not None:
                     new = f"REPLAY-{copy * len(self._recorded) + i}"
-                    readings.append(msgspec.structs.replace(recorded, device=new, time=now, processes=(), otherwise="not recorded"))
+                    readings.append(
+                        msgspec.structs.replace(
+                            recorded, device=new, time=now, processes=(), otherwise="not recorded"
+                        )
+                    )
         return readings
 
     def details(self, now: float) -> list[Detail]:

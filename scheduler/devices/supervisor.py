@@ -8,10 +8,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from scheduler import children
-from scheduler.devices.model import Detail, Reading
-from scheduler.devices.probe import DECODE, Details, Glance, Glances, Hello, Look, Order, Pace, Readings, Refusal
-from scheduler.errors import MALFORMED, UserError
+from scheduler.background import children
+from scheduler.devices.probe import (
+    DECODE,
+    Details,
+    Glance,
+    Glances,
+    Hello,
+    Look,
+    Order,
+    Pace,
+    Readings,
+    Refusal,
+)
+from scheduler.protocol.devices import Detail, Reading
+from scheduler.protocol.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
 """A probe that says nothing for this long (or five intervals) hangs and is replaced."""
@@ -31,7 +42,12 @@ class Supervisor:
         on_trouble: Callable[[str], None],
         on_glances: Callable[[Sequence[Reading]], None],
     ) -> None:
-        self._on_hello, self._on_readings, self._on_trouble, self._on_glances = on_hello, on_readings, on_trouble, on_glances
+        self._on_hello, self._on_readings, self._on_trouble, self._on_glances = (
+            on_hello,
+            on_readings,
+            on_trouble,
+            on_glances,
+        )
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self.crashed = asyncio.get_running_loop().create_future()
@@ -68,14 +84,20 @@ class Supervisor:
             async with asyncio.timeout(PATIENCE_S):
                 return await answer
         except TimeoutError:
-            raise UserError("the devices do not answer at the moment. Try again in a while, or see: gpudeck doctor") from None
+            raise UserError(
+                "the devices do not answer at the moment. Try again in a while, or see: gpudeck doctor"
+            ) from None
         finally:
             if answer in self._asked:
                 self._asked.remove(answer)
 
     def _order(self, order: Order) -> None:
         """To the probe, where there is one; the next one is started with the new pace, and is asked what is still awaited."""
-        if self._probe is not None and self._probe.stdin is not None and self._probe.returncode is None:
+        if (
+            self._probe is not None
+            and self._probe.stdin is not None
+            and self._probe.returncode is None
+        ):
             self._probe.stdin.write(_ENCODE(order) + b"\n")
 
     async def stop(self) -> None:
@@ -90,7 +112,11 @@ class Supervisor:
             self._task = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (bug := task.exception()) is not None and not self.crashed.done():
+        if (
+            not task.cancelled()
+            and (bug := task.exception()) is not None
+            and not self.crashed.done()
+        ):
             self.crashed.set_exception(bug)
 
     async def _keep(self, source: str) -> None:
@@ -108,7 +134,9 @@ class Supervisor:
                 async for line in children.lines(probe, lambda: max(SILENCE_S, 5 / self._hz)):
                     message = DECODE(line)
                     if isinstance(message, Hello):
-                        source = "nvml" if message.source == "nvml" else source  # a driver that reloads must not turn GPUs into a CPU
+                        source = (
+                            "nvml" if message.source == "nvml" else source
+                        )  # a driver that reloads must not turn GPUs into a CPU
                         self._on_hello(message)
                         if self._asked:
                             self._order(Look())

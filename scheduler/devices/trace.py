@@ -12,8 +12,8 @@ from typing import Self
 
 import msgspec
 
-from scheduler.devices.model import Device, Reading
-from scheduler.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
 FLUSH_EVERY = 20
@@ -43,12 +43,16 @@ class Moment(msgspec.Struct, frozen=True):
 class Writer:
     """Writes a trace as it is taken; after a crash complete up to the last flush."""
 
-    def __init__(self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]) -> None:
+    def __init__(
+        self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]
+    ) -> None:
         """Raises UserError where the file cannot be written, or is there already: a trace is never written over what somebody has."""
         try:
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError as e:
-            raise UserError(f"{file} is there already, and stays as it is. Name a new file for the trace.") from e
+            raise UserError(
+                f"{file} is there already, and stays as it is. Name a new file for the trace."
+            ) from e
         except OSError as e:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
         # mtime=0: the same trace gives the same bytes
@@ -72,7 +76,12 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._out.close()
         self._raw.close()
 
@@ -84,11 +93,15 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
         first = next(lines, b"")
         found = msgspec.json.decode(first, type=_Format).format
         if found != FORMAT:
-            raise UserError(f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. Update GPU Deck.")
+            raise UserError(
+                f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. Update GPU Deck."
+            )
         header = msgspec.json.decode(first, type=Header)
         moments = [msgspec.json.decode(line, type=Moment) for line in lines]
     except MALFORMED as e:
-        raise UserError(f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}") from e
+        raise UserError(
+            f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}"
+        ) from e
     if not moments or not header.devices:
         raise UserError(f"{file} holds no reading. Record one with: gpudeck record {file.name}")
     return header, moments
@@ -101,4 +114,6 @@ def _lines(file: Path) -> Iterator[bytes]:
     except FileNotFoundError as e:
         raise NotFound(f"there is no trace at {file}") from e
     except (OSError, EOFError, zlib.error) as e:
-        raise UserError(f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again.") from e
+        raise UserError(
+            f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again."
+        ) from e

@@ -1,0 +1,1 @@
+"""Where jobs run: this machine, Ray and Slurm."""

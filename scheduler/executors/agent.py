@@ -17,12 +17,12 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from scheduler import paths
 from scheduler.executors import errand as e
 from scheduler.executors import sink
 from scheduler.executors.base import LOG_FILE, Exit
 from scheduler.executors.ray import Ray
 from scheduler.executors.slurm import Slurm
+from scheduler.protocol import paths
 
 POLL_S = 1.0
 """How often attempts are looked at."""
@@ -78,7 +78,9 @@ class Errand:
 
 
 class Agent:
-    def __init__(self, backend: e.Backend, deck: str, say: Callable[[e.Report], None], log_limit: int = 0) -> None:
+    def __init__(
+        self, backend: e.Backend, deck: str, say: Callable[[e.Report], None], log_limit: int = 0
+    ) -> None:
         self._backend, self._deck, self._say, self._log_limit = backend, deck, say, log_limit
         self._errands: dict[str, Errand] = {}
         self._failures = 0
@@ -120,7 +122,11 @@ class Agent:
             self._backend.submit(order, self._deck)
         except e.Refused as refusal:
             now = time.time()
-            self._finish(errand, Exit(order.attempt, now, now, None, f"the cluster refuses it: {refusal}"), "")
+            self._finish(
+                errand,
+                Exit(order.attempt, now, now, None, f"the cluster refuses it: {refusal}"),
+                "",
+            )
         else:
             self._know(errand)
 
@@ -200,12 +206,18 @@ class Agent:
             self._say(e.Doing(errand.job, errand.attempt, errand.note))
 
 
-def _ending(attempt: str, status: e.Status, word: sink.Word | None, uncapped: str = "") -> tuple[Exit, str]:
+def _ending(
+    attempt: str, status: e.Status, word: sink.Word | None, uncapped: str = ""
+) -> tuple[Exit, str]:
     """How it ended, and its Result: by its runner's word, or what the cluster says where that could say none."""
     if word is not None:
-        return Exit(attempt, word.started, word.ended, word.code, word.error, word.over, uncapped), word.result
+        return Exit(
+            attempt, word.started, word.ended, word.code, word.error, word.over, uncapped
+        ), word.result
     ended = status.ended or time.time()
-    code, error = (None, status.note or "the cluster does not say how it ended") if status.failed else (0, "")
+    code, error = (
+        (None, status.note or "the cluster does not say how it ended") if status.failed else (0, "")
+    )
     return Exit(attempt, status.started or ended, ended, code, error, uncapped=uncapped), ""
 
 

@@ -58,9 +58,25 @@ def main(argv: list[str], launch: dict[str, object]) -> int:
     started = time.time()
     with tempfile.TemporaryDirectory() as own:
         result = Path(own) / "result.json"
-        artefacts = shared / "artefacts" if shared is not None else Path(tempfile.mkdtemp(prefix=f"gpudeck-{attempt[:8]}-"))
-        code, error, over = _run(argv, launch, timeout, {"GPUDECK_RESULT": str(result), "GPUDECK_ARTEFACTS": str(artefacts)})
-        said = {"started": started, "ended": time.time(), "code": code, "error": error, "over": over, "result": _read(result)}
+        artefacts = (
+            shared / "artefacts"
+            if shared is not None
+            else Path(tempfile.mkdtemp(prefix=f"gpudeck-{attempt[:8]}-"))
+        )
+        code, error, over = _run(
+            argv,
+            launch,
+            timeout,
+            {"GPUDECK_RESULT": str(result), "GPUDECK_ARTEFACTS": str(artefacts)},
+        )
+        said = {
+            "started": started,
+            "ended": time.time(),
+            "code": code,
+            "error": error,
+            "over": over,
+            "result": _read(result),
+        }
     if shared is None and not _emptied(artefacts):
         out.write(f"\nartefacts stay on {socket.gethostname()} in {artefacts}".encode())
     out.write(end_mark(attempt) + b", " + json.dumps(said).encode()[1:] + b"\n")
@@ -85,9 +101,15 @@ def _claimed(folder: Path, attempt: str) -> bool:
     return True
 
 
-def _run(argv: list[str], launch: dict[str, object], timeout: float, more: dict[str, str]) -> tuple[int | None, str, float]:
+def _run(
+    argv: list[str], launch: dict[str, object], timeout: float, more: dict[str, str]
+) -> tuple[int | None, str, float]:
     """Exit status, why it could not be started, and the limit of time that ended it (0 where none did)."""
-    env = {name: value for name, value in os.environ.items() if name not in ("GPUDECK_AWAY", "GPUDECK_LAUNCH")}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("GPUDECK_AWAY", "GPUDECK_LAUNCH")
+    }
     given = launch["env"]
     assert isinstance(given, dict)
     over: list[float] = []
@@ -108,15 +130,27 @@ def _run(argv: list[str], launch: dict[str, object], timeout: float, more: dict[
     signal.signal(signal.SIGALRM, alarm)
     signal.signal(signal.SIGTERM, polite)
     try:
-        child = subprocess.Popen(argv, cwd=str(launch["cwd"]), env={**env, **given, **more}, stdin=subprocess.DEVNULL, stderr=sys.stdout)
+        child = subprocess.Popen(
+            argv,
+            cwd=str(launch["cwd"]),
+            env={**env, **given, **more},
+            stdin=subprocess.DEVNULL,
+            stderr=sys.stdout,
+        )
     except OSError as e:
         where = f"{launch['cwd']!r} on {socket.gethostname()}"
-        return None, f"cannot start {argv[0]!r} in {where}: {e.strerror} (folder and command must exist there, too)", 0.0
+        return (
+            None,
+            f"cannot start {argv[0]!r} in {where}: {e.strerror} (folder and command must exist there, too)",
+            0.0,
+        )
     if told:  # while it was being started
         child.terminate()
     elif timeout:
         signal.setitimer(signal.ITIMER_REAL, timeout)
-    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) is not None and ended.si_pid != child.pid:
+    while (
+        ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    ) is not None and ended.si_pid != child.pid:
         os.waitpid(ended.si_pid, 0)  # its orphans are our children
     code = child.wait()
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -142,7 +176,11 @@ def _tree(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+        return [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
     except OSError:
         return []  # it ended in this moment
 

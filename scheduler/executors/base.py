@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import NO_RESULT, Job, Running, Starting
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import NO_RESULT, Job, Running, Starting
 
 LOG_FILE = "log"
 EXIT_FILE = "exit.json"
@@ -79,7 +79,9 @@ class Executor(Protocol):
     def abandon(self, running: Running) -> None:
         """What was prepared is not to run."""
 
-    def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
+    def release(
+        self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
+    ) -> None:
         """From now on the command may run. Who runs it is on disk."""
 
     def adopt(self, job: Job) -> None:
@@ -117,7 +119,9 @@ def _empty_folder(job_id: int) -> Path:
         if os.path.lexists(folder):
             folder.rename(folder.with_name(f"{job_id}.old-{time.time_ns()}"))
     except OSError as e:
-        raise FolderError(f"the folder {folder} holds an older job of this number, and cannot be moved: {e.strerror}") from e
+        raise FolderError(
+            f"the folder {folder} holds an older job of this number, and cannot be moved: {e.strerror}"
+        ) from e
     paths.ensure(paths.ensure(folder) / ARTEFACTS)
     return folder
 
@@ -130,7 +134,9 @@ def _used_folder(job: Job) -> Path:
             if os.path.lexists(folder / name):
                 (folder / name).rename(folder / f"{name}.{job.tries}")
     except OSError as e:
-        raise FolderError(f"what the last attempt left in {folder} cannot be put aside: {e.strerror}") from e
+        raise FolderError(
+            f"what the last attempt left in {folder} cannot be put aside: {e.strerror}"
+        ) from e
     paths.ensure(paths.ensure(folder) / ARTEFACTS)
     return folder
 
@@ -155,13 +161,20 @@ def result_record(job_id: int) -> msgspec.Raw:
     except (OSError, *MALFORMED):
         return NO_RESULT
     # in one line, as it is embedded in messages that end with their line
-    return msgspec.Raw(msgspec.json.format(data, indent=0)) if len(data) <= MAX_RESULT else NO_RESULT
+    return (
+        msgspec.Raw(msgspec.json.format(data, indent=0)) if len(data) <= MAX_RESULT else NO_RESULT
+    )
 
 
 def identity(job: Job, attempt: str) -> dict[str, str]:
     """What an attempt finds in its environment wherever it runs."""
     array = {} if job.spec.index is None else {"GPUDECK_ARRAY_INDEX": str(job.spec.index)}
-    return {**array, "GPUDECK_JOB": str(job.id), "GPUDECK_ATTEMPT": attempt, "GPUDECK_TRY": str(job.tries + 1)}
+    return {
+        **array,
+        "GPUDECK_JOB": str(job.id),
+        "GPUDECK_ATTEMPT": attempt,
+        "GPUDECK_TRY": str(job.tries + 1),
+    }
 
 
 def attempt_of(job: Job) -> Starting | Running:

@@ -11,13 +11,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
 from scheduler.executors import errand as e
-from scheduler.executors.base import ATTEMPT_FILE, Exit, Lost, Unstarted, attempt_of, exit_record, identity, next_folder
-from scheduler.jobs import Job, Running
-from scheduler.units import clock
+from scheduler.executors.base import (
+    ATTEMPT_FILE,
+    Exit,
+    Lost,
+    Unstarted,
+    attempt_of,
+    exit_record,
+    identity,
+    next_folder,
+)
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Running
+from scheduler.protocol.units import clock
 
 GONE = "{} was taken out of the settings while it ran there"
 STARTED_ANEW = "the cluster was started anew, and knows it no more"
@@ -69,15 +78,27 @@ class Cluster:
         if self._session is None:
             raise UserError(self.trouble)
         next_folder(job)
-        return Running(attempt, devices, time.time(), 0, 0, self._session, note=f"is being submitted to {self.where}")
+        return Running(
+            attempt,
+            devices,
+            time.time(),
+            0,
+            0,
+            self._session,
+            note=f"is being submitted to {self.where}",
+        )
 
     def abandon(self, running: Running) -> None:
         pass  # nobody was asked for anything
 
-    def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
+    def release(
+        self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
+    ) -> None:
         folder = paths.job_folder(job.id)
         try:
-            (folder / ATTEMPT_FILE).write_text(running.attempt)  # by this a machine that shares our file system knows its folder
+            (folder / ATTEMPT_FILE).write_text(
+                running.attempt
+            )  # by this a machine that shares our file system knows its folder
         except OSError:
             pass  # a full disk: the result comes home with the output all the same
         self._submit(job, running, env)
@@ -96,7 +117,11 @@ class Cluster:
 
     def outcome(self, job: Job) -> Exit | Unstarted | Lost:
         attempt = attempt_of(job).attempt
-        return exit_record(job.id, attempt) or self._fates.get(attempt) or Lost("nobody says how it ended")
+        return (
+            exit_record(job.id, attempt)
+            or self._fates.get(attempt)
+            or Lost("nobody says how it ended")
+        )
 
     # What the agent reports
 
@@ -168,15 +193,34 @@ class Cluster:
 
     def _job(self, job_id: int, attempt: str) -> Job | None:
         """The job, where this attempt is the one it is at."""
-        return next((job for job in self._hub.on(self.where) if job.id == job_id and attempt_of(job).attempt == attempt), None)
+        return next(
+            (
+                job
+                for job in self._hub.on(self.where)
+                if job.id == job_id and attempt_of(job).attempt == attempt
+            ),
+            None,
+        )
 
     def _submit(self, job: Job, running: Running, env: dict[str, str], again: bool = False) -> None:
         spec, folder = job.spec, paths.job_folder(job.id)
-        unseen = {} if spec.gpus else {"CUDA_VISIBLE_DEVICES": ""}  # a job without GPUs must not touch one held by another
+        unseen = (
+            {} if spec.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+        )  # a job without GPUs must not touch one held by another
         given = {**env, **unseen, **identity(job, running.attempt)}
         self._send(
             e.Submit(
-                job.id, running.attempt, running.boot, spec.name, spec.argv, spec.cwd, given, spec.gpus, spec.timeout, str(folder), again
+                job.id,
+                running.attempt,
+                running.boot,
+                spec.name,
+                spec.argv,
+                spec.cwd,
+                given,
+                spec.gpus,
+                spec.timeout,
+                str(folder),
+                again,
             )
         )
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from scheduler import children, paths
-from scheduler.errors import MALFORMED, UserError
+from scheduler.background import children
 from scheduler.executors import errand as e
 from scheduler.executors.cluster import Cluster, Hub
-from scheduler.settings import ClusterSettings
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.settings import ClusterSettings
 
 SILENCE_S = 120.0
 """An agent that says nothing for this long hangs and is replaced."""
@@ -25,9 +26,13 @@ _ENCODE = msgspec.json.Encoder().encode
 class Clusters(Mapping[str, Cluster]):
     """By their names, such as ray:lab. To be made in the daemon's loop. `log_limit()`: bytes that a log may have, asked with each agent."""
 
-    def __init__(self, hub: Hub, wanted: Mapping[str, ClusterSettings], log_limit: Callable[[], int]) -> None:
+    def __init__(
+        self, hub: Hub, wanted: Mapping[str, ClusterSettings], log_limit: Callable[[], int]
+    ) -> None:
         self._hub, self._log_limit, self._turn = hub, log_limit, asyncio.Lock()
-        self._keepers = {where: Keeper(where, found, hub, log_limit) for where, found in wanted.items()}
+        self._keepers = {
+            where: Keeper(where, found, hub, log_limit) for where, found in wanted.items()
+        }
         self.crashed = asyncio.get_running_loop().create_future()
         """Ends, with the error, where what an agent said led to one."""
 
@@ -46,26 +51,36 @@ class Clusters(Mapping[str, Cluster]):
             for where, keeper in tuple(self._keepers.items()):
                 if keeper.settings != wanted.get(where):
                     await keeper.stop()
-                    keeper.cluster.away("its settings were changed")  # the next agent is told anew what to look after
+                    keeper.cluster.away(
+                        "its settings were changed"
+                    )  # the next agent is told anew what to look after
                 if where not in wanted:
                     keeper.cluster.removed()
                     del self._keepers[where]
             for where, found in wanted.items():
-                self._keepers.setdefault(where, Keeper(where, found, self._hub, self._log_limit)).start(found, self._ended)
+                self._keepers.setdefault(
+                    where, Keeper(where, found, self._hub, self._log_limit)
+                ).start(found, self._ended)
 
     async def stop(self) -> None:
         """End all agents. What they look after runs on."""
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (bug := task.exception()) is not None and not self.crashed.done():
+        if (
+            not task.cancelled()
+            and (bug := task.exception()) is not None
+            and not self.crashed.done()
+        ):
             self.crashed.set_exception(bug)
 
 
 class Keeper:
     """Keeps the agent of one cluster alive."""
 
-    def __init__(self, where: str, found: ClusterSettings, hub: Hub, log_limit: Callable[[], int]) -> None:
+    def __init__(
+        self, where: str, found: ClusterSettings, hub: Hub, log_limit: Callable[[], int]
+    ) -> None:
         self.settings, self._log_limit = found, log_limit
         self.cluster = Cluster(where, hub, self._send)
         self._process: asyncio.subprocess.Process | None = None
@@ -95,7 +110,13 @@ class Keeper:
             backoff.begin()
             trouble = "its agent ended and is replaced"
             try:
-                config = e.Config(self.cluster.where, self.settings.address, self.settings.token_file, deck(), self._log_limit())
+                config = e.Config(
+                    self.cluster.where,
+                    self.settings.address,
+                    self.settings.token_file,
+                    deck(),
+                    self._log_limit(),
+                )
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "scheduler.executors.agent",
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,

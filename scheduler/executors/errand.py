@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 PREFIX = "gpudeck-"
 """Before the nonce of an attempt: its name in a cluster."""

@@ -11,10 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 
-from scheduler import paths
-from scheduler.descriptors import give_back
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
+from scheduler.background.descriptors import give_back
 from scheduler.executors.base import (
     ARTEFACTS,
     EXIT_FILE,
@@ -27,7 +24,10 @@ from scheduler.executors.base import (
     identity,
     next_folder,
 )
-from scheduler.jobs import Job, Running, Starting
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Running, Starting
 
 LOCK_FILE = "runner.lock"
 KILL_LOOKS = 20
@@ -41,7 +41,9 @@ class Local:
     bytes of its log an attempt may keep that starts now; 0: all.
     """
 
-    def __init__(self, watch: Callable[[int, int], None], log_limit: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, watch: Callable[[int, int], None], log_limit: Callable[[], int] = lambda: 0
+    ) -> None:
         self._watch = watch
         self._log_limit = log_limit
         self._spare: subprocess.Popen[bytes] | None = None
@@ -78,7 +80,9 @@ class Local:
     def abandon(self, running: Running) -> None:
         _send_away(self._waiting.pop(running.attempt))
 
-    def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
+    def release(
+        self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
+    ) -> None:
         process = self._children[running.attempt] = self._waiting.pop(running.attempt)
         folder = paths.job_folder(job.id)
         launch = {
@@ -91,7 +95,9 @@ class Local:
             "log_limit": self._log_limit(),
         }
         assert process.stdin is not None
-        process.send_signal(signal.SIGCONT)  # one that was stopped would never read what is longer than its pipe, nor run the job
+        process.send_signal(
+            signal.SIGCONT
+        )  # one that was stopped would never read what is longer than its pipe, nor run the job
         try:
             with process.stdin as gate:
                 gate.write(json.dumps(launch).encode() + b"\n")
@@ -114,7 +120,12 @@ class Local:
         for state in attempts.values():
             if (child := self._children.pop(state.attempt, None)) is not None:
                 child.wait()
-        kill(attempts.values(), sure=any(exit_record(job_id, state.attempt) is None for job_id, state in attempts.items()))
+        kill(
+            attempts.values(),
+            sure=any(
+                exit_record(job_id, state.attempt) is None for job_id, state in attempts.items()
+            ),
+        )
 
     def outcome(self, job: Job) -> Exit | Unstarted | Lost:
         state = attempt_of(job)
@@ -123,8 +134,12 @@ class Local:
         if isinstance(state, Running) and state.boot != boot_id():
             return Lost("the machine was restarted while it ran")
         if not passed(job.id, state.attempt):
-            if not (paths.job_folder(job.id) / ARTEFACTS).is_dir():  # it was there before the runner was let through
-                return Lost("its folder was deleted while it ran, and with it what could tell how it ended")
+            if not (
+                paths.job_folder(job.id) / ARTEFACTS
+            ).is_dir():  # it was there before the runner was let through
+                return Lost(
+                    "its folder was deleted while it ran, and with it what could tell how it ended"
+                )
             return Unstarted("its runner ended before it ran anything")
         return Lost("its runner was killed before it could say how the job ended")
 
@@ -155,7 +170,7 @@ def _runner() -> subprocess.Popen[bytes]:
     """A runner at its gate. Raises UserError where no process can be started now."""
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-S", "-E", str(Path(__file__).parent.parent / "queue" / "runner.py")],
+            [sys.executable, "-P", "-S", "-E", str(Path(__file__).with_name("runner.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -165,7 +180,9 @@ def _runner() -> subprocess.Popen[bytes]:
         )
     except OSError as e:
         raise UserError(f"no process can be started: {e.strerror}") from e
-    give_back(process.pid)  # a zombie still has its limits: who ended at once is found out by whoever needs it
+    give_back(
+        process.pid
+    )  # a zombie still has its limits: who ended at once is found out by whoever needs it
     return process
 
 
@@ -182,7 +199,9 @@ def _loader_path() -> dict[str, str]:
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
-def _environment(job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path) -> dict[str, str]:
+def _environment(
+    job: Job, running: Running, env: dict[str, str], devices: Sequence[Device], folder: Path
+) -> dict[str, str]:
     """The job's own environment, told which devices are its, and where to leave its result and artefacts."""
     uuids = [d.id for d in devices if d.id in running.devices and d.kind == "nvidia"]
     return {
@@ -264,7 +283,9 @@ def kill(states: Collection[Starting | Running], sure: bool) -> None:
 
 def _left(attempts: Set[bytes], sessions: Set[int]) -> Iterator[int]:
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-        if (fields := _stat(pid)) is not None and (int(fields[3]) in sessions or not attempts.isdisjoint(_environ(pid))):
+        if (fields := _stat(pid)) is not None and (
+            int(fields[3]) in sessions or not attempts.isdisjoint(_environ(pid))
+        ):
             yield pid
 
 

@@ -16,10 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from scheduler.errors import MALFORMED
 from scheduler.executors import away
 from scheduler.executors.errand import PREFIX, Refused, Status, Submit, Unreachable, Unreadable
 from scheduler.executors.token import token
+from scheduler.protocol.errors import MALFORMED
 
 TIMEOUT_S = 20.0
 CHUNK = 2**16
@@ -59,24 +59,45 @@ class Ray:
         status, body = self._ask("GET", "/api/jobs/")
         if status != 200:
             raise Unreachable(f"it answers {_words(status, body)}")
-        jobs = [job for job in _decode(body, list[Job]) if (job.metadata or {}).get("gpudeck") == deck and job.status not in _OVER]
-        return [job.submission_id.removeprefix(PREFIX) for job in jobs if job.submission_id and job.submission_id.startswith(PREFIX)]
+        jobs = [
+            job
+            for job in _decode(body, list[Job])
+            if (job.metadata or {}).get("gpudeck") == deck and job.status not in _OVER
+        ]
+        return [
+            job.submission_id.removeprefix(PREFIX)
+            for job in jobs
+            if job.submission_id and job.submission_id.startswith(PREFIX)
+        ]
 
     def submit(self, order: Submit, deck: str) -> None:
-        launch = {"attempt": order.attempt, "cwd": order.cwd, "timeout": order.timeout, "folder": order.folder, "env": order.env}
+        launch = {
+            "attempt": order.attempt,
+            "cwd": order.cwd,
+            "timeout": order.timeout,
+            "folder": order.folder,
+            "env": order.env,
+        }
         asked = {
             "submission_id": PREFIX + order.attempt,
             "entrypoint": f"{away.COMMAND} {shlex.join(order.argv)}",
             "entrypoint_num_cpus": 1,
             "entrypoint_num_gpus": order.gpus,
             "metadata": {"gpudeck": deck, "name": order.name},
-            "runtime_env": {"env_vars": {"GPUDECK_AWAY": Path(away.__file__).read_text(), "GPUDECK_LAUNCH": json.dumps(launch)}},
+            "runtime_env": {
+                "env_vars": {
+                    "GPUDECK_AWAY": Path(away.__file__).read_text(),
+                    "GPUDECK_LAUNCH": json.dumps(launch),
+                }
+            },
         }
         status, body = self._ask("POST", "/api/jobs/", asked)
         if status == 200 or self._job(order.attempt) is not None:
             return
         words = _words(status, body)
-        if status < 500 or b"status code 400" in body:  # what its agent refused, the head passes on as an error of its own
+        if (
+            status < 500 or b"status code 400" in body
+        ):  # what its agent refused, the head passes on as an error of its own
             raise Refused(words)
         raise Unreachable(f"it answers {words}")
 
@@ -86,9 +107,17 @@ class Ray:
             return None
         if job.status in _OVER:
             note = "it was stopped in the cluster" if job.status == "STOPPED" else _told(job)
-            return Status("over", note, job.status != "SUCCEEDED", _seconds(job.start_time), _seconds(job.end_time))
+            return Status(
+                "over",
+                note,
+                job.status != "SUCCEEDED",
+                _seconds(job.start_time),
+                _seconds(job.end_time),
+            )
         # a job whose machine is not known yet has no output to be read
-        return Status("running" if job.status == "RUNNING" and job.driver_node_id else "pending", _told(job))
+        return Status(
+            "running" if job.status == "RUNNING" and job.driver_node_id else "pending", _told(job)
+        )
 
     def halt(self, attempt: str) -> None:
         status, body = self._ask("POST", f"/api/jobs/{PREFIX}{attempt}/stop")
@@ -151,16 +180,27 @@ class Ray:
         kind = HTTPSConnection if self._address.scheme == "https" else HTTPConnection
         return kind(host, port, timeout=TIMEOUT_S)
 
-    def _request(self, connection: HTTPConnection, method: str, path: str, content: object = None) -> HTTPResponse:
+    def _request(
+        self, connection: HTTPConnection, method: str, path: str, content: object = None
+    ) -> HTTPResponse:
         """Raises Unreachable where the token is not accepted."""
         headers = {"Content-Type": "application/json"}
         if secret := token(self._token_file):
             headers["Authorization"] = f"Bearer {secret}"
-        connection.request(method, self._address.path.rstrip("/") + path, json.dumps(content) if content is not None else None, headers)
+        connection.request(
+            method,
+            self._address.path.rstrip("/") + path,
+            json.dumps(content) if content is not None else None,
+            headers,
+        )
         response = connection.getresponse()
         if response.status in (401, 403):
             response.read(CHUNK)
-            told = f"the token in {self._token_file}" if self._token_file else "a request without a token"
+            told = (
+                f"the token in {self._token_file}"
+                if self._token_file
+                else "a request without a token"
+            )
             raise Unreachable(f"it does not accept {told}")
         return response
 
@@ -204,11 +244,17 @@ def _seconds(milliseconds: float | None) -> float:
 
 def _words(status: int, body: bytes) -> str:
     """The last line of what a server says of an error: of a Python traceback, the error."""
-    lines = [line.strip() for line in body.decode(errors="replace").splitlines() if line.strip(" .")]
+    lines = [
+        line.strip() for line in body.decode(errors="replace").splitlines() if line.strip(" .")
+    ]
     return f"{status}: {lines[-1][:300]}" if lines else str(status)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:.0f} s"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return (
+        (error.strerror if isinstance(error, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )

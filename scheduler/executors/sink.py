@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler import paths
-from scheduler.errors import MALFORMED
 from scheduler.executors.away import begin_line, end_mark
 from scheduler.executors.base import EXIT_FILE, RESULT_FILE, Exit
-from scheduler.queue.runner import Cap
+from scheduler.executors.runner import Cap
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED
 
 MAX_WORD = 2**23
 """Bytes of the last line, in which JSON of a Result stands as a text."""
@@ -39,7 +39,11 @@ class Sink:
         """`limit`: bytes that the log may have; 0: any number."""
         self._begin, self._end = begin_line(attempt), end_mark(attempt)
         self._log = log
-        self._fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, paths.PRIVATE_FILE)
+        self._fd = os.open(
+            log,
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
+            paths.PRIVATE_FILE,
+        )
         self._skip = os.fstat(self._fd).st_size
         self._cap = Cap(self._fd, limit)
         self._held = b""
@@ -100,7 +104,9 @@ class Sink:
         return self._cap.error
 
 
-def copy(output: Iterable[bytes], log: Path, attempt: str, limit: int = 0, whole: bool = True) -> Sink:
+def copy(
+    output: Iterable[bytes], log: Path, attempt: str, limit: int = 0, whole: bool = True
+) -> Sink:
     """The output, to its end, of which the log keeps `limit` bytes (0: all). `whole`: that of an attempt which is over."""
     sink, done = Sink(log, attempt, limit), False
     try:

@@ -24,7 +24,14 @@ FRESH_S = 5.0
 """For so long a list of the jobs is good: the controller is everybody's, and not to be asked more often."""
 CHUNK = 2**16
 LOG_PAUSE_S = 0.5
-_UNREACHED = ("Unable to contact", "timed out", "connect failure", "Zero Bytes", "Transport endpoint", "Unable to establish")
+_UNREACHED = (
+    "Unable to contact",
+    "timed out",
+    "connect failure",
+    "Zero Bytes",
+    "Transport endpoint",
+    "Unable to establish",
+)
 _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _RUNS = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _KEPT_VARIABLES = "PATH,HOME,USER,LOGNAME,LANG"
@@ -50,25 +57,48 @@ class Slurm:
         if time.monotonic() - self._listed > FRESH_S:
             self._list()
         if not self._session:
-            lines = [line.partition("=") for line in _output(["scontrol", "show", "config"]).splitlines()]
-            self._session = next((value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "slurm")
+            lines = [
+                line.partition("=") for line in _output(["scontrol", "show", "config"]).splitlines()
+            ]
+            self._session = next(
+                (value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "slurm"
+            )
         return self._session
 
     def _list(self) -> None:
         text = _output(["squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%k|%r"])
-        rows = [line.strip().split("|", 3) for line in text.splitlines() if line.startswith(PREFIX) and line.count("|") >= 3]
-        rows.sort(key=lambda row: (row[1] in _WAITS) + 2 * (row[1] in _RUNS))  # of two copies the one counts that runs
-        self._rows = {name.removeprefix(PREFIX): Row(state, deck, reason) for name, state, deck, reason in rows}
+        rows = [
+            line.strip().split("|", 3)
+            for line in text.splitlines()
+            if line.startswith(PREFIX) and line.count("|") >= 3
+        ]
+        rows.sort(
+            key=lambda row: (row[1] in _WAITS) + 2 * (row[1] in _RUNS)
+        )  # of two copies the one counts that runs
+        self._rows = {
+            name.removeprefix(PREFIX): Row(state, deck, reason)
+            for name, state, deck, reason in rows
+        }
         self._listed = time.monotonic()
 
     def ours(self, deck: str) -> list[str]:
-        return [attempt for attempt, row in self._rows.items() if row.deck == deck and row.state in (*_WAITS, *_RUNS)]
+        return [
+            attempt
+            for attempt, row in self._rows.items()
+            if row.deck == deck and row.state in (*_WAITS, *_RUNS)
+        ]
 
     def submit(self, order: Submit, deck: str) -> None:
         self._list()
         if order.attempt in self._rows:
             return
-        launch = {"attempt": order.attempt, "cwd": order.cwd, "timeout": order.timeout, "folder": order.folder, "env": order.env}
+        launch = {
+            "attempt": order.attempt,
+            "cwd": order.cwd,
+            "timeout": order.timeout,
+            "folder": order.folder,
+            "env": order.env,
+        }
         script = [
             "#!/bin/sh",
             f"export GPUDECK_AWAY={shlex.quote(Path(away.__file__).read_text())}",
@@ -89,13 +119,23 @@ class Slurm:
         row = self._rows.get(attempt)
         if row is None:
             ran = away.claim(folder, attempt).exists()
-            return Status("over", "Slurm knows it no more, and it could not say how it ended", failed=True) if ran else None
+            return (
+                Status(
+                    "over", "Slurm knows it no more, and it could not say how it ended", failed=True
+                )
+                if ran
+                else None
+            )
         if row.state in _WAITS:
             return Status("pending", f"waits in Slurm: {row.reason}")
         if row.state in _RUNS:
             return Status("running" if _out(folder, attempt).exists() else "pending", "")
         why = f" ({row.reason})" if row.reason not in ("", "None") else ""
-        return Status("over", f"Slurm says {row.state.lower().replace('_', ' ')}{why}", row.state != "COMPLETED")
+        return Status(
+            "over",
+            f"Slurm says {row.state.lower().replace('_', ' ')}{why}",
+            row.state != "COMPLETED",
+        )
 
     def halt(self, attempt: str) -> None:
         self._listed = float("-inf")
@@ -139,12 +179,20 @@ def _output(command: list[str], given: str | None = None) -> str:
             env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except FileNotFoundError as e:
-        raise Unreachable(f"there is no {command[0]} here: Slurm's commands must be in the PATH of the daemon") from e
+        raise Unreachable(
+            f"there is no {command[0]} here: Slurm's commands must be in the PATH of the daemon"
+        ) from e
     except subprocess.TimeoutExpired as e:
         raise Unreachable(f"{command[0]} has no answer within {TIMEOUT_S:.0f} s") from e
     if done.returncode == 0:
         return done.stdout
-    said = (done.stderr.strip().splitlines() or [f"{command[0]} ended with status {done.returncode}"])[-1][:300]
-    if command[0] != "sbatch" or done.returncode < 0 or any(words in done.stderr for words in _UNREACHED):
+    said = (
+        done.stderr.strip().splitlines() or [f"{command[0]} ended with status {done.returncode}"]
+    )[-1][:300]
+    if (
+        command[0] != "sbatch"
+        or done.returncode < 0
+        or any(words in done.stderr for words in _UNREACHED)
+    ):
         raise Unreachable(said)
     raise Refused(said)

@@ -22,7 +22,9 @@ def token(file: str) -> str:
                 raise Unreachable(f"the token in {file} is open to others. Try: chmod 600 {file}")
             found = f.read(MAX_TOKEN).decode().strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise Unreachable(f"the token in {file} cannot be read: {getattr(e, 'strerror', None) or 'it is no text'}") from e
+        raise Unreachable(
+            f"the token in {file} cannot be read: {getattr(e, 'strerror', None) or 'it is no text'}"
+        ) from e
     if not found or not found.isascii() or not found.isprintable():
         raise Unreachable(f"there is no token in {file}")
     return found

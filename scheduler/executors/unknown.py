@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
 from scheduler.executors.base import Exit, Lost, attempt_of, exit_record
-from scheduler.jobs import Job, Running
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Running
 
 
 class Unknown:
@@ -22,7 +22,9 @@ class Unknown:
     def abandon(self, running: Running) -> None:
         pass
 
-    def release(self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]) -> None:
+    def release(
+        self, job: Job, running: Running, env: dict[str, str], devices: Sequence[Device]
+    ) -> None:
         pass
 
     def adopt(self, job: Job) -> None:

@@ -1,0 +1,1 @@
+"""The job queue: policy and placement are pure; transitions are committed before anybody hears of them."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.errors import UserError
-from scheduler.jobs import Changes, Job, Queued, Spec
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Changes, Job, Queued, Spec
 
 _ALWAYS = {"name", "notes", "tags"}
 """What may be changed of a job in any state: words for people."""
@@ -15,19 +15,29 @@ _ALWAYS = {"name", "notes", "tags"}
 
 def edited(job: Job, changes: Changes) -> Spec:
     """The job's spec with the changes made. Raises UserError where it is too late for one of them, or there is none."""
-    made = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
+    made = {
+        name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None
+    }
     if not made:
-        raise UserError(f"nothing to change was named. There are: {', '.join(Changes.__struct_fields__)}")
+        raise UserError(
+            f"nothing to change was named. There are: {', '.join(Changes.__struct_fields__)}"
+        )
     late = sorted(set(made) - _ALWAYS)
     if late and not isinstance(job.state, Queued):
-        raise UserError(f"job {job.id} is {job.status}: its {', '.join(late)} cannot be changed any more")
+        raise UserError(
+            f"job {job.id} is {job.status}: its {', '.join(late)} cannot be changed any more"
+        )
     return msgspec.structs.replace(job.spec, **made)
 
 
 def said(before: Spec, after: Spec) -> str:
     """What was changed, for the timeline."""
-    names = [name for name in Changes.__struct_fields__ if getattr(before, name) != getattr(after, name)]
-    return ", ".join(f"{name} {_text(getattr(before, name))} → {_text(getattr(after, name))}" for name in names)
+    names = [
+        name for name in Changes.__struct_fields__ if getattr(before, name) != getattr(after, name)
+    ]
+    return ", ".join(
+        f"{name} {_text(getattr(before, name))} → {_text(getattr(after, name))}" for name in names
+    )
 
 
 def moved(line: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:
@@ -37,7 +47,9 @@ def moved(line: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:
     """
     same = [j for j in line if j.spec.priority == beside.spec.priority and j.id != job.id]
     at = next(i for i, j in enumerate(same) if j.id == beside.id) + after
-    job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, priority=beside.spec.priority))
+    job = msgspec.structs.replace(
+        job, spec=msgspec.structs.replace(job.spec, priority=beside.spec.priority)
+    )
     last = max(j.id for j in line)  # those that are submitted later come after all of these
     low = _place(same[at - 1]) if at else _place(same[0]) - 2.0
     high = _place(same[at]) if at < len(same) else last + 1.0
@@ -45,7 +57,10 @@ def moved(line: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:
     if low < middle < high:
         return [msgspec.structs.replace(job, place=middle)]
     ordered = [*same[:at], job, *same[at:]]  # no number is left between the two: all get new ones
-    return [msgspec.structs.replace(j, place=float(last - len(ordered) + 1 + i)) for i, j in enumerate(ordered)]
+    return [
+        msgspec.structs.replace(j, place=float(last - len(ordered) + 1 + i))
+        for i, j in enumerate(ordered)
+    ]
 
 
 def _place(job: Job) -> float:

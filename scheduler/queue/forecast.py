@@ -10,20 +10,32 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from scheduler.devices.model import Device
-from scheduler.jobs import Forecast, Job, Running, turn
-from scheduler.queue.expected import End
-from scheduler.queue.line import need
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Forecast, Job, Running, turn
+from scheduler.queue.expected_end import End
 from scheduler.queue.placement import Seen, Sight
 from scheduler.queue.policy import Around, Lanes, plan
+from scheduler.queue.waiting import need
 
 MAX_PASSES, MAX_LANES = 50, 1000
 """Passes, and lanes that are looked at in all of them: the daemon answers nobody meanwhile."""
 
 
-def forecast(job: Job, going: Sequence[Job], lanes: Lanes, devices: Sequence[Device], paused: bool, slots: int, around: Around) -> Forecast:
+def forecast(
+    job: Job,
+    going: Sequence[Job],
+    lanes: Lanes,
+    devices: Sequence[Device],
+    paused: bool,
+    slots: int,
+    around: Around,
+) -> Forecast:
     """`job`: one that was not submitted. `going`, `lanes`: as of `plan`; jobs that come after it in their turn do not matter."""
-    waiting = {key: ahead for key, lane in lanes.items() if (ahead := [j for j in lane if turn(j) < turn(job)])}
+    waiting = {
+        key: ahead
+        for key, lane in lanes.items()
+        if (ahead := [j for j in lane if turn(j) < turn(job)])
+    }
     waiting.setdefault(need(job.spec), []).append(job)
     running, first = {j.id: j for j in going}, ""
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
@@ -34,9 +46,18 @@ def forecast(job: Job, going: Sequence[Job], lanes: Lanes, devices: Sequence[Dev
         first = first or decided.why(job)
         for key, count in Counter(need(start.job.spec) for start in decided.starts).items():
             waiting[key] = waiting[key][count:]  # of a lane the first ones start
-        started = {start.job.id: _running(start.job, start.devices, around.now) for start in decided.starts}
+        started = {
+            start.job.id: _running(start.job, start.devices, around.now) for start in decided.starts
+        }
         running |= started
-        ends = {**around.ends, **{n: End(around.now + j.spec.timeout, latest=True) for n, j in started.items() if j.spec.timeout}}
+        ends = {
+            **around.ends,
+            **{
+                n: End(around.now + j.spec.timeout, latest=True)
+                for n, j in started.items()
+                if j.spec.timeout
+            },
+        }
         known = [n for n, j in running.items() if n in ends and isinstance(j.state, Running)]
         if not known:
             break
@@ -53,9 +74,15 @@ def _running(job: Job, devices: tuple[str, ...], now: float) -> Job:
 
 def _without(sight: Sight, job_id: int) -> Sight:
     """The devices once a job has given back what it allocated."""
-    return sight._replace(seen={device: _freed(seen, job_id) for device, seen in sight.seen.items()})
+    return sight._replace(
+        seen={device: _freed(seen, job_id) for device, seen in sight.seen.items()}
+    )
 
 
 def _freed(seen: Seen, job_id: int) -> Seen:
-    used: Mapping[int, float] = {number: size for number, size in seen.used.items() if number != job_id}
-    return seen._replace(used=used, free=None if seen.free is None else seen.free + seen.used.get(job_id, 0.0))
+    used: Mapping[int, float] = {
+        number: size for number, size in seen.used.items() if number != job_id
+    }
+    return seen._replace(
+        used=used, free=None if seen.free is None else seen.free + seen.used.get(job_id, 0.0)
+    )

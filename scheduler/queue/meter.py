@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.devices.model import Reading
-from scheduler.jobs import Job, Usage, held_devices
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.jobs import Job, Usage, held_devices
 
 MAX_GAP_S = 15.0
 """Two readings further apart leave a gap: nobody watched. (At the slowest rate they are ten seconds apart.)"""
@@ -59,17 +59,23 @@ class _Sum:
         if (energy := _energy(after.values, seconds)) is not None:
             self._energy += energy
         else:
-            self._absent.setdefault("energy", after.absent.get("power", "its device does not tell its power"))
+            self._absent.setdefault(
+                "energy", after.absent.get("power", "its device does not tell its power")
+            )
         if (util := after.values.get("util")) is not None:
             self._util += util * seconds
             self._util_seconds += seconds
         else:
-            self._absent.setdefault("util", after.absent.get("util", "its device does not tell its utilisation"))
+            self._absent.setdefault(
+                "util", after.absent.get("util", "its device does not tell its utilisation")
+            )
 
     def usage(self) -> Usage:
         absent = dict(self._absent)
         if not self._memory:
-            absent["memory"] = "its processes were not seen on a device that tells how much memory each has"
+            absent["memory"] = (
+                "its processes were not seen on a device that tells how much memory each has"
+            )
         if not self._seconds:
             absent |= dict.fromkeys(("energy", "util"), "it ended before a second reading")
         energy = 0.0 if "energy" in absent else self._energy
@@ -95,5 +101,9 @@ def _joined(old: Usage | None, new: Usage) -> Usage:
     if memory := max(old.memory, new.memory):
         absent.pop("memory", None)
     energy = 0.0 if "energy" in absent else old.energy + new.energy
-    util = (old.util * old.seconds + new.util * new.seconds) / seconds if seconds and "util" not in absent else 0.0
+    util = (
+        (old.util * old.seconds + new.util * new.seconds) / seconds
+        if seconds and "util" not in absent
+        else 0.0
+    )
     return Usage(seconds, memory, energy, util, absent)

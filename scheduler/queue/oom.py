@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from scheduler.units import GIB, parse_bytes
+from scheduler.protocol.units import GIB, parse_bytes
 
 _SAID = re.compile(
     r"CUDA out of memory|HIP out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
-from scheduler.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
-from scheduler.messages import GroupState
-from scheduler.queue.admit import bound, refuse, refuse_environment, refuse_words
-from scheduler.queue.book import Book
-from scheduler.queue.depend import broken, waits_for
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
+from scheduler.protocol.messages import GroupState
+from scheduler.protocol.submission import MAX_BATCH
+from scheduler.queue.admission import bound, refuse, refuse_environment, refuse_words
+from scheduler.queue.dependencies import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.forecast import forecast
+from scheduler.queue.job_index import Book
 from scheduler.queue.placement import Sight
-from scheduler.wishes import MAX_BATCH
 
 MAX_LIMIT = 1_000_000
 UNSEEN = Sight()
@@ -28,18 +28,24 @@ UNSEEN = Sight()
 class Orders(Book):
     """The verbs that need no process to be started or ended."""
 
-    def submit(self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = UNSEEN) -> list[Job]:
+    def submit(
+        self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = UNSEEN
+    ) -> list[Job]:
         """All of them, in one transaction, or none.
 
         Raises UserError where one can never run here or cannot be stored, NotFound where one is to run after a job that is not there.
         """
         if len(specs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
-        for env, where in {(id(spec.env), spec.where): (spec.env, spec.where) for spec in specs}.values():  # mostly one for all
+        for env, where in {
+            (id(spec.env), spec.where): (spec.env, spec.where) for spec in specs
+        }.values():  # mostly one for all
             refuse_environment(env, where)
         for spec in specs:
             self._check(spec, devices, sight)
-        jobs = self._store.insert_all([bound(spec, devices) for spec in specs], time.time(), Queued())
+        jobs = self._store.insert_all(
+            [bound(spec, devices) for spec in specs], time.time(), Queued()
+        )
         for job in jobs:
             self._know(job)
         return jobs
@@ -48,7 +54,9 @@ class Orders(Book):
         refuse(spec, devices, sight)
         if spec.where and spec.where not in self._clusters:
             known = f" (there is: {', '.join(sorted(self._clusters))})" if self._clusters else ""
-            raise UserError(f"no cluster is called {spec.where}{known}. To name one: gpudeck cluster add {spec.where} ADDRESS")
+            raise UserError(
+                f"no cluster is called {spec.where}{known}. To name one: gpudeck cluster add {spec.where} ADDRESS"
+            )
         for number in (*spec.after, *spec.after_any):
             self.get(number)
         if why := broken(spec, self._fate):
@@ -59,9 +67,13 @@ class Orders(Book):
         refuse_environment(spec.env, spec.where)
         self._check(spec, devices, sight)
         number = 1 + max((*self._active, *(job.id for job in self._ended)), default=0)
-        return self._foretold(Job(number, bound(spec, devices), time.time(), Queued()), devices, sight)
+        return self._foretold(
+            Job(number, bound(spec, devices), time.time(), Queued()), devices, sight
+        )
 
-    def foresee_job(self, job_id: int, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
+    def foresee_job(
+        self, job_id: int, devices: Sequence[Device], sight: Sight = UNSEEN
+    ) -> Forecast:
         """Where and when a job that waits will start. Raises NotFound, UserError where it does not wait."""
         job = self.get(job_id)
         if not isinstance(job.state, Queued):
@@ -74,15 +86,23 @@ class Orders(Book):
             return Forecast((), None, why)
         return forecast(job, self.going, self._lanes(), devices, self.paused, slots(), around)
 
-    def edit(self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = UNSEEN) -> Job:
+    def edit(
+        self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = UNSEEN
+    ) -> Job:
         """Raises NotFound, UserError where it is too late, or the job could never run so."""
         job = self.get(job_id)
         spec = edited(job, changes)
         refuse_words(spec)
         if isinstance(job.state, Queued):
-            same = (spec.gpus, spec.memory, spec.gpu_type) == (job.spec.gpus, job.spec.memory, job.spec.gpu_type)
+            same = (spec.gpus, spec.memory, spec.gpu_type) == (
+                job.spec.gpus,
+                job.spec.memory,
+                job.spec.gpu_type,
+            )
             refuse(spec, () if same else devices, sight)
-            spec = spec if same or not devices else bound(spec, devices)  # one for GPUs that are gone for a moment stays one for GPUs
+            spec = (
+                spec if same or not devices else bound(spec, devices)
+            )  # one for GPUs that are gone for a moment stays one for GPUs
         changed = msgspec.structs.replace(job, spec=spec)
         self._store.update(changed, Event(time.time(), "edited", said(job.spec, spec)))
         if job.active:
@@ -96,7 +116,9 @@ class Orders(Book):
         one, other = self.get(job_id), self.get(beside)
         for job in (one, other):
             if not isinstance(job.state, Queued):
-                raise UserError(f"job {job.id} is {job.status}: only jobs that wait have a place in the queue")
+                raise UserError(
+                    f"job {job.id} is {job.status}: only jobs that wait have a place in the queue"
+                )
         if one.id != other.id:
             now = time.time()
             where = Event(now, "moved", f"{'after' if after else 'before'} job {beside}")
@@ -111,14 +133,19 @@ class Orders(Book):
         waiting = Counter(self._active[job_id].spec.group for job_id in self._line)
         running = Counter(job.spec.group for job in self.going)
         names = sorted(({*waiting, *running} | self._groups.keys()) - {""})
-        return [GroupState(self._groups.get(name, Group(name)), waiting[name], running[name]) for name in names]
+        return [
+            GroupState(self._groups.get(name, Group(name)), waiting[name], running[name])
+            for name in names
+        ]
 
     def set_group(self, name: str, limit: int | None, paused: bool | None) -> None:
         """Raises UserError where that cannot be, or cannot be stored."""
         if not name or "\0" in name or (limit is not None and not 0 <= limit <= MAX_LIMIT):
             raise UserError(f"a group has a name, and a limit from 0 (none) to {MAX_LIMIT}")
         old = self._groups.get(name, Group(name))
-        new = Group(name, old.limit if limit is None else limit, old.paused if paused is None else paused)
+        new = Group(
+            name, old.limit if limit is None else limit, old.paused if paused is None else paused
+        )
         self._store.set_group(new)
         self._groups[name] = new
 

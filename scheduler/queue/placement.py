@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.devices.model import Device, Process, Reading
-from scheduler.jobs import Job, Spec, held_devices
+from scheduler.protocol.devices import Device, Process, Reading
+from scheduler.protocol.jobs import Job, Spec, held_devices
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -69,7 +69,9 @@ def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] =
 class Spot:
     """One device during a pass over the queue: what is left of it as jobs are placed."""
 
-    def __init__(self, device: Device, holders: Sequence[Job], seen: Seen | None, drained: bool) -> None:
+    def __init__(
+        self, device: Device, holders: Sequence[Job], seen: Seen | None, drained: bool
+    ) -> None:
         self.device, self.holders, self.drained = device, list(holders), drained
         self.seen = seen
         self.claim: Job | None = None
@@ -77,7 +79,11 @@ class Spot:
         self.claimed = 0.0
         """Bytes it waits for here, where others may have the rest."""
         self.alone = any(not job.spec.memory for job in holders)
-        self.free = None if seen is None or seen.free is None else seen.free - sum(_promised(job, seen) for job in holders)
+        self.free = (
+            None
+            if seen is None or seen.free is None
+            else seen.free - sum(_promised(job, seen) for job in holders)
+        )
         """Bytes that a further job can reserve; None where nobody knows."""
 
     @property
@@ -91,7 +97,11 @@ class Spot:
     def suits(self, spec: Spec) -> bool:
         """Whether the job may ever run here, were nobody else there."""
         total = self.seen.total if self.seen is not None else None
-        return not self.drained and of_type(self.device, spec) and (total is None or spec.memory <= total)
+        return (
+            not self.drained
+            and of_type(self.device, spec)
+            and (total is None or spec.memory <= total)
+        )
 
     def takes(self, spec: Spec, claims: bool = True) -> bool:
         """Whether the job can start here now. `claims`: heeding those of the jobs before it."""
@@ -99,7 +109,9 @@ class Spot:
             return False
         if not spec.memory:
             return not (self.holders or self.others or (claims and self.claim))
-        return self.free is not None and spec.memory <= self.free - (self.claimed if claims else 0.0)
+        return self.free is not None and spec.memory <= self.free - (
+            self.claimed if claims else 0.0
+        )
 
     def give(self, job: Job) -> None:
         """The job starts here."""
@@ -112,7 +124,11 @@ class Spot:
         """The job waits for this device: those after it get only what it leaves."""
         self.claim = job
         room = self.free if self.free is not None else 0.0
-        self.claimed = float(job.spec.memory) if job.spec.memory and self.takes(job.spec, claims=False) else max(room, 0.0)
+        self.claimed = (
+            float(job.spec.memory)
+            if job.spec.memory and self.takes(job.spec, claims=False)
+            else max(room, 0.0)
+        )
 
 
 def spots(jobs: Iterable[Job], devices: Sequence[Device], sight: Sight) -> list[Spot]:
@@ -122,7 +138,9 @@ def spots(jobs: Iterable[Job], devices: Sequence[Device], sight: Sight) -> list[
         for device in held_devices(job):
             holders.setdefault(device, []).append(job)
     real = [d for d in devices if d.kind != "replay"]
-    return [Spot(d, holders.get(d.id, ()), sight.seen.get(d.id), d.id in sight.drained) for d in real]
+    return [
+        Spot(d, holders.get(d.id, ()), sight.seen.get(d.id), d.id in sight.drained) for d in real
+    ]
 
 
 def choose(spec: Spec, places: Sequence[Spot], claims: bool = True) -> list[Spot] | None:
@@ -140,7 +158,9 @@ def claim(job: Job, places: Sequence[Spot]) -> None:
     are not ours. Whatever comes free among the devices that suit it goes to it first, as it is looked at first.
     """
     suiting = [spot for spot in places if spot.claim is None and spot.suits(job.spec)]
-    suiting.sort(key=lambda s: (not s.takes(job.spec), bool(s.others) or s.blind, s.alone, s.device.index))
+    suiting.sort(
+        key=lambda s: (not s.takes(job.spec), bool(s.others) or s.blind, s.alone, s.device.index)
+    )
     for spot in suiting[: job.spec.gpus]:
         spot.hold(job)
 

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from scheduler.devices.model import Device
-from scheduler.jobs import STARTS, Group, Job, Spec, turn
-from scheduler.queue.expected import End
-from scheduler.queue.line import Need, Turn, need
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import STARTS, Group, Job, Spec, turn
+from scheduler.queue.expected_end import End
 from scheduler.queue.placement import Sight, Spot, choose, claim, spots
 from scheduler.queue.reasons import KINDS, why
+from scheduler.queue.waiting import Need, Turn, need
 
 REPLAYED = "a REPLAY is shown, which runs no GPU jobs; it starts on this machine's devices: gpudeck daemon start --source auto"
 MAX_GIVEN = 100
@@ -74,7 +74,11 @@ def plan(
     starts: list[Start] = []
     refusals: dict[Need, Refusal] = {}
     judge = _Judge(going, devices, paused, slots, around)
-    heads = [head for key, lane in lanes.items() if not key.hold and (head := _head(key, iter(lane))) is not None]
+    heads = [
+        head
+        for key, lane in lanes.items()
+        if not key.hold and (head := _head(key, iter(lane))) is not None
+    ]
     heapify(heads)
     while heads:
         _, key, job, lane = heads[0]
@@ -100,7 +104,14 @@ def _head(key: Need, lane: Iterator[Job]) -> tuple[Turn, Need, Job, Iterator[Job
 class _Judge:
     """All that a job needs to start, during one pass."""
 
-    def __init__(self, going: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around) -> None:
+    def __init__(
+        self,
+        going: Sequence[Job],
+        devices: Sequence[Device],
+        paused: bool,
+        slots: int,
+        around: Around,
+    ) -> None:
         self._paused, self._around = paused, around
         self._slots = _Slots(sum(not job.spec.gpus and not job.spec.where for job in going), slots)
         self._clusters = _Clusters(going, around.clusters)
@@ -175,7 +186,9 @@ class _Floor:
     def _measure(self) -> None:
         """How much the devices have left at most, for a job that shares, and how many one may have for itself."""
         left = [spot for spot in self._spots if not (spot.alone or spot.blind)]
-        self._most = max((spot.free - spot.claimed for spot in left if spot.free is not None), default=-1.0)
+        self._most = max(
+            (spot.free - spot.claimed for spot in left if spot.free is not None), default=-1.0
+        )
         self._empty = sum(not (spot.holders or spot.others or spot.claim) for spot in left)
 
     def place(self, job: Job) -> tuple[str, ...] | str:
@@ -213,13 +226,23 @@ class _Floor:
         that do not share."""
         spec = job.spec
         claims = (spot.claim for spot in self._spots if spot.claim is not None and spot.suits(spec))
-        before = (other for other in (self._first.get(spec.gpu_type), *claims) if other is not None and turn(other) < turn(job))
+        before = (
+            other
+            for other in (self._first.get(spec.gpu_type), *claims)
+            if other is not None and turn(other) < turn(job)
+        )
         ahead = next(before, None)
-        if ahead is not None and self._possible(spec) and (not spec.memory or choose(spec, self._spots, claims=False)):
+        if (
+            ahead is not None
+            and self._possible(spec)
+            and (not spec.memory or choose(spec, self._spots, claims=False))
+        ):
             return _behind(ahead)
         if not self._devices:
             return "no device can be read at present"
-        return why(job, self._spots, self._around.ends, self._around.now) if self._spots else REPLAYED
+        return (
+            why(job, self._spots, self._around.ends, self._around.now) if self._spots else REPLAYED
+        )
 
     def _possible(self, spec: Spec) -> bool:
         """Whether it could start were the machine empty."""

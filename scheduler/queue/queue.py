@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
 from scheduler.executors import base
 from scheduler.executors.cluster import Cluster
-from scheduler.jobs import Cancelled, Cancelling, Event, Failed, Job, Running, Starting
-from scheduler.queue import named, story
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Cancelled, Cancelling, Event, Failed, Job, Running, Starting
+from scheduler.queue import selection as named
+from scheduler.queue import timeline as story
 from scheduler.queue.orders import UNSEEN, slots
 from scheduler.queue.placement import Sight
 from scheduler.queue.policy import plan
-from scheduler.queue.settle import RETRY_S, Settling
+from scheduler.queue.reaper import RETRY_S, Settling
 from scheduler.queue.tail import Tail
 from scheduler.store import Store, environments
 
@@ -53,7 +54,9 @@ class Queue(Settling):
         self._cancel([self._active[job_id]])
         return self.get(job_id)
 
-    def cancel_many(self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str) -> Cancelling:
+    def cancel_many(
+        self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str
+    ) -> Cancelling:
         """All that is named, in one transaction. Raises UserError where nothing or too much is, NotFound where the array is not there."""
         if not jobs and not ranges and array is None and not group:
             raise UserError("name what to cancel: jobs, an array or a group")
@@ -78,11 +81,17 @@ class Queue(Settling):
             for job in jobs
             if isinstance(job.state, Running) and not job.state.stopping
         ]
-        waiting = [msgspec.structs.replace(job, state=Cancelled(now)) for job in jobs if not isinstance(job.state, Running)]
+        waiting = [
+            msgspec.structs.replace(job, state=Cancelled(now))
+            for job in jobs
+            if not isinstance(job.state, Running)
+        ]
         told, never = Event(now, "told to end"), Event(now, "cancelled", "before it ran")
         trouble: UserError | None = None
         try:
-            self._put_all([*((job, (told,)) for job in running), *((job, (never,)) for job in waiting)])
+            self._put_all(
+                [*((job, (told,)) for job in running), *((job, (never,)) for job in waiting)]
+            )
         except UserError as e:  # a full disk must not keep the jobs alive that fill it; a crash before they ended forgets who ended them
             trouble = e
             for job in running:
@@ -94,16 +103,27 @@ class Queue(Settling):
 
     @property
     def unfinished(self) -> bool:
-        return super().unfinished or any(start.job.id in self._line for start in self._plan.starts[STARTS:])
+        return super().unfinished or any(
+            start.job.id in self._line for start in self._plan.starts[STARTS:]
+        )
 
     def weigh(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
         """See what can start, and why the rest waits; nothing is started. The assistant is told at once to leave what is needed."""
-        self._plan = plan(self.going, self._lanes(), devices, self.paused, slots(), self._around(sight))
+        self._plan = plan(
+            self.going, self._lanes(), devices, self.paused, slots(), self._around(sight)
+        )
         if sight.leased:
-            needed = {device: start.job.id for start in self._plan.starts for device in start.devices}
+            needed = {
+                device: start.job.id for start in self._plan.starts for device in start.devices
+            }
             claims = self._plan.claims()
             for device in sight.leased & {**claims, **needed}.keys():
-                self._evict(device, f"job {needed[device]} starts" if device in needed else f"job {claims[device]} waits")
+                self._evict(
+                    device,
+                    f"job {needed[device]} starts"
+                    if device in needed
+                    else f"job {claims[device]} waits",
+                )
 
     def _open_gates(self, devices: Sequence[Device], sight: Sight) -> None:
         """Let those jobs run whose devices the assistant has left by now."""
@@ -124,7 +144,9 @@ class Queue(Settling):
         self._drop_broken()
         self.weigh(devices, sight)
         self._open_gates(devices, sight)
-        while self._start_planned(devices, sight):  # one of them never will: others may have its place
+        while self._start_planned(
+            devices, sight
+        ):  # one of them never will: others may have its place
             self._drop_broken()
             self.weigh(devices, sight)
         for _, why in self._refused.values():
@@ -141,7 +163,9 @@ class Queue(Settling):
                 self._refused[start.job.id] = (time.monotonic() + RETRY_S, str(e))
         return left
 
-    def _start(self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight) -> None:
+    def _start(
+        self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight
+    ) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
         attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
         try:
@@ -158,7 +182,10 @@ class Queue(Settling):
                 self._put(msgspec.structs.replace(job, state=failed), story.ended(failed))
                 return
             try:
-                job = self._put(msgspec.structs.replace(job, state=running), story.started(job, held, devices, now))
+                job = self._put(
+                    msgspec.structs.replace(job, state=running),
+                    story.started(job, held, devices, now),
+                )
             except UserError:
                 executor.abandon(running)
                 raise
@@ -199,4 +226,6 @@ class Queue(Settling):
         """What holds it up in its cluster. For display: the next daemon hears it anew."""
         job = self._active[job_id]
         if isinstance(job.state, Running):
-            self._know(msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, note=note)))
+            self._know(
+                msgspec.structs.replace(job, state=msgspec.structs.replace(job.state, note=note))
+            )

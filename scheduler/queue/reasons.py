@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.devices.model import Device
-from scheduler.jobs import Job, Spec
-from scheduler.queue.expected import End
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Job, Spec
+from scheduler.protocol.snapshot import label
+from scheduler.protocol.units import amount, numbered
+from scheduler.queue.expected_end import End
 from scheduler.queue.placement import Spot, of_type
-from scheduler.telemetry.snapshot import label
-from scheduler.units import amount, numbered
 
 KINDS = {"nvidia": "NVIDIA GPUs", "cpu": "the CPU"}
 _NAMED = 3
@@ -37,7 +37,9 @@ def _never(spec: Spec, places: Sequence[Spot]) -> str:
     if spec.gpus > sum(spot.suits(spec) for spot in typed):
         drained = [label(spot.device) for spot in typed if spot.drained]
         if drained:
-            words = "drained or divided by MIG" if any(spot.device.mig for spot in typed) else "drained"
+            words = (
+                "drained or divided by MIG" if any(spot.device.mig for spot in typed) else "drained"
+            )
             return f"{needs(spec, typed[0].device)}; {words}: {', '.join(drained)}"
         return f"{needs(spec, typed[0].device)}; the largest has {amount(max(s.seen.total or 0 for s in typed if s.seen))}"
     return ""
@@ -87,14 +89,22 @@ def _room(spec: Spec, spot: Spot, ends: Ends, now: float) -> str:
     if spec.memory <= spot.free:
         return text
     if (last := _frees(spec, spot, ends)) is not None:
-        return f"{text} until job {last.id} ends" + (f", {ends[last.id].words(now)}" if last.id in ends else "")
-    return text + (f"; {_process(spot)} uses {amount(spot.others[0].memory)}" if spot.others and spot.others[0].memory else "")
+        return f"{text} until job {last.id} ends" + (
+            f", {ends[last.id].words(now)}" if last.id in ends else ""
+        )
+    return text + (
+        f"; {_process(spot)} uses {amount(spot.others[0].memory)}"
+        if spot.others and spot.others[0].memory
+        else ""
+    )
 
 
 def _frees(spec: Spec, spot: Spot, ends: Ends) -> Job | None:
     """The job whose end leaves enough memory, were all to end in the order expected; None where that is not enough."""
     room = spot.free or 0.0
-    for job in sorted(spot.holders, key=lambda j: (ends[j.id].at if j.id in ends else float("inf"), j.id)):
+    for job in sorted(
+        spot.holders, key=lambda j: (ends[j.id].at if j.id in ends else float("inf"), j.id)
+    ):
         room += job.spec.memory
         if room >= spec.memory:
             return job
@@ -105,7 +115,9 @@ def _process(spot: Spot) -> str:
     """The processes of others on a device, as pid 4711 (python, of ada) and 2 more."""
     first = spot.others[0]
     what = ", ".join(t for t in (first.name, f"of {first.user}" if first.user else "") if t)
-    return f"pid {first.pid} ({what})" + (f" and {len(spot.others) - 1} more" if len(spot.others) > 1 else "")
+    return f"pid {first.pid} ({what})" + (
+        f" and {len(spot.others) - 1} more" if len(spot.others) > 1 else ""
+    )
 
 
 def needs(spec: Spec, device: Device) -> str:
@@ -114,7 +126,11 @@ def needs(spec: Spec, device: Device) -> str:
     if device.kind == "cpu":
         return f"needs {amount(spec.memory)} of memory" if spec.memory else "needs the CPU"
     if spec.memory:
-        return f"needs {amount(spec.memory)} on " + ("one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs") + typed
+        return (
+            f"needs {amount(spec.memory)} on "
+            + ("one GPU" if spec.gpus == 1 else f"each of {spec.gpus} GPUs")
+            + typed
+        )
     return f"needs {spec.gpus} GPU{'s' if spec.gpus > 1 else ''}{typed}"
 
 

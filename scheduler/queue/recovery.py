@@ -7,15 +7,17 @@ from typing import Literal
 
 import msgspec
 
-from scheduler import jobs
 from scheduler.executors.base import Exit, Outcome, Unstarted
-from scheduler.jobs import Cancelled, Done, Failed, Job, Queued, Running, Starting, State
-from scheduler.units import span
+from scheduler.protocol import jobs
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Running, Starting, State
+from scheduler.protocol.units import span
 
 Verdict = State | Literal["adopt"]
 
 
-def recover(job: Job, outcome: Outcome, alive: bool, result: msgspec.Raw, last_line: str, now: float) -> Verdict:
+def recover(
+    job: Job, outcome: Outcome, alive: bool, result: msgspec.Raw, last_line: str, now: float
+) -> Verdict:
     """In this order: the runner's own word, an attempt that runs on, one that never ran anything, and else it is lost.
 
     A job whose start was committed but not who runs it was never released: it waits again.
@@ -29,7 +31,11 @@ def recover(job: Job, outcome: Outcome, alive: bool, result: msgspec.Raw, last_l
         return Queued()
     if alive:
         return "adopt"
-    return Queued() if isinstance(outcome, Unstarted) and not state.stopping else lost(state, now, outcome.why)
+    return (
+        Queued()
+        if isinstance(outcome, Unstarted) and not state.stopping
+        else lost(state, now, outcome.why)
+    )
 
 
 def lost(state: Running, now: float, why: str) -> State:
@@ -45,15 +51,25 @@ def ended(state: Starting | Running, found: Exit, result: msgspec.Raw, last_line
         return Cancelled(found.ended, found.started, state.devices)
     if found.code == 0 and not found.over:
         return Done(found.started, found.ended, state.devices, result)
-    return Failed(found.started, found.ended, _reason(found, last_line), found.code, state.devices, result)
+    return Failed(
+        found.started, found.ended, _reason(found, last_line), found.code, state.devices, result
+    )
 
 
 def _reason(found: Exit, last_line: str) -> str:
     if found.over:
-        return f"ran longer than its limit of {span(found.over)}" + (f": {last_line}" if last_line else "")
+        return f"ran longer than its limit of {span(found.over)}" + (
+            f": {last_line}" if last_line else ""
+        )
     if found.code is None:
         return found.error
     if found.code < 0:
-        name = signal.Signals(-found.code).name if -found.code in set(signal.Signals) else f"signal {-found.code}"
-        return f"killed by {name}" + (" (often the kernel, out of memory)" if name == "SIGKILL" else "")
+        name = (
+            signal.Signals(-found.code).name
+            if -found.code in set(signal.Signals)
+            else f"signal {-found.code}"
+        )
+        return f"killed by {name}" + (
+            " (often the kernel, out of memory)" if name == "SIGKILL" else ""
+        )
     return f"exit code {found.code}" + (f": {last_line}" if last_line else "")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.jobs import Event, Failed, Job, Queued, Spec
+from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec
+from scheduler.protocol.units import amount, span
 from scheduler.queue.oom import needed, next_memory, out_of_memory
-from scheduler.units import amount, span
 
 MAX_RETRIES = 1000
 MAX_WAIT_S = 3600.0
@@ -29,7 +29,9 @@ def again(job: Job, failed: Failed, log: str, largest: float | None, now: float)
     """
     spec = job.spec
     if spec.memory and out_of_memory(log):
-        memory = next_memory(spec.memory, needed(log, job.usage.memory if job.usage else 0.0), largest)
+        memory = next_memory(
+            spec.memory, needed(log, job.usage.memory if job.usage else 0.0), largest
+        )
         more = f"with {amount(memory)}" if memory else "with a GPU for itself"
         grown = msgspec.structs.replace(spec, memory=memory, retries=spec.retries + 1)
         text = f"{more}, as {amount(spec.memory)} were not enough"
@@ -37,7 +39,9 @@ def again(job: Job, failed: Failed, log: str, largest: float | None, now: float)
     if job.tries >= spec.retries:
         return None
     wait = delay(job.spec, job.tries)
-    text = f"for attempt {job.tries + 2} of {spec.retries + 1}" + (f", in {span(round(wait, 1))}" if wait else "")
+    text = f"for attempt {job.tries + 2} of {spec.retries + 1}" + (
+        f", in {span(round(wait, 1))}" if wait else ""
+    )
     return Again(_next(job, Queued(until=now + wait)), Event(now, "queued again", text))
 
 

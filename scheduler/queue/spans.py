@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.jobs import Ended, Job, Queued
-from scheduler.telemetry.annotation import Annotation
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.jobs import Ended, Job, Queued
 
 
 def spans(jobs: Iterable[Job], since: float, until: float) -> list[Annotation]:

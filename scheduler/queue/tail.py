@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scheduler import logfile, paths
-from scheduler.jobs import Progress
-from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable, unescaped
+from scheduler.protocol import log_file as logfile
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Progress
+from scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable, unescaped
 
 _ENDS = re.compile(rb"[\r\n]")
 """A bar that is drawn anew ends its line with a carriage return."""
@@ -41,7 +42,11 @@ class Tail:
         self._rest = self._rest[-MAX_LINE - 1 :]
         said = [p for line in lines if (p := parse(line, now)) is not None]
         self._speaks = self._speaks or bool(said)
-        return said if self._speaks else [p for line in lines if (p := parse_bar(line, now)) is not None]
+        return (
+            said
+            if self._speaks
+            else [p for line in lines if (p := parse_bar(line, now)) is not None]
+        )
 
 
 def last_text(file: Path, size: int) -> str:

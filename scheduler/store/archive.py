@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.errors import MALFORMED, UserError
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.store.database import Database
 from scheduler.store.migrate import sql
 from scheduler.store.words import Damaged
-from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.packed import EXACT, SHORT, pack, pack_table, unpack, unpack_table
 from scheduler.telemetry.table import Table, by_step, join
 from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, LAST, TIERS
@@ -40,14 +40,18 @@ class Archive(Database):
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last seconds, never what was there before
+        self._db.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # a power cut may cost the last seconds, never what was there before
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
                 f"the history {self._file} was written by a newer GPU Deck; none is kept until you update it or move the file away"
             )
         if version == 0:
-            self._db.executescript(f"BEGIN IMMEDIATE; {sql('history.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            self._db.executescript(
+                f"BEGIN IMMEDIATE; {sql('history.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            )
         self._expect("history.sql")
 
     # Readings in
@@ -55,7 +59,10 @@ class Archive(Database):
     def journal(self, tables: Mapping[str, Table]) -> None:
         """Keep rows that are new, for each device, until they are in a block."""
         with self._transaction():
-            self._db.executemany(self._q["add_journal"], [(device, pack_table(table)) for device, table in tables.items()])
+            self._db.executemany(
+                self._q["add_journal"],
+                [(device, pack_table(table)) for device, table in tables.items()],
+            )
 
     def journalled(self) -> Iterator[tuple[str, Table]]:
         """What was journalled and is in no block yet, in the order it came; damaged pieces are left out."""
@@ -76,7 +83,9 @@ class Archive(Database):
     def _roll(self, device: str, tier: int, table: Table) -> None:
         """Add rows to the open block of a tier. One that is full goes to the next tier, too; so does one that is far from the new rows."""
         step = TIERS[tier].step
-        if (block := self._db.execute(self._q["open_block"], (device, tier)).fetchone()) is not None:
+        if (
+            block := self._db.execute(self._q["open_block"], (device, tier)).fetchone()
+        ) is not None:
             (known,) = self._read([block], None)
             both = by_step(join((known, table)), step)
             self._drop(block[0])
@@ -101,7 +110,10 @@ class Archive(Database):
         span, counts = (float(table.times[0]), float(table.times[-1])), pack(table.counts, SHORT)
         row = (device, tier, *span, len(table), rolled, pack(table.times, EXACT), counts)
         block = self._db.execute(self._q["add_block"], row).lastrowid
-        self._db.executemany(self._q["add_column"], [(block, field, pack(values, kind)) for field, values in table.fields.items()])
+        self._db.executemany(
+            self._q["add_column"],
+            [(block, field, pack(values, kind)) for field, values in table.fields.items()],
+        )
 
     def _drop(self, block: int) -> None:
         self._db.execute(self._q["drop_block"], (block,))
@@ -109,12 +121,23 @@ class Archive(Database):
 
     # Rows out
 
-    def rows(self, device: str, fields: Sequence[str] | None, tier: int, since: float, until: float, *, finer: bool = False) -> Table:
+    def rows(
+        self,
+        device: str,
+        fields: Sequence[str] | None,
+        tier: int,
+        since: float,
+        until: float,
+        *,
+        finer: bool = False,
+    ) -> Table:
         """Of one tier; with `finer`, also what the tiers below have not handed on yet. `fields` None: all."""
         with self._words():
             found = self._db.execute(self._q["blocks"], (device, tier, since, until)).fetchall()
             if finer:
-                found += self._db.execute(self._q["open_blocks"], (device, tier, since, until)).fetchall()
+                found += self._db.execute(
+                    self._q["open_blocks"], (device, tier, since, until)
+                ).fetchall()
             return join(self._read(found, fields), fields)
 
     def oldest(self, device: str, tier: int) -> float | None:
@@ -131,7 +154,9 @@ class Archive(Database):
     def fields(self, device: str, since: float, until: float) -> list[str]:
         """All that was ever read of the device in that time."""
         with self._words():
-            return [field for (field,) in self._db.execute(self._q["fields"], (device, since, until))]
+            return [
+                field for (field,) in self._db.execute(self._q["fields"], (device, since, until))
+            ]
 
     def _read(self, blocks: Sequence[_Block], fields: Sequence[str] | None) -> list[Table]:
         numbers = _json([block[0] for block in blocks])
@@ -149,7 +174,10 @@ class Archive(Database):
     def annotate(self, annotations: Sequence[Annotation]) -> None:
         """Keep them; one that is there by its time, kind, device and name is replaced."""
         with self._transaction():
-            self._db.executemany(self._q["annotate"], [(a.time, a.until, a.kind, a.text, a.device, a.job, a.name) for a in annotations])
+            self._db.executemany(
+                self._q["annotate"],
+                [(a.time, a.until, a.kind, a.text, a.device, a.job, a.name) for a in annotations],
+            )
 
     def annotations(self, since: float, until: float, limit: int) -> list[Annotation]:
         """The newest that touch this time, oldest first."""
@@ -173,7 +201,9 @@ class Archive(Database):
         gone = []
         with self._transaction():
             for number, (tier, limit) in enumerate(zip(TIERS, limits, strict=True)):
-                found = self._db.execute(self._q["aged"], (number, now - tier.keep, now + DAY, limit)).fetchall()
+                found = self._db.execute(
+                    self._q["aged"], (number, now - tier.keep, now + DAY, limit)
+                ).fetchall()
                 gone.append(len(found))
                 for (block,) in found:
                     self._drop(block)
@@ -197,7 +227,9 @@ def put_aside(file: Path, told: Callable[[str], None]) -> Archive:
         for rest in ("-wal", "-shm"):
             file.with_name(file.name + rest).unlink(missing_ok=True)
     except OSError as e:
-        raise UserError(f"the history {file} is damaged and cannot be put aside: {e.strerror}") from e
+        raise UserError(
+            f"the history {file} is damaged and cannot be put aside: {e.strerror}"
+        ) from e
     told(f"the history was damaged and begins anew; what there was is in {aside}")
     return Archive(file)
 

@@ -27,7 +27,10 @@ class Row(NamedTuple):
 
 def rows(file: bytes, log: bytes) -> Iterator[Row]:
     """The rows of all tables, in no order. `log`: the write-ahead log, empty where there is none."""
-    pages = {start // PAGE + 1: file[start : start + PAGE] for start in range(0, len(file) - PAGE + 1, PAGE)}
+    pages = {
+        start // PAGE + 1: file[start : start + PAGE]
+        for start in range(0, len(file) - PAGE + 1, PAGE)
+    }
     pages |= _committed(log)
     for number, page in pages.items():
         yield from _leaf(page, 100 if number == 1 else 0, pages)
@@ -35,14 +38,21 @@ def rows(file: bytes, log: bytes) -> Iterator[Row]:
 
 def _committed(log: bytes) -> dict[int, bytes]:
     """The pages in the log up to the last commit whose frames are all whole."""
-    if len(log) < _LOG_HEADER or log[:3] != b"\x37\x7f\x06" or struct.unpack(">I", log[8:12])[0] != PAGE:
+    if (
+        len(log) < _LOG_HEADER
+        or log[:3] != b"\x37\x7f\x06"
+        or struct.unpack(">I", log[8:12])[0] != PAGE
+    ):
         return {}
     order, salts = ">" if log[3] & 1 else "<", log[16:24]
     total = _sum(order, log[:24], (0, 0))
     done: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}
     for start in range(_LOG_HEADER, len(log) - _FRAME_HEADER - PAGE + 1, _FRAME_HEADER + PAGE):
-        head, page = log[start : start + _FRAME_HEADER], log[start + _FRAME_HEADER : start + _FRAME_HEADER + PAGE]
+        head, page = (
+            log[start : start + _FRAME_HEADER],
+            log[start + _FRAME_HEADER : start + _FRAME_HEADER + PAGE],
+        )
         total = _sum(order, page, _sum(order, head[:8], total))
         if head[8:16] != salts or struct.unpack(">II", head[16:]) != total:
             break

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 from scheduler.store.migrate import named_queries, sql
 from scheduler.store.words import Damaged, in_words
 
@@ -16,7 +16,9 @@ from scheduler.store.words import Damaged, in_words
 class Database:
     """One connection. Raises UserError where the file cannot be used or the disk is full; nothing is half written then."""
 
-    def __init__(self, file: Path, what: str, queries: str, *, busy: float, one_thread: bool) -> None:
+    def __init__(
+        self, file: Path, what: str, queries: str, *, busy: float, one_thread: bool
+    ) -> None:
         """`what` the file is, in words; `queries`: the file of its SQL; `busy`: seconds for which another program that holds it is
         waited for."""
         self._file = file
@@ -24,11 +26,17 @@ class Database:
         paths.ensure(file.parent)
         try:
             file.touch(mode=paths.PRIVATE_FILE)
-            file.chmod(paths.PRIVATE_FILE)  # also one that was copied here; SQLite gives the WAL the same mode
+            file.chmod(
+                paths.PRIVATE_FILE
+            )  # also one that was copied here; SQLite gives the WAL the same mode
         except OSError as e:
-            raise UserError(f"the {what} {file} cannot be used: {e.strerror}. See: gpudeck doctor") from e
+            raise UserError(
+                f"the {what} {file} cannot be used: {e.strerror}. See: gpudeck doctor"
+            ) from e
         with self._words():
-            self._db = sqlite3.connect(file, isolation_level=None, timeout=busy, check_same_thread=one_thread)
+            self._db = sqlite3.connect(
+                file, isolation_level=None, timeout=busy, check_same_thread=one_thread
+            )
             try:
                 self._prepare()
             except BaseException:
@@ -73,4 +81,8 @@ def missing(db: sqlite3.Connection, schema: str) -> str:
 
 def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
     """All columns, each with its table."""
-    return set(db.execute("SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table'"))
+    return set(
+        db.execute(
+            "SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table'"
+        )
+    )

@@ -6,8 +6,8 @@ import hashlib
 
 import msgspec
 
-from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import Event, Job, Queued
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import Event, Job, Queued
 
 LOST = "is held: the environment it was submitted with is lost or damaged in the store. Submit it again, and cancel this one"
 """Why a job waits that must not run, as it would run with another environment."""
@@ -37,7 +37,9 @@ def decoded(text: bytes) -> dict[str, str] | None:
 
 def held(job: Job, now: float) -> tuple[Job, Event]:
     """The job as it waits without its environment, and what its timeline says of that."""
-    waits = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, hold=True), state=Queued(LOST))
+    waits = msgspec.structs.replace(
+        job, spec=msgspec.structs.replace(job.spec, hold=True), state=Queued(LOST)
+    )
     return waits, Event(now, "held", "its environment is lost or damaged in the store")
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from scheduler.devices.model import Reading
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.snapshot import Columns
 from scheduler.store.archive import Archive, open_archive, put_aside
 from scheduler.store.past import past
 from scheduler.store.words import Damaged
-from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.rows import Rows
-from scheduler.telemetry.snapshot import Columns
 from scheduler.telemetry.table import Table, join
 from scheduler.telemetry.tiers import BLOCK_ROWS, GAP_STEPS, HOUR, TIERS
 
@@ -47,7 +47,10 @@ class Keeper:
     def take(self, news: Iterable[News]) -> None:
         """Into memory; nothing can fail."""
         for reading, interval in news:
-            rows, last = self._rows.setdefault(reading.device, Rows()), self._last.get(reading.device)
+            rows, last = (
+                self._rows.setdefault(reading.device, Rows()),
+                self._last.get(reading.device),
+            )
             if last is not None and reading.time - last > GAP_STEPS * interval:
                 rows.add(last + interval, {}, 0)
             rows.add(reading.time, reading.values)
@@ -62,7 +65,11 @@ class Keeper:
 
     def journal(self) -> None:
         """Bring to disk what is new."""
-        if new := {device: rows.table(rows.saved) for device, rows in self._rows.items() if rows.saved < len(rows)}:
+        if new := {
+            device: rows.table(rows.saved)
+            for device, rows in self._rows.items()
+            if rows.saved < len(rows)
+        }:
             self._do(lambda archive: archive.journal(new))
             for device in new:
                 self._rows[device].saved = len(self._rows[device])
@@ -84,7 +91,9 @@ class Keeper:
         seconds = min(float(table.times[-1] - table.times[0]), HOUR)
         for number, tier in enumerate(TIERS):
             blocks = seconds / (tier.step * BLOCK_ROWS) if tier.step else 1.0
-            self._may_go[number] = min(self._may_go[number] + _HASTE * blocks, max(len(self._rows), 2))
+            self._may_go[number] = min(
+                self._may_go[number] + _HASTE * blocks, max(len(self._rows), 2)
+            )
 
     def prune(self, now: float) -> None:
         """Forget what is too old."""
@@ -92,7 +101,9 @@ class Keeper:
         gone = self._do(lambda archive: archive.prune(now, limits))
         self._may_go = [may - went for may, went in zip(self._may_go, gone, strict=True)]
 
-    def past(self, device: str, fields: Sequence[str], since: float, until: float, points: int | None) -> Columns:
+    def past(
+        self, device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    ) -> Columns:
         """See `Client.history`."""
         rows = self._rows.get(device)
         newest = join((rows.table(),) if rows else (), fields)

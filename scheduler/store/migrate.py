@@ -6,7 +6,7 @@ import sqlite3
 from importlib import resources
 from pathlib import Path
 
-from scheduler import paths
+from scheduler.protocol import paths
 from scheduler.store.environments import digest
 
 SCHEMA_VERSION = 6
@@ -30,7 +30,9 @@ def backup_of(file: Path, version: int) -> Path:
 
 def create(db: sqlite3.Connection) -> None:
     """The tables of a new store. Raises sqlite3.Error; nothing is half made then."""
-    db.executescript(f"BEGIN IMMEDIATE; {sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    db.executescript(
+        f"BEGIN IMMEDIATE; {sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    )
 
 
 def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
@@ -39,7 +41,9 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
     db.create_function("digest", 1, digest, deterministic=True)
     steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
     try:
-        db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        db.executescript(
+            f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        )
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")

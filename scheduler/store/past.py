@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Columns
 from scheduler.store.archive import Archive
 from scheduler.telemetry.buckets import answer
-from scheduler.telemetry.snapshot import Columns
 from scheduler.telemetry.table import Floats, Table, join
 from scheduler.telemetry.tiers import LAST, TIERS, tier_for
 
@@ -19,7 +19,13 @@ MOST_VALUES = 1_000_000
 
 
 def past(
-    archive: Archive | None, newest: Table, device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    archive: Archive | None,
+    newest: Table,
+    device: str,
+    fields: Sequence[str],
+    since: float,
+    until: float,
+    points: int | None,
 ) -> Columns:
     """`newest`: rows that are in no block yet. `points` None: every row there is. Raises UserError where that is too much."""
     oldest = _oldest(archive, newest, device)
@@ -29,12 +35,20 @@ def past(
     tier = tier_for((until - since) / points) if points else 0
     table, steps = _gather(archive, newest, device, fields, since, until, tier)
     if not points and len(table) * max(len(fields), 1) > MOST_VALUES:
-        raise UserError("that is too much for one answer: name fewer fields, a shorter time, or how many points")
+        raise UserError(
+            "that is too much for one answer: name fewer fields, a shorter time, or how many points"
+        )
     return answer(table, steps, since, until, points)
 
 
 def _gather(
-    archive: Archive | None, newest: Table, device: str, fields: Sequence[str], since: float, until: float, tier: int
+    archive: Archive | None,
+    newest: Table,
+    device: str,
+    fields: Sequence[str],
+    since: float,
+    until: float,
+    tier: int,
 ) -> tuple[Table, Floats]:
     """All rows of the time, from `tier` as far back as it goes, then from the coarser ones; and the step of each."""
     last = math.nextafter(until, math.inf)
@@ -42,10 +56,18 @@ def _gather(
     for number in range(tier, LAST + 1) if archive is not None else ():
         assert archive is not None
         step = TIERS[number].step
-        rows = archive.rows(device, fields, number, since - step, min(until, begins) + step, finer=number == tier)
+        rows = archive.rows(
+            device, fields, number, since - step, min(until, begins) + step, finer=number == tier
+        )
         pieces.append((rows.cut(since - step / 2, min(last, begins)), step))
         firsts = [float(t.times[0]) for t in (rows, newest) if len(t)]
-        begins = min([begins, *firsts, *([first] if (first := archive.oldest(device, number)) is not None else [])])
+        begins = min(
+            [
+                begins,
+                *firsts,
+                *([first] if (first := archive.oldest(device, number)) is not None else []),
+            ]
+        )
         if begins <= since:
             break
     return _joined([(table, step) for table, step in pieces if len(table)], fields)
@@ -60,7 +82,11 @@ def _joined(pieces: Sequence[tuple[Table, float]], fields: Sequence[str]) -> tup
 
 
 def _oldest(archive: Archive | None, newest: Table, device: str) -> float | None:
-    known = [t for number in range(LAST + 1) if archive is not None and (t := archive.oldest(device, number)) is not None]
+    known = [
+        t
+        for number in range(LAST + 1)
+        if archive is not None and (t := archive.oldest(device, number)) is not None
+    ]
     known += [float(newest.times[0])] if len(newest) else []
     return min(known, default=None)
 

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.devices.model import Reading
-from scheduler.errors import UserError
-from scheduler.telemetry.annotation import Annotation
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Columns
 from scheduler.telemetry.incidents import Incidents
-from scheduler.telemetry.snapshot import Columns
 
 if TYPE_CHECKING:
     from scheduler.store.keeper import Keeper
@@ -55,7 +55,9 @@ class Recorder:
                 await self._run(lambda keeper, d=device: keeper.merge(d))  # type: ignore[misc]
             await self._run(lambda keeper: keeper.prune(time.time()))
 
-    async def past(self, device: str, fields: Sequence[str], since: float, until: float, points: int | None) -> Columns:
+    async def past(
+        self, device: str, fields: Sequence[str], since: float, until: float, points: int | None
+    ) -> Columns:
         """See `Client.history`."""
         return await self._run(lambda keeper: keeper.past(device, fields, since, until, points))
 
@@ -88,7 +90,9 @@ class Recorder:
 
         def work() -> T:
             if self._keeper is None:
-                from scheduler.store.keeper import Keeper  # numpy: a fifth of a second in which the daemon answers already
+                from scheduler.store.keeper import (
+                    Keeper,  # numpy: a fifth of a second in which the daemon answers already
+                )
 
                 self._keeper = Keeper(self._file, told)
             self._keeper.take(news)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler import paths
-from scheduler.errors import MALFORMED, UserError
-from scheduler.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
+from scheduler.protocol import paths
+from scheduler.protocol.errors import MALFORMED, UserError
+from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from scheduler.store import carve, environments
 from scheduler.store.database import missing
 from scheduler.store.migrate import SCHEMA_VERSION
@@ -75,7 +75,11 @@ def _examined(file: Path, known: Collection[int]) -> str:
     if bereft:
         return f"the environment of {numbers(bereft)} is lost or damaged"
     unknown = [number for number in known if number > newest]
-    return f"{numbers(unknown)} ran, and the store does not know: its newest changes are gone" if unknown else ""
+    return (
+        f"{numbers(unknown)} ran, and the store does not know: its newest changes are gone"
+        if unknown
+        else ""
+    )
 
 
 def rebuild(file: Path, known: Iterable[int]) -> Rescue:
@@ -89,9 +93,17 @@ def rebuild(file: Path, known: Iterable[int]) -> Rescue:
 def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
     rows = list(carve.rows(*_bytes(file)))
     stored = {name: env for row in rows for name, env in _environment(row).items()}
-    jobs = {row.id: (found[0], _env(found[1], stored)) for row in rows if (found := _job(row)) is not None}
+    jobs = {
+        row.id: (found[0], _env(found[1], stored))
+        for row in rows
+        if (found := _job(row)) is not None
+    }
     events = [found for row in sorted(rows, key=lambda row: row.id) for found in _events(row)]
-    held = {number: environments.held(job, time.time()) for number, (job, env) in jobs.items() if env is None and _waits(job)}
+    held = {
+        number: environments.held(job, time.time())
+        for number, (job, env) in jobs.items()
+        if env is None and _waits(job)
+    }
     highest = max((*jobs, *known, *(job for job, _ in events)), default=0)
     new = file.with_name(f"{file.name}.new")
     for left in _parts(new):
@@ -99,8 +111,12 @@ def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
     store = Store(new)
     try:
         store.restore(
-            [(held[number][0] if number in held else job, env) for number, (job, env) in sorted(jobs.items())],
-            [(job, event) for job, event in events if job in jobs] + [(number, event) for number, (_, event) in held.items()],
+            [
+                (held[number][0] if number in held else job, env)
+                for number, (job, env) in sorted(jobs.items())
+            ],
+            [(job, event) for job, event in events if job in jobs]
+            + [(number, event) for number, (_, event) in held.items()],
             [group for row in rows for group in _groups(row)],
             paused=any(row.values == (1,) for row in rows),
             highest=highest,
@@ -110,7 +126,12 @@ def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
     kept = _put_aside(file)
     new.replace(file)
     paths.sync(file.parent)
-    return Rescue(len(jobs), [number for number in range(1, highest + 1) if number not in jobs], sorted(held), kept)
+    return Rescue(
+        len(jobs),
+        [number for number in range(1, highest + 1) if number not in jobs],
+        sorted(held),
+        kept,
+    )
 
 
 def numbers(jobs: Iterable[int]) -> str:
@@ -143,7 +164,10 @@ def _put_aside(file: Path) -> Path:
     for part in _parts(file):
         os.link(part, kept.with_name(part.name.replace(file.name, kept.name)))
     paths.sync(file.parent)
-    for name in (f"{file.name}-wal", f"{file.name}-shm"):  # of the damaged file: SQLite would apply them to the new one
+    for name in (
+        f"{file.name}-wal",
+        f"{file.name}-shm",
+    ):  # of the damaged file: SQLite would apply them to the new one
         file.with_name(name).unlink(missing_ok=True)
     return kept
 
@@ -157,7 +181,9 @@ def _look(rows: Iterable[carve.Row]) -> tuple[set[int], list[int]]:
             whole.add(row.id)
             if _waits(found[0]):
                 waiting[row.id] = found[1]
-    return whole, [job for job, env in waiting.items() if env not in stored and _env(env, {}) is None]
+    return whole, [
+        job for job, env in waiting.items() if env not in stored and _env(env, {}) is None
+    ]
 
 
 def _waits(job: Job) -> bool:
@@ -173,7 +199,9 @@ def _env(text: str, stored: Mapping[str, dict[str, str]]) -> dict[str, str] | No
 def _environment(row: carve.Row) -> dict[str, dict[str, str]]:
     """The environment that the row is, by its digest; empty where it is none."""
     match row.values:
-        case (str() as name, str() as text) if (env := environments.whole(name, text.encode())) is not None:
+        case (str() as name, str() as text) if (
+            env := environments.whole(name, text.encode())
+        ) is not None:
             return {name: env}
         case _:
             return {}

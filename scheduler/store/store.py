@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.errors import MALFORMED, NotFound, UserError
-from scheduler.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
-from scheduler.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.jobs import Event, Group, Job, Spec, State, Usage, listed, status_of
+from scheduler.protocol.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
+from scheduler.protocol.snapshot import Alert
 from scheduler.store.database import Database
 from scheduler.store.environments import LOST, EnvironmentLost, digest, whole
 from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
-from scheduler.telemetry.snapshot import Alert
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
@@ -43,8 +43,12 @@ class Store(Database):
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")  # a commit that was acknowledged survives a power cut
-        self._db.execute("PRAGMA secure_delete = ON")  # an environment that was forgotten is not to be read from free pages
+        self._db.execute(
+            "PRAGMA synchronous = FULL"
+        )  # a commit that was acknowledged survives a power cut
+        self._db.execute(
+            "PRAGMA secure_delete = ON"
+        )  # an environment that was forgotten is not to be read from free pages
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
@@ -77,13 +81,21 @@ class Store(Database):
         with self._transaction():
             self._put_envs(named)
             (last,) = self._db.execute(self._q["last_number"]).fetchone()
-            jobs = [Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)]
+            jobs = [
+                Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)
+            ]
             rows = zip(jobs, texts, envs, strict=True)
             self._db.executemany(
-                self._q["insert_job"], ((job.id, submitted, status, spec, named[env], _encode(state)) for job, spec, env in rows)
+                self._q["insert_job"],
+                (
+                    (job.id, submitted, status, spec, named[env], _encode(state))
+                    for job, spec, env in rows
+                ),
             )
             self._db.executemany(self._q["set_search"], map(_search_row, jobs))
-            self._db.executemany(self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs))
+            self._db.executemany(
+                self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs)
+            )
         return jobs
 
     def _put_envs(self, named: Mapping[str, str]) -> None:
@@ -110,7 +122,17 @@ class Store(Database):
             self._put_envs(named)
             for (job, _), env in zip(jobs, texts, strict=True):
                 spec, state, usage = map(_encode, (_bare(job.spec), job.state, job.usage))
-                row = (job.id, job.submitted, job.status, spec, named.get(env, ""), state, job.place, job.tries, usage)
+                row = (
+                    job.id,
+                    job.submitted,
+                    job.status,
+                    spec,
+                    named.get(env, ""),
+                    state,
+                    job.place,
+                    job.tries,
+                    usage,
+                )
                 self._db.execute(self._q["restore_job"], row)
                 self._set_search(job)
             self._add_events(events)
@@ -128,7 +150,19 @@ class Store(Database):
     def update_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
         """Commit what became of several jobs: of all or of none. Those that ended need their environments no more: they are forgotten."""
         jobs = [job for job, _ in changes]
-        rows = [(_encode(_bare(j.spec)), j.status, _encode(j.state), j.place, j.tries, _encode(j.usage), not j.active, j.id) for j in jobs]
+        rows = [
+            (
+                _encode(_bare(j.spec)),
+                j.status,
+                _encode(j.state),
+                j.place,
+                j.tries,
+                _encode(j.usage),
+                not j.active,
+                j.id,
+            )
+            for j in jobs
+        ]
         ended = _encode([job.id for job in jobs if not job.active])
         with self._transaction():
             digests = self._db.execute(self._q["envs_of"], (ended,)).fetchall()
@@ -139,7 +173,9 @@ class Store(Database):
 
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Each with the number of its job."""
-        self._db.executemany(self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events))
+        self._db.executemany(
+            self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events)
+        )
 
     def timeline(self, job_id: int) -> list[Event]:
         """What the job went through, oldest first."""
@@ -157,7 +193,9 @@ class Store(Database):
         """Those of these numbers that are of a job."""
         possible = [number for number in jobs if 0 < number < 2**63]
         with self._words():
-            return {number for (number,) in self._db.execute(self._q["which_are"], (_encode(possible),))}
+            return {
+                number for (number,) in self._db.execute(self._q["which_are"], (_encode(possible),))
+            }
 
     def env(self, job_id: int) -> dict[str, str]:
         """The environment the job was submitted with. Raises EnvironmentLost where it is not there as it was put there, or not any more,
@@ -230,7 +268,10 @@ class Store(Database):
     def groups(self) -> list[Group]:
         """Those that were ever limited or paused, by name."""
         with self._words():
-            return [Group(name, limit, bool(paused)) for name, limit, paused in self._db.execute(self._q["groups"])]
+            return [
+                Group(name, limit, bool(paused))
+                for name, limit, paused in self._db.execute(self._q["groups"])
+            ]
 
     def set_group(self, group: Group) -> None:
         """Commit a group's limit, and whether it is paused."""
@@ -240,7 +281,10 @@ class Store(Database):
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
         """Commit alerts that were raised, acknowledged or cleared, and forget the oldest of those that are over."""
         with self._transaction():
-            self._db.executemany(self._q["put_alert"], [(a.id, a.cleared is None, msgspec.json.encode(a).decode()) for a in alerts])
+            self._db.executemany(
+                self._q["put_alert"],
+                [(a.id, a.cleared is None, msgspec.json.encode(a).decode()) for a in alerts],
+            )
             self._db.execute(self._q["prune_alerts"], (KEPT_ALERTS,))
 
     def alerts(self, limit: int) -> list[Alert]:
@@ -261,11 +305,15 @@ class Store(Database):
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """One at a time: each may hold a large result."""
         with self._words():
-            for number, spec, submitted, state, place, tries, usage in self._db.execute(self._q[query], values):
+            for number, spec, submitted, state, place, tries, usage in self._db.execute(
+                self._q[query], values
+            ):
                 try:
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL where a text was
-                    raise UserError(f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor") from e
+                    raise UserError(
+                        f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor"
+                    ) from e
                 yield Job(number, *decoded)
 
 
@@ -278,7 +326,15 @@ def _decoded(data: bytes | str, kind: type[T]) -> T | None:
 
 def _search_row(job: Job) -> tuple[object, ...]:
     held = "".join(f" {device}" for device in devices(job.state)) + " "
-    return (job.id, outcome(job.state), job.submitted, ended(job.state), job.spec.group, held, searched(job.spec))
+    return (
+        job.id,
+        outcome(job.state),
+        job.submitted,
+        ended(job.state),
+        job.spec.group,
+        held,
+        searched(job.spec),
+    )
 
 
 def _texts(values: Sequence[object]) -> list[str]:

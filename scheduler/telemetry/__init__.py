@@ -1,0 +1,1 @@
+"""From readings to snapshots, history, alerts and the idle decision."""

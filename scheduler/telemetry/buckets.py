@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.telemetry.snapshot import Columns
+from scheduler.protocol.snapshot import Columns
 from scheduler.telemetry.table import Floats, Table, decimate
 from scheduler.telemetry.tiers import GAP_STEPS
 
@@ -21,11 +21,21 @@ def answer(table: Table, steps: Floats, since: float, until: float, points: int 
     width = (until - since) / points if points else 0.0
     read = table.counts > 0
     broken = _broken(table, steps, read)
-    rows = table if read.all() else Table(table.times[read], table.counts[read], {f: v[:, read] for f, v in table.fields.items()})
+    rows = (
+        table
+        if read.all()
+        else Table(
+            table.times[read], table.counts[read], {f: v[:, read] for f, v in table.fields.items()}
+        )
+    )
     if not width > 0:
         return _columns(rows, np.flatnonzero(broken) + 1, rows.times[broken] + 1e-3)
     bins = np.clip(np.floor((rows.times - since) / width), 0, (points or 1) - 1).astype(np.int64)
-    gaps = np.flatnonzero(broken[:-1] & (bins[1:] - bins[:-1] > 1)) if len(rows) else np.empty(0, np.int64)
+    gaps = (
+        np.flatnonzero(broken[:-1] & (bins[1:] - bins[:-1] > 1))
+        if len(rows)
+        else np.empty(0, np.int64)
+    )
     places = np.searchsorted(np.unique(bins), bins[gaps]) + 1
     return _columns(decimate(rows, bins), places, since + (bins[gaps] + 1.5) * width)
 
@@ -53,5 +63,8 @@ def _columns(table: Table, places: NDArray[np.int64], times: NDArray[np.floating
             found[at] = None
         return found
 
-    low, mean, high = ({field: told(values[min(part, len(values) - 1)]) for field, values in table.fields.items()} for part in range(3))
+    low, mean, high = (
+        {field: told(values[min(part, len(values) - 1)]) for field, values in table.fields.items()}
+        for part in range(3)
+    )
     return Columns(np.insert(table.times, places, times).tolist(), mean, low, high)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from scheduler.jobs import Progress
+from scheduler.protocol.jobs import Progress
 
 WINDOW_S = 2.0
 """The rate is taken over this span: jobs report a few times a second."""
@@ -20,9 +20,13 @@ class FlopRate:
         self._points: deque[tuple[float, float]] = deque()
 
     def add(self, progress: Progress) -> None:
-        if self._points and (progress.time < self._points[-1][0] or progress.flops < self._points[-1][1]):
+        if self._points and (
+            progress.time < self._points[-1][0] or progress.flops < self._points[-1][1]
+        ):
             return
-        if self._points and progress.time == self._points[-1][0]:  # lines heard in one look, of a job that tells no time: the last counts
+        if (
+            self._points and progress.time == self._points[-1][0]
+        ):  # lines heard in one look, of a job that tells no time: the last counts
             self._points.pop()
         self._points.append((progress.time, progress.flops))
         while len(self._points) > 2 and self._points[0][0] < progress.time - WINDOW_S:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from scheduler.telemetry.snapshot import Busy, Idle
+from scheduler.protocol.snapshot import Busy, Idle
 
 
 class Policy(NamedTuple):
@@ -40,7 +40,9 @@ class Look(NamedTuple):
     """Names of all programs that compute or draw on it, but for our assistant."""
 
 
-def judge(looks: Sequence[Look], policy: Policy, now: float, barred: str | None, max_age_s: float = 3.0) -> Idle | Busy:
+def judge(
+    looks: Sequence[Look], policy: Policy, now: float, barred: str | None, max_age_s: float = 3.0
+) -> Idle | Busy:
     """Whether the assistant may come. `looks`: oldest first. `barred`: why not, whatever they show ("job 3 runs"); None: nothing does."""
     if barred is not None:
         return Busy(barred)
@@ -58,7 +60,9 @@ def judge(looks: Sequence[Look], policy: Policy, now: float, barred: str | None,
     return _dwelt(since, policy, now)
 
 
-def leave(look: Look | None, policy: Policy, now: float, barred: str | None, max_age_s: float = 3.0) -> str | None:
+def leave(
+    look: Look | None, policy: Policy, now: float, barred: str | None, max_age_s: float = 3.0
+) -> str | None:
     """Why the assistant must leave a device that it has, None where it may stay. Its own load is no reason."""
     if barred is not None:
         return barred

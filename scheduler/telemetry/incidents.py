@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.devices.model import Reading
-from scheduler.telemetry.annotation import Annotation
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
 
 WANTED = frozenset({"none", "idle", "application clocks", "display clocks", "sync boost"})
 """What holds the clocks down because somebody asked for it, or nobody needs them."""
@@ -56,8 +56,14 @@ class Incidents:
         before = self._xids.get(reading.device, count)
         self._xids[reading.device] = count
         text = reading.texts.get("xid", "Xid event")
-        return [Annotation(reading.time, reading.time, "xid", text, reading.device)] if count > before else []
+        return (
+            [Annotation(reading.time, reading.time, "xid", text, reading.device)]
+            if count > before
+            else []
+        )
 
 
 def _throttle(device: str, held: _Held, until: float | None) -> Annotation:
-    return Annotation(held.since, until, "throttle", f"held down: {', '.join(held.reasons)}", device)
+    return Annotation(
+        held.since, until, "throttle", f"held down: {', '.join(held.reasons)}", device
+    )

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from scheduler.devices.model import Device, Reading
-from scheduler.jobs import Job, Progress, held_devices
-from scheduler.settings import Settings, listed
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.jobs import Job, Progress, held_devices
+from scheduler.protocol.quiet_hours import is_quiet
+from scheduler.protocol.settings import Settings, listed
+from scheduler.protocol.snapshot import Busy, DeviceState
+from scheduler.protocol.units import numbered
 from scheduler.telemetry.flops import FlopRate
 from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, dwell, judge, leave
-from scheduler.telemetry.quiet import is_quiet
-from scheduler.telemetry.snapshot import Busy, DeviceState
-from scheduler.units import numbered
 
 LOOK_BACK_S = 600.0
 """More than the longest dwell time, whatever the rate of readings."""
@@ -70,22 +70,37 @@ class Monitor:
         """The assistant had to leave it."""
         self._evictions.setdefault(device, []).append(now)
 
-    def leave(self, device: str, reading: Reading | None, settings: Settings, now: float) -> str | None:
+    def leave(
+        self, device: str, reading: Reading | None, settings: Settings, now: float
+    ) -> str | None:
         """Why the assistant must leave the device that it has, None where it may stay."""
         found = next((d for d in self.devices if d.id == device), None)
         if found is None:
             return "it cannot be read any more"
         seen = None if reading is None or device not in self._current else _look(reading)
-        return leave(seen, self._policy(found, settings, now), now, _quiet(found, settings, now), _max_age(settings))
+        return leave(
+            seen,
+            self._policy(found, settings, now),
+            now,
+            _quiet(found, settings, now),
+            _max_age(settings),
+        )
 
-    def states(self, jobs: Sequence[Job], settings: Settings, now: float, leased: str | None = None) -> tuple[DeviceState, ...]:
+    def states(
+        self, jobs: Sequence[Job], settings: Settings, now: float, leased: str | None = None
+    ) -> tuple[DeviceState, ...]:
         """`jobs`: those that wait or run. `leased`: id of the device that the assistant has."""
         holders: dict[str, tuple[int, ...]] = {}
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
         waits = next(
-            (f"job {j.id} waits" for j in jobs if j.spec.gpus and j.status == "queued" and not (j.spec.hold or j.spec.where)), None
+            (
+                f"job {j.id} waits"
+                for j in jobs
+                if j.spec.gpus and j.status == "queued" and not (j.spec.hold or j.spec.where)
+            ),
+            None,
         )
         max_age = _max_age(settings)
         found = []
@@ -93,20 +108,33 @@ class Monitor:
             mine = holders.get(device.id, ())
             policy = self._policy(device, settings, now)
             looks = _since(self._looks.get(device.id, ()), now - policy.dwell_s - 2 * max_age)
-            barred = f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}" if mine else waits or _quiet(device, settings, now)
+            barred = (
+                f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}"
+                if mine
+                else waits or _quiet(device, settings, now)
+            )
             reading = self._latest.get(device.id) if device.id in self._current and looks else None
             use = Busy(device.note) if device.silent else judge(looks, policy, now, barred, max_age)
             found.append(DeviceState(device, reading, use, mine, device.id == leased))
         return tuple(found)
 
     def _policy(self, device: Device, settings: Settings, now: float) -> Policy:
-        util = settings.idle_util_percent if device.kind == "nvidia" else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
+        util = (
+            settings.idle_util_percent
+            if device.kind == "nvidia"
+            else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
+        )
         quiet = dwell(settings.idle_dwell_s, self._evictions.get(device.id, ()), now)
         return Policy(util, quiet, listed(settings.exclusive_programs))
 
     def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
         """TFLOP/s as our own jobs count them: the hardware counters, where there are any, do not know the instructions."""
-        rates = {j.id: r for j in jobs if reading.device in held_devices(j) and (r := self._tflops(j.id, reading.time)) is not None}
+        rates = {
+            j.id: r
+            for j in jobs
+            if reading.device in held_devices(j)
+            and (r := self._tflops(j.id, reading.time)) is not None
+        }
         if not rates:
             return reading
         names = ", ".join(f"job {job}" for job in rates)
@@ -134,13 +162,24 @@ def _since(looks: Iterable[Look], time: float) -> list[Look]:
 
 
 def _look(reading: Reading) -> Look:
-    programs = frozenset(p.name for p in reading.processes if not p.assistant).union(reading.drawing)
-    return Look(reading.time, reading.values.get("util"), sum(p.foreign for p in reading.processes), programs)
+    programs = frozenset(p.name for p in reading.processes if not p.assistant).union(
+        reading.drawing
+    )
+    return Look(
+        reading.time,
+        reading.values.get("util"),
+        sum(p.foreign for p in reading.processes),
+        programs,
+    )
 
 
 def _quiet(device: Device, settings: Settings, now: float) -> str | None:
     """Of a GPU, whether these are its quiet hours: on the CPU the assistant may still write."""
-    return f"quiet hours, {settings.idle_hours_off}" if device.kind == "nvidia" and is_quiet(settings.idle_hours_off, now) else None
+    return (
+        f"quiet hours, {settings.idle_hours_off}"
+        if device.kind == "nvidia" and is_quiet(settings.idle_hours_off, now)
+        else None
+    )
 
 
 def _max_age(settings: Settings) -> float:

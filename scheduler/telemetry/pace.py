@@ -4,7 +4,7 @@ a laptop's GPU sleep. Pure.
 
 from __future__ import annotations
 
-from scheduler.settings import Settings
+from scheduler.protocol.settings import Settings
 
 CALM_HZ = 0.5
 """Readings a second while nobody looks."""

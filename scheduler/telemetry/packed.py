@@ -15,7 +15,9 @@ EXACT, SHORT = "<f8", "<f4"
 
 def pack(column: Floats, kind: str) -> bytes:
     """An array of any shape."""
-    with np.errstate(over="ignore"):  # beyond what four bytes hold it is infinite, which is no value
+    with np.errstate(
+        over="ignore"
+    ):  # beyond what four bytes hold it is infinite, which is no value
         return zlib.compress(column.astype(kind).tobytes(), 1)
 
 
@@ -40,7 +42,11 @@ _DECODE = msgspec.msgpack.Decoder(_Journal).decode
 
 def pack_table(table: Table) -> bytes:
     """All of it, exactly, as one piece."""
-    plain = _Journal(table.times.tobytes(), table.counts.tobytes(), {f: v.tobytes() for f, v in table.fields.items()})
+    plain = _Journal(
+        table.times.tobytes(),
+        table.counts.tobytes(),
+        {f: v.tobytes() for f, v in table.fields.items()},
+    )
     return zlib.compress(msgspec.msgpack.encode(plain), 1)
 
 
@@ -48,4 +54,8 @@ def unpack_table(data: bytes) -> Table:
     """Raises ValueError or zlib.error where the bytes are damaged."""
     found = _DECODE(zlib.decompress(data))
     times = np.frombuffer(found.times)
-    return Table(times, np.frombuffer(found.counts), {f: np.frombuffer(v).reshape(-1, len(times)) for f, v in found.fields.items()})
+    return Table(
+        times,
+        np.frombuffer(found.counts),
+        {f: np.frombuffer(v).reshape(-1, len(times)) for f, v in found.fields.items()},
+    )

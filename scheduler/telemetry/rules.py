@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.devices.model import NA, Device, Reading
-from scheduler.jobs import Job
-from scheduler.settings import Settings
+from scheduler.protocol.devices import NA, Device, Reading
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.units import span
 from scheduler.telemetry.hysteresis import Limits
-from scheduler.units import span
 
 USUAL_LIMIT = 90.0
 """°C; taken for the slow-down temperature of a GPU that does not tell its own."""
-SLOWED = frozenset({"hardware slow-down", "too hot (software)", "too hot (hardware)", "power brake"})
+SLOWED = frozenset(
+    {"hardware slow-down", "too hot (software)", "too hot (hardware)", "power brake"}
+)
 """Reasons to hold the clocks down that should not be there; the power limit is the user's own."""
 CAPPED = frozenset({"power limit"})
 _MINUTE = 60.0
@@ -52,19 +54,31 @@ def _above_limit(sight: Sight) -> float | None:
     temp, margin = sight.reading.get("temp"), sight.reading.get("temp_margin")
     if isinstance(temp, NA) or sight.device.kind == "cpu":
         return None
-    return temp - sight.reading.values.get("temp_limit", USUAL_LIMIT) if isinstance(margin, NA) else -margin
+    return (
+        temp - sight.reading.values.get("temp_limit", USUAL_LIMIT)
+        if isinstance(margin, NA)
+        else -margin
+    )
 
 
 def _hot(sight: Sight, seconds: float) -> str:
     above, limit = _above_limit(sight) or 0.0, sight.reading.get("temp_limit")
-    usual = f", taken as {USUAL_LIMIT:.0f} °C" if isinstance(limit, NA) and "temp_margin" not in sight.reading.values else ""
+    usual = (
+        f", taken as {USUAL_LIMIT:.0f} °C"
+        if isinstance(limit, NA) and "temp_margin" not in sight.reading.values
+        else ""
+    )
     side = "above" if above > 0 else "below"
     return f"{sight.label} is at {sight.reading.values['temp']:.0f} °C, {abs(above):.0f} °C {side} its slow-down temperature{usual}"
 
 
 def _memory(sight: Sight) -> float | None:
     used, total = sight.reading.get("mem_used"), sight.reading.get("mem_total")
-    return None if isinstance(used, NA) or isinstance(total, NA) or not total > 0 else 100 * used / total
+    return (
+        None
+        if isinstance(used, NA) or isinstance(total, NA) or not total > 0
+        else 100 * used / total
+    )
 
 
 def _held_by(reasons: frozenset[str]) -> Callable[[Sight], float | None]:
@@ -94,9 +108,15 @@ def _errors(sight: Sight) -> float | None:
 
 
 def _broken(sight: Sight, seconds: float) -> str:
-    found = [f"{v:.0f} {words}" for field, words in _ERRORS.items() if (v := sight.reading.values.get(field))]
+    found = [
+        f"{v:.0f} {words}"
+        for field, words in _ERRORS.items()
+        if (v := sight.reading.values.get(field))
+    ]
     last = sight.reading.values.get("xid")
-    return f"{sight.label} has had {', '.join(found)}" + (f" (the last: Xid {last:.0f})" if last else "")
+    return f"{sight.label} has had {', '.join(found)}" + (
+        f" (the last: Xid {last:.0f})" if last else ""
+    )
 
 
 def _does_nothing(sight: Sight) -> float | None:
@@ -108,11 +128,21 @@ def _does_nothing(sight: Sight) -> float | None:
 
 def _reserved(sight: Sight, seconds: float) -> str:
     job = sight.job
-    return f"{sight.label} has done nothing for {span(seconds)}, and is held by job {job.id} ({job.spec.name})" if job else ""
+    return (
+        f"{sight.label} has done nothing for {span(seconds)}, and is held by job {job.id} ({job.spec.name})"
+        if job
+        else ""
+    )
 
 
 RULES = (
-    Rule("too hot", "alert_temperature", lambda margin: Limits(-margin, -margin - 3, 10, 30), _above_limit, _hot),
+    Rule(
+        "too hot",
+        "alert_temperature",
+        lambda margin: Limits(-margin, -margin - 3, 10, 30),
+        _above_limit,
+        _hot,
+    ),
     Rule(
         "memory nearly full",
         "alert_memory",
@@ -120,7 +150,13 @@ RULES = (
         _memory,
         lambda s, _: f"the memory of {s.label} is {_memory(s) or 0:.0f} % full",
     ),
-    Rule("slowed down", "alert_slowdown", lambda seconds: Limits(1, 1, seconds, 10), _held_by(SLOWED), _slowed),
+    Rule(
+        "slowed down",
+        "alert_slowdown",
+        lambda seconds: Limits(1, 1, seconds, 10),
+        _held_by(SLOWED),
+        _slowed,
+    ),
     Rule(
         "at its power limit",
         "alert_power_cap",
@@ -128,7 +164,13 @@ RULES = (
         _held_by(CAPPED),
         lambda s, seconds: f"{s.label} has been held down by its power limit for {span(seconds)}",
     ),
-    Rule("hardware errors", "alert_errors", lambda count: Limits(max(count, 1), max(count, 1)), _errors, _broken),
+    Rule(
+        "hardware errors",
+        "alert_errors",
+        lambda count: Limits(max(count, 1), max(count, 1)),
+        _errors,
+        _broken,
+    ),
     Rule(
         "memory errors",
         "alert_corrected",
@@ -136,7 +178,14 @@ RULES = (
         lambda s: s.corrected,
         lambda s, _: f"{s.label} has put right {s.corrected or 0:.0f} memory errors within an hour",
     ),
-    Rule("held and idle", "alert_idle_job", lambda minutes: Limits(1, 1, minutes * _MINUTE), _does_nothing, _reserved, job=True),
+    Rule(
+        "held and idle",
+        "alert_idle_job",
+        lambda minutes: Limits(1, 1, minutes * _MINUTE),
+        _does_nothing,
+        _reserved,
+        job=True,
+    ),
 )
 """Of devices. The one rule of jobs, STUCK, looks at their progress instead."""
 

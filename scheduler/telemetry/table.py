@@ -37,7 +37,9 @@ class Table:
         return self if last - first == len(self) else self._take(slice(first, last))
 
     def _take(self, rows: slice | NDArray[np.intp]) -> Table:
-        return Table(self.times[rows], self.counts[rows], {f: v[:, rows] for f, v in self.fields.items()})
+        return Table(
+            self.times[rows], self.counts[rows], {f: v[:, rows] for f, v in self.fields.items()}
+        )
 
     def risen(self) -> Table:
         """In the order of time: the clock may have been set back."""
@@ -55,8 +57,15 @@ def join(tables: Iterable[Table], fields: Sequence[str] | None = None) -> Table:
         return found[0].risen()
     names = dict.fromkeys(f for table in found for f in table.fields) if fields is None else fields
     height = max((len(values) for table in found for values in table.fields.values()), default=3)
-    times, counts = np.concatenate([t.times for t in found]), np.concatenate([t.counts for t in found])
-    return Table(times, counts, {f: np.concatenate([t.column(f, height) for t in found], axis=1) for f in names}).risen()
+    times, counts = (
+        np.concatenate([t.times for t in found]),
+        np.concatenate([t.counts for t in found]),
+    )
+    return Table(
+        times,
+        counts,
+        {f: np.concatenate([t.column(f, height) for t in found], axis=1) for f in names},
+    ).risen()
 
 
 def decimate(table: Table, bins: NDArray[np.int64]) -> Table:
@@ -67,7 +76,11 @@ def decimate(table: Table, bins: NDArray[np.int64]) -> Table:
     counts = np.add.reduceat(table.counts, starts)
     read = counts > 0
     times = np.add.reduceat(table.times * table.counts, starts)[read] / counts[read]
-    return Table(times, counts[read], {f: _reduced(v, table.counts, starts)[:, read] for f, v in table.fields.items()})
+    return Table(
+        times,
+        counts[read],
+        {f: _reduced(v, table.counts, starts)[:, read] for f, v in table.fields.items()},
+    )
 
 
 def _reduced(values: Floats, counts: Floats, starts: NDArray[np.intp]) -> Floats:

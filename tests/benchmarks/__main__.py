@@ -7,7 +7,7 @@ import platform
 import sys
 import tempfile
 
-from app.commands.watch import first_reading
+from app.cli.watch import first_reading
 from scheduler.client import Client
 from tests.benchmarks import cpu_share, latency, repaint, window_start
 from tests.benchmarks.rows import context, write
@@ -45,10 +45,21 @@ def main() -> int:
     rows = []
     for name, (target, unit) in TARGETS.items():
         judged = measured[name]["p99" if name.endswith("P99") else "median"]
-        rows.append({"figure": name, "target": target, "unit": unit, **measured[name], "met": judged <= target, **where})
+        rows.append(
+            {
+                "figure": name,
+                "target": target,
+                "unit": unit,
+                **measured[name],
+                "met": judged <= target,
+                **where,
+            }
+        )
     for row in rows:
         verdict = f"target {row['target']:g}: {'met' if row['met'] else 'MISSED'}"
-        print(f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})")
+        print(
+            f"{row['figure']:52} {row['median']:8.4g} {row['unit']:12} (p95 {row['p95']:.4g}, p99 {row['p99']:.4g}; {verdict})"
+        )
     print(write(f"app_{kind}", rows))
     return 0
 
@@ -57,7 +68,10 @@ def _device(deck: Client) -> tuple[str, str]:
     """The kind of the devices (cpu, nvidia), and the machine in words."""
     devices = first_reading(deck).devices
     names = ", ".join(s.device.name for s in devices)
-    return devices[0].device.kind, f"{names}; {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
+    return (
+        devices[0].device.kind,
+        f"{names}; {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+    )
 
 
 if __name__ == "__main__":

@@ -19,13 +19,19 @@ from pathlib import Path
 
 from assistant.client import Assistant
 from assistant.messages import Answer, Chunk, Event
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 
-QUESTIONS = ("how much memory is free?", "why did job 2 fail?", "is the machine busy?", "how is job 1?", "what runs now?")
+QUESTIONS = (
+    "how much memory is free?",
+    "why did job 2 fail?",
+    "is the machine busy?",
+    "how is job 1?",
+    "what runs now?",
+)
 TARGETS = {("an answer", "first text"): 300.0, ("a brief", "all of it"): 2000.0}
 
 
@@ -46,7 +52,9 @@ class Waits:
         answer = ask(heard)
         ended = time.perf_counter()
         writer = "the model" if answer.writer.startswith("model") else "the template"
-        self.found[f"{name}, by {writer}: first text"].append(1e3 * ((firsts or [ended])[0] - began))
+        self.found[f"{name}, by {writer}: first text"].append(
+            1e3 * ((firsts or [ended])[0] - began)
+        )
         self.found[f"{name}, by {writer}: all of it"].append(1e3 * (ended - began))
         return answer
 
@@ -65,9 +73,23 @@ def main() -> int:
         what, _, until = name.rpartition(": ")
         target = TARGETS.get((what.partition(",")[0], until))
         row = spread(samples)
-        rows.append({"figure": name, "target": target or "", "unit": "ms", **row, "met": "" if target is None else row["median"] <= target})
+        rows.append(
+            {
+                "figure": name,
+                "target": target or "",
+                "unit": "ms",
+                **row,
+                "met": "" if target is None else row["median"] <= target,
+            }
+        )
         print(f"{name:60} {row['median']:8.0f} ms (p95 {row['p95']:.0f}, {row['count']} of them)")
-    print(write("assistant_latency", [{**row, **context(f"{os.cpu_count()} cores", ["torch", "numba"])} for row in rows], args.out))
+    print(
+        write(
+            "assistant_latency",
+            [{**row, **context(f"{os.cpu_count()} cores", ["torch", "numba"])} for row in rows],
+            args.out,
+        )
+    )
     return 0
 
 
@@ -77,9 +99,14 @@ def measure(rounds: int) -> dict[str, list[float]]:
         eventually(lambda: any(state.reading for state in deck.snapshot().devices), 30.0)
         for argv in (["true"], ["sh", "-c", "echo no data >&2; exit 3"]):
             deck.wait(deck.submit(argv, gpus=0).id, 60.0)
-        answer = waits.take("the first request ever", lambda on: assistant.ask(QUESTIONS[0], on_event=on))
+        answer = waits.take(
+            "the first request ever", lambda on: assistant.ask(QUESTIONS[0], on_event=on)
+        )
         while answer.by == "torch":
-            answer = waits.take("an answer while the engine is compiled", lambda on: assistant.ask(QUESTIONS[0], on_event=on))
+            answer = waits.take(
+                "an answer while the engine is compiled",
+                lambda on: assistant.ask(QUESTIONS[0], on_event=on),
+            )
         for _ in range(rounds):
             for question in QUESTIONS:
                 waits.take("an answer", lambda on, q=question: assistant.ask(q, on_event=on))

@@ -22,18 +22,26 @@ import msgspec
 
 from accel.attention import table
 from accel.result import Cell, Result, read
-from app.models.export import as_csv
+from app.workloads.result_export import as_csv
 from tests.benchmarks.rows import RESULTS
 
 OURS = "hopper"
 PEERS = ("flash", "cudnn", "fa4")
 ALL = ("auto", OURS, "triton", *PEERS)
 GRID = {"seq": "512,2048,8192,16384", "head-dim": "64,128,256", "causal": "both"}
-PARTS = tuple((direction, dim) for direction in ("forward", "backward") for dim in GRID["head-dim"].split(","))
+PARTS = tuple(
+    (direction, dim) for direction in ("forward", "backward") for dim in GRID["head-dim"].split(",")
+)
 """Runs of their own, each kept when it ends."""
 TUNED = (
     {**GRID, "seq": "512,1024,2048,4096,8192,16384"},
-    {"batch": "1", "heads": "16", "seq": "512,1024,2048,4096,8192", "head-dim": "64,128,256", "causal": "both"},
+    {
+        "batch": "1",
+        "heads": "16",
+        "seq": "512,1024,2048,4096,8192",
+        "head-dim": "64,128,256",
+        "causal": "both",
+    },
     {"batch": "8", "heads": "8", "seq": "128,256,512", "head-dim": "64,128", "causal": "both"},
     {"batch": "32", "heads": "8", "seq": "128,256,512", "head-dim": "64,128", "causal": "both"},
 )
@@ -72,7 +80,10 @@ class Grid:
         return cell.tflops if cell is not None and cell.passed else 0.0
 
     def ratios(
-        self, direction: str, ours: Callable[[tuple[object, ...]], float], theirs: Callable[[tuple[object, ...]], float]
+        self,
+        direction: str,
+        ours: Callable[[tuple[object, ...]], float],
+        theirs: Callable[[tuple[object, ...]], float],
     ) -> list[float]:
         """Of every cell of one direction where both were measured."""
         shapes = [shape for shape in self._cells if shape[0] == direction]
@@ -127,7 +138,9 @@ def main() -> None:
         shapes = {**GRID, "head-dim": dim, "direction": direction}
         compared = run("compare", **shapes, seconds=options.seconds, backends=",".join(ALL))
         cells += compared.cells
-        (options.out / "attention_grid.csv").write_text(as_csv(msgspec.structs.replace(compared, cells=cells)))
+        (options.out / "attention_grid.csv").write_text(
+            as_csv(msgspec.structs.replace(compared, cells=cells))
+        )
         print(direction, dim, compared.verdict, *Grid(compared.cells).lines(), sep="\n", flush=True)
     after = run("gemm", size="8192", seconds="2").tflops
     grid = Grid(cells)

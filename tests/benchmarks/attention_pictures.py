@@ -22,13 +22,18 @@ SIZES = {"heat": (900, 430), "comparison": (1280, 560)}
 
 
 def measured(file: Path) -> Result:
-    """The Result that `app.models.export.as_csv` was given, as far as a row tells it."""
+    """The Result that `app.workloads.result_export.as_csv` was given, as far as a row tells it."""
     with file.open(newline="") as f:
         rows = list(csv.DictReader(f))
     cells = tuple(map(_cell, rows))
     best = max(cells, key=lambda cell: cell.tflops)
     at = time.mktime(time.strptime(rows[0]["measured"][:19], "%Y-%m-%dT%H:%M:%S"))
-    params = {"seq": "512,2048,8192,16384", "head_dim": "64,128,256", "causal": "both", "dtype": best.dtype}
+    params = {
+        "seq": "512,2048,8192,16384",
+        "head_dim": "64,128,256",
+        "causal": "both",
+        "dtype": best.dtype,
+    }
     return Result(
         "compare", rows[0]["device"], best.backend, f"the fastest of {len(cells)} cells", params, "pass", (), best.timing, best.flops,
         best.tflops, best.tflops, at, at, {"torch": rows[0]["torch_version"]}, at, at, cells=cells,
@@ -43,14 +48,25 @@ def _cell(row: dict[str, str]) -> Cell:
     median, p5, p95, p99 = (float(row[f"{name}_ms"]) for name in ("median", "p5", "p95", "p99"))
     timing = Timing(median, median, p95, p99, p5, p99, int(row["calls"]), p5=p5)
     error = float(row["worst_error_of_allowed"])
-    figures = {"flops": float(row["flop"]), "moved": float(row["bytes"]), "tflops": float(row["tflops"])}
-    return Cell(**shape, **words, causal=row["causal"] == "yes", timing=timing, checks=(Check("all", error, 1.0),), **figures)  # type: ignore[arg-type]
+    figures = {
+        "flops": float(row["flop"]),
+        "moved": float(row["bytes"]),
+        "tflops": float(row["tflops"]),
+    }
+    return Cell(
+        **shape,
+        **words,
+        causal=row["causal"] == "yes",
+        timing=timing,
+        checks=(Check("all", error, 1.0),),
+        **figures,
+    )  # type: ignore[arg-type]
 
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app import theme
-    from app.views.cells import CellsView
+    from app.widgets import theme
+    from app.workloads.cells_view import CellsView
 
     app = theme.application()
     theme.apply(app, "light")

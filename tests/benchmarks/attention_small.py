@@ -83,7 +83,9 @@ def eager_seconds(call: Call) -> float:
 
 
 def shape_rows(seq: int, batch: int, about: dict[str, str]) -> list[dict[str, object]]:
-    q, k, v = (torch.randn(batch, HEADS, seq, DIM, device="cuda", dtype=torch.float16) for _ in range(3))
+    q, k, v = (
+        torch.randn(batch, HEADS, seq, DIM, device="cuda", dtype=torch.float16) for _ in range(3)
+    )
     calls = contenders(q, k, v)
     exact, plain = reference(q, k, v), reference(q, k, v, dtype=torch.float16)
     bound = 2 * float((plain - exact).abs().max()) + 1e-5
@@ -94,13 +96,30 @@ def shape_rows(seq: int, batch: int, about: dict[str, str]) -> list[dict[str, ob
     for turn in range(ROUNDS):
         names = list(calls)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            samples.setdefault((name, "graph"), []).append(graph_seconds(graphs[name]) * 1e6 / batch)
+            samples.setdefault((name, "graph"), []).append(
+                graph_seconds(graphs[name]) * 1e6 / batch
+            )
             samples.setdefault((name, "eager"), []).append(eager_seconds(calls[name]) * 1e6 / batch)
     rows = []
     for (name, how), times in samples.items():
         ran = f"auto: {chosen}" if name == "auto" else name
-        right = {"error": f"{errors[name]:.3g}", "bound": f"{bound:.3g}", "passed": errors[name] <= bound}
-        rows.append({**about, "seq": seq, "batch": batch, "contender": ran, "how": how, "unit": "us a sequence", **spread(times), **right})
+        right = {
+            "error": f"{errors[name]:.3g}",
+            "bound": f"{bound:.3g}",
+            "passed": errors[name] <= bound,
+        }
+        rows.append(
+            {
+                **about,
+                "seq": seq,
+                "batch": batch,
+                "contender": ran,
+                "how": how,
+                "unit": "us a sequence",
+                **spread(times),
+                **right,
+            }
+        )
     return rows
 
 
@@ -111,7 +130,12 @@ def memory_rows(about: dict[str, str]) -> list[dict[str, object]]:
         for seq in (4096, 8192, 16384, 32768):
             if backend == "math" and seq > 8192:
                 continue
-            q, k, v = (torch.randn(1, 16, seq, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+            q, k, v = (
+                torch.randn(
+                    1, 16, seq, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True
+                )
+                for _ in range(3)
+            )
             try:
                 choose(describe(q, k, v, causal=True), backend, "backward")
             except ValueError as e:
@@ -119,7 +143,12 @@ def memory_rows(about: dict[str, str]) -> list[dict[str, object]]:
                 break
             dout = torch.randn_like(q)
             found = {}
-            for what in ("forward", "both passes", "forward", "both passes"):  # the first time fills workspaces that stay
+            for what in (
+                "forward",
+                "both passes",
+                "forward",
+                "both passes",
+            ):  # the first time fills workspaces that stay
                 torch.cuda.synchronize()
                 torch.cuda.reset_peak_memory_stats()
                 before = torch.cuda.memory_allocated()
@@ -127,9 +156,22 @@ def memory_rows(about: dict[str, str]) -> list[dict[str, object]]:
                 outputs = 1 if what == "forward" else 4
                 grads = () if what == "forward" else torch.autograd.grad(out, (q, k, v), dout)
                 torch.cuda.synchronize()
-                found[what] = torch.cuda.max_memory_allocated() - before - outputs * q.numel() * q.element_size()
+                found[what] = (
+                    torch.cuda.max_memory_allocated()
+                    - before
+                    - outputs * q.numel() * q.element_size()
+                )
                 del out, grads
-            rows += [{**about, "backend": backend, "seq": seq, "pass": p, "bytes a token beyond": round(b / seq)} for p, b in found.items()]
+            rows += [
+                {
+                    **about,
+                    "backend": backend,
+                    "seq": seq,
+                    "pass": p,
+                    "bytes a token beyond": round(b / seq),
+                }
+                for p, b in found.items()
+            ]
     return rows
 
 
@@ -137,14 +179,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
     out = parser.parse_args().out
-    about = context(torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if installed() else []))
+    about = context(
+        torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if installed() else [])
+    )
     rows = []
     for seq, batch in SHAPES:
         found = shape_rows(seq, batch, about)
         rows += found
         for how in ("graph", "eager"):
             line = {str(r["contender"]): r["median"] for r in found if r["how"] == how}
-            print(f"S{seq} B{batch} {how}: {', '.join(f'{n} {t:.2f}' for n, t in line.items())}", flush=True)
+            print(
+                f"S{seq} B{batch} {how}: {', '.join(f'{n} {t:.2f}' for n, t in line.items())}",
+                flush=True,
+            )
         write("attention_small", rows, out)
     memory = memory_rows(about)
     write("attention_memory", memory, out)

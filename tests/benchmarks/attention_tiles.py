@@ -30,14 +30,21 @@ SECONDS = 0.15
 
 
 def cells() -> list[tuple[int, int, bool]]:
-    return [(dim, seq, causal) for dim in (64, 128) for seq in (512, 2048, 8192, 16384) for causal in (False, True)]
+    return [
+        (dim, seq, causal)
+        for dim in (64, 128)
+        for seq in (512, 2048, 8192, 16384)
+        for causal in (False, True)
+    ]
 
 
 def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[dict[str, object]]:
     size = (16384 // seq, 2048 // dim, seq, dim)
     q, k, v, dout = (torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(x, causal=causal, window=(None, None), scale=None, softcap=0.0, deterministic=False)
+    p = problem_of(
+        x, causal=causal, window=(None, None), scale=None, softcap=0.0, deterministic=False
+    )
     solved = forward(x, p, "cudnn")
     exact = backward(dout, x, *solved, p, "cudnn")[:3]
     kernels.TILES[dim] = dataclasses.replace(kernels.TILES[dim], atomic_from=0)
@@ -46,18 +53,28 @@ def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[d
     def solve(name: str) -> Gradients:
         if name not in OURS:
             return backward(dout, x, *solved, p, name)
-        return backward(dout, x, *solved, dataclasses.replace(p, deterministic=OURS[name]), "hopper")
+        return backward(
+            dout, x, *solved, dataclasses.replace(p, deterministic=OURS[name]), "hopper"
+        )
 
     calls = [partial(solve, name) for name in names]
     errors = []
     for call in calls:
         call()
-        errors.append(max(float((a - b).norm() / b.norm()) for a, b in zip(call()[:3], exact, strict=True)))
+        errors.append(
+            max(float((a - b).norm() / b.norm()) for a, b in zip(call()[:3], exact, strict=True))
+        )
     loops = measure_in_turn(calls, SECONDS, q.device, lambda *_: None, lambda _: None)
     rows = []
     for name, loop, error in zip(names, loops, errors, strict=True):
         t = timing_of(loop.samples_ms)
-        rate = {"tflops": round(2.5 * p.flops / t.median / 1e9, 1), "median_ms": t.median, "p5_ms": t.p5, "p95_ms": t.p95, "calls": t.count}
+        rate = {
+            "tflops": round(2.5 * p.flops / t.median / 1e9, 1),
+            "median_ms": t.median,
+            "p5_ms": t.p5,
+            "p95_ms": t.p95,
+            "calls": t.count,
+        }
         shape = {"head_dim": dim, "seq": seq, "causal": causal, "contender": name}
         rows.append({**about, **shape, **rate, "error": f"{error:.2e}", "right": error < WRONG})
     return rows
@@ -72,7 +89,11 @@ def main() -> None:
     for cell in cells():
         new = cell_rows(*cell, about)
         rows += new
-        print(*cell, *(f"{r['contender']}: {r['tflops']}{'' if r['right'] else ' WRONG'}" for r in new), flush=True)
+        print(
+            *cell,
+            *(f"{r['contender']}: {r['tflops']}{'' if r['right'] else ' WRONG'}" for r in new),
+            flush=True,
+        )
         write("attention_tiles", rows, out)
 
 

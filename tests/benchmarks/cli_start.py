@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 
@@ -62,7 +62,9 @@ def measure(programs: list[str], rounds: int) -> dict[tuple[str, str], list[floa
                 began = time.perf_counter()
                 subprocess.run([program, *command], capture_output=True, check=True)
                 if turn:
-                    found.setdefault((program, " ".join(command)), []).append(1e3 * (time.perf_counter() - began))
+                    found.setdefault((program, " ".join(command)), []).append(
+                        1e3 * (time.perf_counter() - began)
+                    )
     return found
 
 

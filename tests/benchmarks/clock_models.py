@@ -129,45 +129,82 @@ def error(case: Case, name: str, long: bool, flops: float) -> float | None:
     """
     shown = done = 0.0
     for interval in case.long if long else case.short:
-        if len(case.looks(interval.start, interval.end)) < LOOKS or "hmma_tensor_util" not in interval.values:
+        if (
+            len(case.looks(interval.start, interval.end)) < LOOKS
+            or "hmma_tensor_util" not in interval.values
+        ):
             continue
-        per_cycle = (interval.values["hmma_tensor_util"] * TENSOR + interval.values.get("fp32_util", 0.0) * FP32) / 100
-        shown += (interval.end - interval.start) * per_cycle * case.raw.sms * CLOCKS[name](case, interval) * 1e6
+        per_cycle = (
+            interval.values["hmma_tensor_util"] * TENSOR
+            + interval.values.get("fp32_util", 0.0) * FP32
+        ) / 100
+        shown += (
+            (interval.end - interval.start)
+            * per_cycle
+            * case.raw.sms
+            * CLOCKS[name](case, interval)
+            * 1e6
+        )
         done += case.work(interval) * flops * (case.end - case.start)
     return round((shown / done - 1) * 100, 2) if done else None
 
 
 def errors(case: Case, counted: float, factor: float) -> dict[str, float | None]:
     """Of every candidate, see `error`. `factor`: what this data type does in a cycle, BF16 being 1."""
-    return {f"{name}, {words}": error(case, name, long, counted / factor) for words, long in LENGTHS.items() for name in CLOCKS}
+    return {
+        f"{name}, {words}": error(case, name, long, counted / factor)
+        for words, long in LENGTHS.items()
+        for name in CLOCKS
+    }
 
 
 def tells(case: Case) -> dict[str, float | None]:
     """Mean of every raw metric, and what tells of shares and clocks what they are (percent, see above)."""
     names = sorted(set().union(*(i.values for i in case.short)) if case.short else ())
-    found: dict[str, float | None] = {name: round(mean(i.values.get(name, 0.0) for i in case.short), 3) for name in names}
+    found: dict[str, float | None] = {
+        name: round(mean(i.values.get(name, 0.0) for i in case.short), 3) for name in names
+    }
     apart = [pair for i in case.long if (pair := _apart(case, i))]
     changes = _changes(case, case.raw.clocks)
     return {
         **found,
         "long_above_short_percent": round(100 * mean(a for a, _ in apart), 3) if apart else None,
         "by_clocks_percent": round(100 * mean(b for _, b in apart), 3) if apart else None,
-        "clock_changes_while_busy_percent": round(100 * mean(case.busy(t) for t in changes), 1) if changes else None,
-        "busy_percent": round(100 * overlap(case.spans, case.start, case.end) / (case.end - case.start), 1),
+        "clock_changes_while_busy_percent": round(100 * mean(case.busy(t) for t in changes), 1)
+        if changes
+        else None,
+        "busy_percent": round(
+            100 * overlap(case.spans, case.start, case.end) / (case.end - case.start), 1
+        ),
         "clock_changes": len(changes),
-        **{f"clock_changes, {name}": len(_changes(case, looks)) for name, looks in case.raw.others.items()},
+        **{
+            f"clock_changes, {name}": len(_changes(case, looks))
+            for name, looks in case.raw.others.items()
+        },
     }
 
 
 def _changes(case: Case, looks: Looks) -> list[float]:
-    return [t for (_, before), (t, clock) in pairwise(looks) if clock != before and case.start <= t <= case.end]
+    return [
+        t
+        for (_, before), (t, clock) in pairwise(looks)
+        if clock != before and case.start <= t <= case.end
+    ]
 
 
 def _apart(case: Case, long: Interval) -> tuple[float, float] | None:
     """By which part a long share is above the mean of the short ones in it, and by which it would be, if NVML's clocks are the weights."""
-    inside = [i for i in case.short if long.start <= i.start and i.end <= long.end and "hmma_tensor_util" in i.values]
+    inside = [
+        i
+        for i in case.short
+        if long.start <= i.start and i.end <= long.end and "hmma_tensor_util" in i.values
+    ]
     shares = [i.values["hmma_tensor_util"] for i in inside]
-    if len(inside) < LOOKS or not sum(shares) or any(not case.looks(i.start - NET_S, i.end - NET_S) for i in inside):
+    if (
+        len(inside) < LOOKS
+        or not sum(shares)
+        or any(not case.looks(i.start - NET_S, i.end - NET_S) for i in inside)
+    ):
         return None
     clocks = [_before(case, i) for i in inside]
     weighted = sum(s * c for s, c in zip(shares, clocks, strict=True)) / sum(clocks)
@@ -177,4 +214,7 @@ def _apart(case: Case, long: Interval) -> tuple[float, float] | None:
 def best(rows: Sequence[dict[str, float | None]]) -> list[tuple[str, float]]:
     """Candidates by the largest error of any row, the best first; those without a figure for some row are left out."""
     names = [name for name in rows[0] if all(row.get(name) is not None for row in rows)]
-    return sorted(((name, max(abs(row[name] or 0.0) for row in rows)) for name in names), key=lambda pair: pair[1])
+    return sorted(
+        ((name, max(abs(row[name] or 0.0) for row in rows)) for name in names),
+        key=lambda pair: pair[1],
+    )

@@ -7,9 +7,9 @@ import time
 
 import psutil
 
-from app.commands.care import daemon_status
+from app.cli.care import daemon_status
 from scheduler.client import Client
-from scheduler.errors import DaemonGone
+from scheduler.protocol.errors import DaemonGone
 from tests.benchmarks.rows import spread
 
 

@@ -25,10 +25,10 @@ import msgspec
 import pynvml as nv
 
 from assistant.reports.facts import energy_facts
-from scheduler.devices.model import Device, Reading
-from scheduler.jobs import Job, Running, Spec
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.jobs import Job, Running, Spec
+from scheduler.protocol.snapshot import Columns
 from scheduler.queue.meter import Meter
-from scheduler.telemetry.snapshot import Columns
 from tests.benchmarks import raw_counters
 from tests.benchmarks.gpu_probe import Probe, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
@@ -86,21 +86,32 @@ class Session(msgspec.Struct, frozen=True):
 
 def moved(looks: Sequence[Look]) -> list[Look]:
     """The looks that found the counter at a new value: between two of them it stands still."""
-    return [look for before, look in zip([Look(0.0, -1.0), *looks], looks, strict=False) if look.joules != before.joules]
+    return [
+        look
+        for before, look in zip([Look(0.0, -1.0), *looks], looks, strict=False)
+        if look.joules != before.joules
+    ]
 
 
 def joules_at(steps: Sequence[Look], at: float) -> float:
     """What had been used by then, the counter rising evenly between two of its `steps`. Raises ValueError where none are around it."""
     for before, after in pairwise(steps):
         if before.time <= at <= after.time:
-            return before.joules + (after.joules - before.joules) * (at - before.time) / (after.time - before.time)
+            return before.joules + (after.joules - before.joules) * (at - before.time) / (
+                after.time - before.time
+            )
     raise ValueError(f"the counter was not looked at around {at:.3f}")
 
 
 def of_job(readings: Sequence[Reading], start: float, end: float) -> float | None:
     """Joules that the queue tells of a job which alone held the device meanwhile; a reading is of the jobs that run as it comes."""
     meter = Meter()
-    job = Job(1, Spec(("load",), "load", "/", gpus=1), start, Running("", (readings[0].device,), start, 1, 1, ""))
+    job = Job(
+        1,
+        Spec(("load",), "load", "/", gpus=1),
+        start,
+        Running("", (readings[0].device,), start, 1, 1, ""),
+    )
     for reading in readings:
         meter.add([reading], [job] if start <= reading.time < end else [])
     used = meter.take(job)
@@ -109,23 +120,43 @@ def of_job(readings: Sequence[Reading], start: float, end: float) -> float | Non
 
 def of_device(readings: Sequence[Reading]) -> float | None:
     """Joules that the program tells of the device from the first of the readings to the last."""
-    history = Columns([r.time for r in readings], {"power": [r.values.get("power") for r in readings]})
+    history = Columns(
+        [r.time for r in readings], {"power": [r.values.get("power") for r in readings]}
+    )
     (fact,) = energy_facts(Device(readings[0].device, 0, "", "nvidia"), history, readings[-1].time)
     return fact.value if isinstance(fact.value, float) else None
 
 
 def rows(session: Session) -> Iterator[dict[str, object]]:
     """For every load what is told of it as a job, and of the device in its readings' time; last the device from begin to end."""
-    steps, whole = moved(session.looks), [r for r in session.readings if session.ran[0].start <= r.time <= session.ran[-1].end]
+    steps, whole = (
+        moved(session.looks),
+        [r for r in session.readings if session.ran[0].start <= r.time <= session.ran[-1].end],
+    )
     for ran in session.ran:
         head: dict[str, object] = {"case": ran.case.name, "of": "job"}
-        yield head | _beside(steps, ran.start, ran.end, of_job(session.readings, ran.start, ran.end)) | session.where
+        yield (
+            head
+            | _beside(steps, ran.start, ran.end, of_job(session.readings, ran.start, ran.end))
+            | session.where
+        )
         inside = [r for r in session.readings if ran.start <= r.time <= ran.end]
-        yield head | {"of": "device"} | _beside(steps, inside[0].time, inside[-1].time, of_device(inside)) | session.where
-    yield {"case": "all", "of": "device"} | _beside(steps, whole[0].time, whole[-1].time, of_device(whole)) | session.where
+        yield (
+            head
+            | {"of": "device"}
+            | _beside(steps, inside[0].time, inside[-1].time, of_device(inside))
+            | session.where
+        )
+    yield (
+        {"case": "all", "of": "device"}
+        | _beside(steps, whole[0].time, whole[-1].time, of_device(whole))
+        | session.where
+    )
 
 
-def _beside(steps: Sequence[Look], start: float, end: float, ours: float | None) -> dict[str, object]:
+def _beside(
+    steps: Sequence[Look], start: float, end: float, ours: float | None
+) -> dict[str, object]:
     counted = joules_at(steps, end) - joules_at(steps, start)
     return {
         "seconds": round(end - start, 3),
@@ -193,7 +224,12 @@ def measure() -> Session:
     except nv.NVMLError as e:
         raise SystemExit(f"this card's counter of energy cannot be read: {e}") from e
     probe, ran = Probe(), list[Ran]()
-    worker = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.energy_truth", "--work"], stdin=-1, stdout=-1, text=True)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.energy_truth", "--work"],
+        stdin=-1,
+        stdout=-1,
+        text=True,
+    )
     assert worker.stdin is not None
     assert worker.stdout is not None
     try:
@@ -210,14 +246,24 @@ def measure() -> Session:
         probe.close()
         looks = counter.end()
     kept = ("power", "power_avg", "util", "energy", "clock_sm")
-    slim = [msgspec.structs.replace(r, values={k: v for k, v in r.values.items() if k in kept}, processes=()) for r in probe.readings]
+    slim = [
+        msgspec.structs.replace(
+            r, values={k: v for k, v in r.values.items() if k in kept}, processes=()
+        )
+        for r in probe.readings
+    ]
     return Session(context(counter.name, ["torch", "nvidia-ml-py"]), looks, slim, ran)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.energy_truth")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--again", type=Path, metavar="FILE", help="compute energy_truth.csv anew from an energy_truth.json.gz")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="compute energy_truth.csv anew from an energy_truth.json.gz",
+    )
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:

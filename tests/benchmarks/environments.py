@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.jobs import Cancelled, Event, Job, Queued, Spec
+from scheduler.protocol.jobs import Cancelled, Event, Job, Queued, Spec
 from scheduler.store import Store
 from tests.benchmarks.rows import context, write
 
@@ -39,7 +39,10 @@ def main() -> int:
                 found[f"cancellation of {count} jobs, CPU"] = time.process_time() - inserted, "s"
             with closing(Store(file.with_name("full.sqlite"))) as store:
                 store.insert_all([_SPEC] * count, 1.0, Queued())
-            found[f"store with {count} jobs that wait"] = file.with_name("full.sqlite").stat().st_size / 1e6, "MB"
+            found[f"store with {count} jobs that wait"] = (
+                file.with_name("full.sqlite").stat().st_size / 1e6,
+                "MB",
+            )
         old = Path(folder) / "old" / "gpudeck.sqlite"
         _make_old(old)
         found["store of schema 5"] = old.stat().st_size / 1e6, "MB"
@@ -51,7 +54,10 @@ def main() -> int:
         found["opening it then"] = time.monotonic() - again, "s"
     jobs_there = f"{ENDED} ended, {WAITING} waiting"
     where = context(f"{os.cpu_count()} cores, {platform.machine()}", ["msgspec"])
-    rows = [{"figure": name, "value": value, "unit": unit, "old store": jobs_there, **where} for name, (value, unit) in found.items()]
+    rows = [
+        {"figure": name, "value": value, "unit": unit, "old store": jobs_there, **where}
+        for name, (value, unit) in found.items()
+    ]
     for row in rows:
         print(f"{row['figure']:44} {row['value']:9.4g} {row['unit']}")
     print(write("environments", rows))
@@ -70,7 +76,12 @@ def _make_old(file: Path) -> None:
 
 
 def _cancel(store: Store, jobs: Sequence[Job]) -> None:
-    store.update_all([(msgspec.structs.replace(job, state=Cancelled(2.0)), (Event(2.0, "cancelled"),)) for job in jobs])
+    store.update_all(
+        [
+            (msgspec.structs.replace(job, state=Cancelled(2.0)), (Event(2.0, "cancelled"),))
+            for job in jobs
+        ]
+    )
 
 
 if __name__ == "__main__":

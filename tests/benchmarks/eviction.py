@@ -24,10 +24,10 @@ from pathlib import Path
 
 import pynvml as nv
 
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.devices.model import ASSISTANT_MARK
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.devices import ASSISTANT_MARK
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
@@ -117,9 +117,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as base, state_folder(Path(base) / "home"):
         settings.save(Settings(source="nvml", idle_dwell_s=0.0, idle_util_percent=100.0))
         with Client() as deck:
-            eventually(lambda: (seen := deck.snapshot().devices) and all(s.reading for s in seen), PATIENCE_S)
-            if strangers := [p.pid for s in deck.snapshot().devices for p in s.reading.processes if p.foreign]:  # type: ignore[union-attr]
-                sys.stderr.write(f"a GPU is in use by process {strangers[0]}: a figure would be of no use\n")
+            eventually(
+                lambda: (seen := deck.snapshot().devices) and all(s.reading for s in seen),
+                PATIENCE_S,
+            )
+            if strangers := [
+                p.pid for s in deck.snapshot().devices for p in s.reading.processes if p.foreign
+            ]:  # type: ignore[union-attr]
+                sys.stderr.write(
+                    f"a GPU is in use by process {strangers[0]}: a figure would be of no use\n"
+                )
                 return 1
             took: Samples = {}
             try:
@@ -130,7 +137,12 @@ def main() -> int:
                 rows = _rows(took)
                 if rows:
                     where = context(memory.name, ["torch", "nvidia-ml-py"])
-                    print(write("eviction", [{**row, **where} for row in rows], args.out), *rows, sep="\n", flush=True)
+                    print(
+                        write("eviction", [{**row, **where} for row in rows], args.out),
+                        *rows,
+                        sep="\n",
+                        flush=True,
+                    )
     return 0
 
 
@@ -148,7 +160,13 @@ class Hosts:
     @staticmethod
     def _started() -> subprocess.Popen[str]:
         environment = {**os.environ, ASSISTANT_MARK: "1"}
-        return subprocess.Popen([sys.executable, "-c", HOST], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", HOST],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     @contextlib.contextmanager
     def resident(self, memory: Memory, before: int) -> Iterator[None]:
@@ -180,10 +198,18 @@ def _trials(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Sample
             acknowledged = 1e3 * (time.monotonic() - began)
             begins = _said(deck, job.id)
         freed_ms, begins_ms = 1e3 * (freed[0] - began), 1e3 * (begins - began)
-        found = {"submit acknowledged": acknowledged, "memory free": freed_ms, "job begins": begins_ms, "job begins, empty machine": alone}
+        found = {
+            "submit acknowledged": acknowledged,
+            "memory free": freed_ms,
+            "job begins": begins_ms,
+            "job begins, empty machine": alone,
+        }
         for what, milliseconds in found.items():
             took.setdefault((what, "ms"), []).append(milliseconds)
-        print(f"trial {number + 1}: memory free after {freed_ms:.0f} ms, the job begins after {begins_ms:.0f} ms", flush=True)
+        print(
+            f"trial {number + 1}: memory free after {freed_ms:.0f} ms, the job begins after {begins_ms:.0f} ms",
+            flush=True,
+        )
 
 
 def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples) -> None:
@@ -195,7 +221,10 @@ def _pairs(deck: Client, memory: Memory, hosts: Hosts, count: int, took: Samples
         took.setdefault(("work done, host evicted", "s"), []).append(evicted)
         took.setdefault(("work done, empty machine", "s"), []).append(alone)
         took.setdefault(("slow-down of the pairs", "%"), []).append(100 * (evicted / alone - 1))
-        print(f"pair {number + 1}: {evicted:.2f} s with a host to be evicted, {alone:.2f} s without", flush=True)
+        print(
+            f"pair {number + 1}: {evicted:.2f} s with a host to be evicted, {alone:.2f} s without",
+            flush=True,
+        )
 
 
 def _run(deck: Client, gpus: int, code: str) -> float:
@@ -209,12 +238,17 @@ def _said(deck: Client, job: int) -> float:
     """The moment that the job printed; it has ended."""
     ended = deck.wait(job, 10 * PATIENCE_S)
     if ended.status != "done":
-        raise SystemExit(f"job {job} is {ended.status}: {deck.log(job).decode(errors='replace')[-500:]}")
+        raise SystemExit(
+            f"job {job} is {ended.status}: {deck.log(job).decode(errors='replace')[-500:]}"
+        )
     return float(deck.log(job))
 
 
 def _rows(took: Samples) -> list[dict[str, object]]:
-    return [{"from enqueue to": what, "unit": unit, **spread(samples)} for (what, unit), samples in took.items()]
+    return [
+        {"from enqueue to": what, "unit": unit, **spread(samples)}
+        for (what, unit), samples in took.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -93,11 +93,17 @@ EXIT = "os._exit(0)\n"
 RESET = 'assert ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxReset_v2(0) == 0\n'
 WAYS = {
     "exit": (WEIGHTS, BY_TORCH + EXIT),
-    "free the weights, then exit": (WEIGHTS, BY_TORCH + "del weights, block\ntorch.cuda.empty_cache()\n" + EXIT),
+    "free the weights, then exit": (
+        WEIGHTS,
+        BY_TORCH + "del weights, block\ntorch.cuda.empty_cache()\n" + EXIT,
+    ),
     "reset the context, then exit": (WEIGHTS, BY_TORCH + RESET + EXIT),
     "killed": (WEIGHTS, BY_TORCH + "os.kill(os.getpid(), signal.SIGKILL)\n"),
     "exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + EXIT),
-    "reset the context, then exit, computed without cuBLAS": (WEIGHTS, WITHOUT_CUBLAS + RESET + EXIT),
+    "reset the context, then exit, computed without cuBLAS": (
+        WEIGHTS,
+        WITHOUT_CUBLAS + RESET + EXIT,
+    ),
     "exit, nothing was computed": (WEIGHTS, TORCH + IDLES + EXIT),
     "the engine, exit": (5 * GIB // 2, ENGINE.replace("PROMPT\n", "pass\n") + EXIT),
     "the engine after a prompt, exit": (5 * GIB // 2, PROMPTED + EXIT),
@@ -119,14 +125,19 @@ def main() -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = str(memory.gpus - 1)
     where = context(memory.name, ["torch", "nvidia-ml-py"])
     took: dict[str, dict[str, list[float]]] = {
-        way: {"what it holds is free": [], "all is free": [], "the process has ended": []} for way in WAYS
+        way: {"what it holds is free": [], "all is free": [], "the process has ended": []}
+        for way in WAYS
     }
     for _ in range(args.trials):
         with _importing() as processes:
             for way, process in processes.items():
                 for what, milliseconds in _trial(memory, WAYS[way][0], process).items():
                     took[way][what].append(milliseconds)
-        rows = [{"way": way, "until": what, "unit": "ms", **spread(samples)} for way in WAYS for what, samples in took[way].items()]
+        rows = [
+            {"way": way, "until": what, "unit": "ms", **spread(samples)}
+            for way in WAYS
+            for what, samples in took[way].items()
+        ]
         written = write("eviction_ends", [{**row, **where} for row in rows], args.out)
     for row in rows:
         print(row)
@@ -141,7 +152,10 @@ def _trial(memory: Memory, size: int, process: subprocess.Popen[str]) -> dict[st
     eventually(lambda: memory.free() < before - size, PATIENCE_S)
     held = memory.free()
     slack = min(SLACK, size // 2)
-    with memory.until_free(held + size - slack) as weights, memory.until_free(before - slack) as all_of_it:
+    with (
+        memory.until_free(held + size - slack) as weights,
+        memory.until_free(before - slack) as all_of_it,
+    ):
         began = time.monotonic()
         _tell(process)
         process.wait(PATIENCE_S)
@@ -157,7 +171,12 @@ def _trial(memory: Memory, size: int, process: subprocess.Popen[str]) -> dict[st
 def _importing() -> Iterator[dict[str, subprocess.Popen[str]]]:
     """A process for each way that has imported what it needs, and is not on the GPU yet."""
     processes = {
-        way: subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        way: subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for way, (_, program) in WAYS.items()
     }
     try:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from scheduler.devices.model import Reading
 from scheduler.devices.probe import DECODE, Readings
+from scheduler.protocol.devices import Reading
 
 Call = Callable[[], object]
 
@@ -36,7 +36,9 @@ def torch_on_gpu() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise SystemExit("this needs a torch that can use the GPU: torch.cuda.is_available() says no")
+        raise SystemExit(
+            "this needs a torch that can use the GPU: torch.cuda.is_available() says no"
+        )
     return torch
 
 
@@ -46,7 +48,9 @@ class Probe:
     def __init__(self, hz: float = 2.0) -> None:
         self.readings: list[Reading] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "scheduler.devices.probe", "nvml", str(hz)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", "scheduler.devices.probe", "nvml", str(hz)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self.pid = self._process.pid
         threading.Thread(target=self._listen, daemon=True).start()
@@ -96,7 +100,9 @@ def loop(call: Call, seconds: float, duty: float = 1.0, period: float = 0.1) -> 
         event = torch.cuda.Event()
         event.record()
         ahead.append(event)
-        if len(ahead) > (8 if duty == 1.0 else 1):  # with pauses, nothing may be left to run in them
+        if len(ahead) > (
+            8 if duty == 1.0 else 1
+        ):  # with pauses, nothing may be left to run in them
             ahead.popleft().synchronize()
     torch.cuda.synchronize()
     end = time.time()

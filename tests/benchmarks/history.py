@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.devices.fields import HEADLINE
 from scheduler.devices.replay import ReplaySource
+from scheduler.protocol import paths
+from scheduler.protocol.fields import HEADLINE
 from scheduler.store.archive import Archive
 from scheduler.telemetry.table import Table
 from scheduler.telemetry.tiers import DAY, HOUR, TIERS
@@ -33,7 +33,14 @@ DEVICES, FIELDS, POINTS, ROWS = 8, 40, 600, 600
 GROWTH, NOISE = 100_000, 2.0
 """Moments over which nothing may grow, and megabytes that are none."""
 ZOOM_MS = 100.0
-SPANS = {"10 min": 600.0, "1 h": HOUR, "6 h": 6 * HOUR, "1 d": DAY, "7 d": 7 * DAY, "30 d": 30 * DAY}
+SPANS = {
+    "10 min": 600.0,
+    "1 h": HOUR,
+    "6 h": 6 * HOUR,
+    "1 d": DAY,
+    "7 d": 7 * DAY,
+    "30 d": 30 * DAY,
+}
 
 
 def main() -> int:
@@ -46,15 +53,28 @@ def main() -> int:
         spent = fill(paths.history_file(), now)
         size = sum(f.stat().st_size for f in Path(folder).glob("history.sqlite*")) / 1e6
         figures = [
-            {"figure": f"size after 30 days, {DEVICES} GPUs, {FIELDS} fields", "unit": "MB", **spread([size])},
-            {"figure": f"five minutes of a GPU into its tiers, {FIELDS} fields", "unit": "ms", **spread(spent)},
+            {
+                "figure": f"size after 30 days, {DEVICES} GPUs, {FIELDS} fields",
+                "unit": "MB",
+                **spread([size]),
+            },
+            {
+                "figure": f"five minutes of a GPU into its tiers, {FIELDS} fields",
+                "unit": "ms",
+                **spread(spent),
+            },
         ]
         with Client() as deck:
             for name, seconds in SPANS.items():
                 for what, fields in (("headline fields", HEADLINE), ("one field", HEADLINE[:1])):
                     taken = spread([zoom(deck, now, seconds, fields) for _ in range(20)])
                     figures.append(
-                        {"figure": f"zoom to {name}, {DEVICES} GPUs, {what}, {POINTS} points", "unit": "ms", "target": ZOOM_MS, **taken}
+                        {
+                            "figure": f"zoom to {name}, {DEVICES} GPUs, {what}, {POINTS} points",
+                            "unit": "ms",
+                            "target": ZOOM_MS,
+                            **taken,
+                        }
                     )
             deck.stop_daemon()
     figures += memory(hours)
@@ -62,8 +82,12 @@ def main() -> int:
     for figure in figures:
         target = figure.setdefault("target", "")
         figure["met"] = "" if target == "" else figure["p95"] <= target
-        verdict = "" if target == "" else f"; target {target:g}: {'met' if figure['met'] else 'MISSED'}"
-        print(f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g}{verdict})")
+        verdict = (
+            "" if target == "" else f"; target {target:g}: {'met' if figure['met'] else 'MISSED'}"
+        )
+        print(
+            f"{figure['figure']:60} {figure['median']:8.4g} {figure['unit']} (p95 {figure['p95']:.4g}{verdict})"
+        )
     print(write("history", [{**figure, **where} for figure in figures]))
     return 0
 
@@ -81,7 +105,11 @@ def fill(file: Path, now: float) -> list[float]:
         for device in range(DEVICES):
             rows = values[:, draw.integers(values.shape[1] - ROWS) :][:, :ROWS]
             rows = rows * np.where(moves, draw.normal(1, 0.01, rows.shape), 1.0)
-            table = Table(times, np.ones(ROWS), {name: row[None] for name, row in zip(names, rows, strict=True)})
+            table = Table(
+                times,
+                np.ones(ROWS),
+                {name: row[None] for name, row in zip(names, rows, strict=True)},
+            )
             begin = time.perf_counter()
             archive.append(f"GPU-{device}", table)
             spent.append((time.perf_counter() - begin) * 1e3)
@@ -103,15 +131,33 @@ def memory(hours: float) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for what, target in (("daemon", 80.0), ("window", 250.0)):
         ran = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.memory", what, str(hours)], capture_output=True, text=True, check=True, timeout=7200
+            [sys.executable, "-m", "tests.benchmarks.memory", what, str(hours)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=7200,
         )
         marks = [json.loads(line) for line in ran.stdout.splitlines()]
         last = marks[-1]
         before = min(marks, key=lambda mark: abs(last["moments"] - GROWTH - mark["moments"]))
         moments = last["moments"] - before["moments"]
-        found.append({"figure": f"memory of the {what} after {hours:g} h", "unit": "MB", "target": target, **spread([last["mb"]])})
+        found.append(
+            {
+                "figure": f"memory of the {what} after {hours:g} h",
+                "unit": "MB",
+                "target": target,
+                **spread([last["mb"]]),
+            }
+        )
         grown = spread([last["mb"] - before["mb"]])
-        found.append({"figure": f"growth of the {what} over the last {moments} moments", "unit": "MB", "target": NOISE, **grown})
+        found.append(
+            {
+                "figure": f"growth of the {what} over the last {moments} moments",
+                "unit": "MB",
+                "target": NOISE,
+                **grown,
+            }
+        )
     return found
 
 

@@ -89,24 +89,43 @@ def measure(device: str) -> list[dict[str, object]]:
             found = microseconds(call)
             if number:  # the first compiles
                 took[key].append(found)
-    return [{"by": by, "layer": name, "unit": "us", **spread(found)} for (by, name), found in took.items()]
+    return [
+        {"by": by, "layer": name, "unit": "us", **spread(found)}
+        for (by, name), found in took.items()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--stub", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if not options.stub and not torch.cuda.is_available():
-        raise SystemExit("host time is measured on a GPU, and torch can use none here; --stub measures all but its driver")
+        raise SystemExit(
+            "host time is measured on a GPU, and torch can use none here; --stub measures all but its driver"
+        )
     torch.set_num_threads(1)
     with stub_driver() if options.stub else contextlib.nullcontext():
         rows = measure("cpu" if options.stub else "cuda")
-    device = f"no GPU, a stub for its driver; {platform.processor() or 'CPU'}" if options.stub else torch.cuda.get_device_name()
+    device = (
+        f"no GPU, a stub for its driver; {platform.processor() or 'CPU'}"
+        if options.stub
+        else torch.cuda.get_device_name()
+    )
     where = context(device, ["torch", "triton"])
     for row in rows:
-        print(f"{row['by']:8} {row['layer']:34} {row['median']:7} us  (least {row['min']}, P95 {row['p95']})")
-    print(write("host_time_stub" if options.stub else "host_time", [row | where for row in rows], options.out))
+        print(
+            f"{row['by']:8} {row['layer']:34} {row['median']:7} us  (least {row['min']}, P95 {row['p95']})"
+        )
+    print(
+        write(
+            "host_time_stub" if options.stub else "host_time",
+            [row | where for row in rows],
+            options.out,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.session import Session
-from app.views.jobs import Jobs
-from scheduler import settings
+from app.jobs.page import Jobs
+from app.tour.session import Session
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.queue_speed import ENDED, WAITING, fill, holder
 from tests.benchmarks.rows import context, spread, write
 
@@ -83,7 +83,9 @@ class Reader:
     def page(self) -> Jobs:
         return self._session.window.jobs
 
-    def timed(self, name: str, act: Callable[[], object], done: Callable[[], bool], target: float) -> None:
+    def timed(
+        self, name: str, act: Callable[[], object], done: Callable[[], bool], target: float
+    ) -> None:
         """Milliseconds from `act` to `done`."""
         self._late.taken()
         start = time.perf_counter()
@@ -96,7 +98,11 @@ class Reader:
         """What the event loop suffered since the last such row, and right after."""
         self._session.spin(0.3)
         found, worked = self._late.taken()
-        for which, target in (("longest stall", STALL_MS), ("lateness, p99", LATE_MS), ("lateness, p50", LATE_MS)):
+        for which, target in (
+            ("longest stall", STALL_MS),
+            ("lateness, p99", LATE_MS),
+            ("lateness, p50", LATE_MS),
+        ):
             self._add(f"{name}: {which}", found, target)
         self._add(f"{name}: longest work, CPU time", worked, None)
 
@@ -107,7 +113,12 @@ class Reader:
         """Let something happen sixty times a second."""
         self.until(lambda: False, seconds, event)
 
-    def until(self, done: Callable[[], bool], seconds: float = PATIENCE_S, event: Callable[[], None] | None = None) -> None:
+    def until(
+        self,
+        done: Callable[[], bool],
+        seconds: float = PATIENCE_S,
+        event: Callable[[], None] | None = None,
+    ) -> None:
         timer = QTimer()
         if event is not None:
             timer.timeout.connect(event)
@@ -128,15 +139,40 @@ class Reader:
     def key(self, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
         press(self.page.table, key, held)
 
-    def _add(self, name: str, samples: Sequence[float], target: float | None, unit: str = "ms") -> None:
+    def _add(
+        self, name: str, samples: Sequence[float], target: float | None, unit: str = "ms"
+    ) -> None:
         found = spread(samples)
-        value = found["median"] if name.endswith("p50") else found["p99"] if name.endswith("p99") else found["max"]
+        value = (
+            found["median"]
+            if name.endswith("p50")
+            else found["p99"]
+            if name.endswith("p99")
+            else found["max"]
+        )
         met = "" if target is None else value <= target
-        self.rows.append({"figure": name, "target": target or "", "unit": unit, "value": value, "met": met, **found})
-        print(f"{name:75} {value:9.4g} {unit:4} {'' if target is None else 'met' if met else f'MISSED ({target:g})'}", flush=True)
+        self.rows.append(
+            {
+                "figure": name,
+                "target": target or "",
+                "unit": unit,
+                "value": value,
+                "met": met,
+                **found,
+            }
+        )
+        print(
+            f"{name:75} {value:9.4g} {unit:4} {'' if target is None else 'met' if met else f'MISSED ({target:g})'}",
+            flush=True,
+        )
 
 
-def press(widget: QWidget, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier, text: str = "") -> None:
+def press(
+    widget: QWidget,
+    key: Qt.Key,
+    held: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier,
+    text: str = "",
+) -> None:
     for kind in (QEvent.Type.KeyPress, QEvent.Type.KeyRelease):
         QApplication.sendEvent(widget, QKeyEvent(kind, key, held, text))
 
@@ -144,10 +180,17 @@ def press(widget: QWidget, key: Qt.Key, held: Qt.KeyboardModifier = Qt.KeyboardM
 def measure() -> list[dict[str, object]]:
     with Session() as session:
         window, reader = session.window, Reader(session)
-        reader.until(lambda: window.state.snapshot is not None and bool(window.state.snapshot.devices))
+        reader.until(
+            lambda: window.state.snapshot is not None and bool(window.state.snapshot.devices)
+        )
         session.spin(4.0)  # somebody looks at the dashboard first
         reader.memory("memory before the page is opened")
-        reader.timed("opening the page", lambda: window.show_page("jobs"), lambda: len(reader.page.model.rows) > 0, 500.0)
+        reader.timed(
+            "opening the page",
+            lambda: window.show_page("jobs"),
+            lambda: len(reader.page.model.rows) > 0,
+            500.0,
+        )
         scroll(reader)
         search(reader)
         choose(reader)
@@ -165,7 +208,10 @@ def scroll(reader: Reader) -> None:
     reader.held(lambda: reader.key(Qt.Key.Key_PageDown), 10.0)
     reader.stalls("scrolling by PgDn")
     start = time.perf_counter()
-    reader.until(lambda: len(page.model.rows) >= ENDED, event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier))
+    reader.until(
+        lambda: len(page.model.rows) >= ENDED,
+        event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier),
+    )
     print(f"{len(page.model.rows)} rows after {time.perf_counter() - start:.0f} s of End")
     reader.stalls("End, held down to the oldest job")
     reader.memory("memory with all that ended")
@@ -182,8 +228,16 @@ def search(reader: Reader) -> None:
     page, deep = reader.page, ENDED // 3
     for name, text, done in (
         ("a word of all jobs", "train", lambda: len(page.model.rows) >= 100),
-        ("a word of one job", f"number-{deep}", lambda: [line.id for line in page.model.rows] == [deep]),
-        ("a word of none", "nowhere", lambda: not page.model.rows and "Searching" not in page.empty.text()),
+        (
+            "a word of one job",
+            f"number-{deep}",
+            lambda: [line.id for line in page.model.rows] == [deep],
+        ),
+        (
+            "a word of none",
+            "nowhere",
+            lambda: not page.model.rows and "Searching" not in page.empty.text(),
+        ),
     ):
         page.filter.clear()
         reader.until(lambda: len(page.model.rows) > 100)
@@ -191,22 +245,40 @@ def search(reader: Reader) -> None:
         for letter in text[:-1]:
             press(page.filter, Qt.Key.Key_unknown, text=letter)
             reader.held(lambda: None, 0.08)
-        reader.timed(f"search: {name}", partial(press, page.filter, Qt.Key.Key_unknown, text=text[-1]), done, 1000.0)
+        reader.timed(
+            f"search: {name}",
+            partial(press, page.filter, Qt.Key.Key_unknown, text=text[-1]),
+            done,
+            1000.0,
+        )
     page.filter.clear()
 
 
 def choose(reader: Reader) -> None:
     """The filters; the waiting jobs read to the last."""
     page = reader.page
-    reader.timed("filter: Waiting", lambda: page.kinds.setCurrentText("Waiting"), lambda: len(page.model.rows) >= 100, 1000.0)
-    reader.until(lambda: len(page.model.rows) >= WAITING, event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier))
+    reader.timed(
+        "filter: Waiting",
+        lambda: page.kinds.setCurrentText("Waiting"),
+        lambda: len(page.model.rows) >= 100,
+        1000.0,
+    )
+    reader.until(
+        lambda: len(page.model.rows) >= WAITING,
+        event=lambda: reader.key(Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier),
+    )
     reader.stalls("filter: Waiting, End held down to the last of them")
     reader.held(lambda: None, 10.0)
     reader.stalls("all that wait, as snapshots come")
     for kind in ("Succeeded", "Failed", "Running", "Every state"):
-        wanted = {"Failed": lambda: "Searching" not in page.empty.text(), "Running": lambda: len(page.model.rows) == 1}
+        wanted = {
+            "Failed": lambda: "Searching" not in page.empty.text(),
+            "Running": lambda: len(page.model.rows) == 1,
+        }
         done = wanted.get(kind, lambda: len(page.model.rows) >= 100)
-        reader.timed(f"filter: {kind}", lambda kind=kind: page.kinds.setCurrentText(kind), done, 1000.0)
+        reader.timed(
+            f"filter: {kind}", lambda kind=kind: page.kinds.setCurrentText(kind), done, 1000.0
+        )
 
 
 def main() -> int:
@@ -220,7 +292,10 @@ def main() -> int:
             finally:
                 deck.cancel(holder(deck))
                 deck.stop_daemon()
-    where = context(f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}", ["PySide6-Essentials", "msgspec"])
+    where = context(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+        ["PySide6-Essentials", "msgspec"],
+    )
     print(write("jobs_window", [row | where for row in rows]))
     return 0
 

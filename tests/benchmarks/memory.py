@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler import paths, settings
-from scheduler.devices.model import Device, Reading
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.replay import ReplaySource
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+from scheduler.protocol import paths, settings
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 
 DEVICES, HZ, MARKS = 8, 2.0, 24
 FLUSH_EVERY, TELL_EVERY, TURN_EVERY = 10, 20, 600
@@ -42,7 +42,10 @@ def _moments(hours: float) -> Iterator[tuple[int, float, list[Device], list[Read
     count = int(hours * 3600 * HZ)
     start = time.time() - count / HZ
     source = ReplaySource(paths.assets() / "h100.trace.gz", DEVICES, start)
-    devices, marks = source.devices(), {count // MARKS // 10, *(count * i // MARKS for i in range(1, MARKS + 1))}
+    devices, marks = (
+        source.devices(),
+        {count // MARKS // 10, *(count * i // MARKS for i in range(1, MARKS + 1))},
+    )
     for i in range(count):
         yield i, start + i / HZ, devices, source.read(start + i / HZ)
         if i + 1 in marks:
@@ -50,7 +53,7 @@ def _moments(hours: float) -> Iterator[tuple[int, float, list[Device], list[Read
 
 
 async def daemon(hours: float) -> None:
-    from scheduler.daemon import Daemon
+    from scheduler.daemon.daemon import Daemon
     from scheduler.store import Store
 
     settings.save(Settings(source="replay:h100.trace.gz*8"))
@@ -68,9 +71,9 @@ async def daemon(hours: float) -> None:
 
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app import theme
-    from app.models.requests import Link
-    from app.views.window import PAGES, MainWindow
+    from app.link.requests import Link
+    from app.shell.window import PAGES, MainWindow
+    from app.widgets import theme
 
     app = theme.application()
     theme.apply(app, "light")
@@ -78,7 +81,9 @@ def window(hours: float) -> None:
     shown.show_link(Link(connected=True, text="connected"))
     shown.show()
     for i, now, devices, readings in _moments(hours):
-        states = tuple(DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True))
+        states = tuple(
+            DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True)
+        )
         shown.show_snapshot(Snapshot(i, now, states, (), Settings(), "replay of h100.trace.gz"))
         if i % TURN_EVERY == 0:
             shown.show_page(PAGES[i // TURN_EVERY % len(PAGES)])

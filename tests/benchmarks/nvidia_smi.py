@@ -123,10 +123,26 @@ def gpm(seconds: int) -> dict[str, list[float]]:
     """Our fields as `dmon --gpm-metrics` tells them: its last columns, in the order of the metrics' numbers."""
     ordered = sorted(METRICS, key=METRICS.__getitem__)
     out = _run(
-        "dmon", "-s", "p", "-i", "0", "-d", "1", "-c", str(seconds), "--gpm-metrics", ",".join(str(METRICS[field]) for field in ordered)
+        "dmon",
+        "-s",
+        "p",
+        "-i",
+        "0",
+        "-d",
+        "1",
+        "-c",
+        str(seconds),
+        "--gpm-metrics",
+        ",".join(str(METRICS[field]) for field in ordered),
     )
     names = heading(out)[-len(ordered) :]
-    return parse_dmon(out, {name: (field, MB if field in _IN_MB else 1.0) for name, field in zip(names, ordered, strict=True)})
+    return parse_dmon(
+        out,
+        {
+            name: (field, MB if field in _IN_MB else 1.0)
+            for name, field in zip(names, ordered, strict=True)
+        },
+    )
 
 
 def heading(text: str) -> list[str]:
@@ -150,8 +166,12 @@ def parse_dmon(text: str, names: dict[str, tuple[str, float]]) -> dict[str, list
 
 def _run(*arguments: str) -> str:
     try:
-        return subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(
+            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=120, check=True
+        ).stdout
     except FileNotFoundError as e:
         raise SystemExit("nvidia-smi is not installed here; it comes with the driver") from e
     except subprocess.CalledProcessError as e:
-        raise SystemExit(f"nvidia-smi {' '.join(arguments)} failed: {(e.stdout or e.stderr).strip().splitlines()[-1]}") from e
+        raise SystemExit(
+            f"nvidia-smi {' '.join(arguments)} failed: {(e.stdout or e.stderr).strip().splitlines()[-1]}"
+        ) from e

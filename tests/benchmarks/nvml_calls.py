@@ -43,8 +43,17 @@ class Question(NamedTuple):
 
 def questions(handle: Any, hz: float) -> list[Question]:
     """All that `scheduler.devices.nvidia.gpu.Gpu` asks of one GPU for a reading."""
-    found = [Question(" ".join(c.fields), lambda c=c: optional(c.ask, handle), _pace(c.period_s, hz)) for c in CALLS]
-    links, clock, throttle, users, mig = NvLinks(handle), SmClock(handle), Throttle(handle), Users(handle), Mig(handle)
+    found = [
+        Question(" ".join(c.fields), lambda c=c: optional(c.ask, handle), _pace(c.period_s, hz))
+        for c in CALLS
+    ]
+    links, clock, throttle, users, mig = (
+        NvLinks(handle),
+        SmClock(handle),
+        Throttle(handle),
+        Users(handle),
+        Mig(handle),
+    )
     events = XidEvents({nv.nvmlDeviceGetUUID(handle): handle})
     found += [
         Question("SM clock", clock.look, max(hz, 1 / RENEWED_S)),
@@ -53,11 +62,19 @@ def questions(handle: Any, hz: float) -> list[Question]:
         Question("Xid events", events.hear, hz),
         Question("number of GPUs", nv.nvmlDeviceGetCount, hz),
         Question("MIG instances", mig.changed, 1 / SLOW_S),
-        Question("NVLink, all links", lambda: links.read(time.monotonic() + 1e6, {}, {}, True), 1 / SLOW_S),
+        Question(
+            "NVLink, all links",
+            lambda: links.read(time.monotonic() + 1e6, {}, {}, True),
+            1 / SLOW_S,
+        ),
     ]
     if (gpm := optional(Gpm, handle)) is None:
         return found
-    return [*found, Question("GPM", gpm.read, hz), Question("GPM, with what is read slowly", lambda: _slowly(gpm), 1 / SLOW_S)]
+    return [
+        *found,
+        Question("GPM", gpm.read, hz),
+        Question("GPM, with what is read slowly", lambda: _slowly(gpm), 1 / SLOW_S),
+    ]
 
 
 def _slowly(gpm: Gpm) -> None:
@@ -80,7 +97,12 @@ def cost(question: Question) -> dict[str, object]:
         wall.append(1e6 * (time.perf_counter() - start))
     cpu_us, wall_us = sum(cpu[1:]) / REPEATS, sum(wall[1:]) / REPEATS
     share = 100 * 1e-6 * cpu_us * question.hz
-    row = {"question": question.name, "per_second": round(question.hz, 4), "cpu_us": round(cpu_us, 1), "wall_us": round(wall_us, 1)}
+    row = {
+        "question": question.name,
+        "per_second": round(question.hz, 4),
+        "cpu_us": round(cpu_us, 1),
+        "wall_us": round(wall_us, 1),
+    }
     return {**row, "percent_of_a_core": round(share, 4)}
 
 
@@ -92,10 +114,19 @@ def main() -> None:
     need_gpu()
     nv.nvmlInit()
     handle = nv.nvmlDeviceGetHandleByIndex(0)
-    where = context(str(nv.nvmlDeviceGetName(handle)), ["nvidia-ml-py"]) | {"driver": str(nv.nvmlSystemGetDriverVersion())}
-    rows = sorted((cost(q) for q in questions(handle, arguments.hz)), key=lambda row: -float(str(row["percent_of_a_core"])))
+    where = context(str(nv.nvmlDeviceGetName(handle)), ["nvidia-ml-py"]) | {
+        "driver": str(nv.nvmlSystemGetDriverVersion())
+    }
+    rows = sorted(
+        (cost(q) for q in questions(handle, arguments.hz)),
+        key=lambda row: -float(str(row["percent_of_a_core"])),
+    )
     for row in rows:
-        print("{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us {per_second:8} a second  {question}".format(**row))
+        print(
+            "{percent_of_a_core:8} % {cpu_us:9} us of CPU {wall_us:9} us {per_second:8} a second  {question}".format(
+                **row
+            )
+        )
     print(sum(float(str(row["percent_of_a_core"])) for row in rows), "% of a core together")
     print(write("nvml_calls", [row | where for row in rows], arguments.out))
 

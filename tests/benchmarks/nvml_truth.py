@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA, Reading
+from scheduler.protocol.devices import NA, Reading
+from scheduler.protocol.fields import FIELDS
 from tests.benchmarks import nvidia_smi
 from tests.benchmarks.gpu_probe import Probe, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
@@ -34,20 +34,37 @@ _ROUNDING = {"B": 2.0**20, "B/s": 1e6, "W": 1.0, "%": 1.0, "°C": 1.0, "MHz": 1.
 """Of what nvidia-smi prints, by our unit."""
 
 
-def compare(phase: str, way: str, field: str, theirs: list[float], ours: list[Reading]) -> dict[str, object]:
+def compare(
+    phase: str, way: str, field: str, theirs: list[float], ours: list[Reading]
+) -> dict[str, object]:
     """One row. `theirs`: empty where nvidia-smi says N/A."""
     values = [r.values[field] for r in ours if field in r.values]
-    row: dict[str, object] = {"phase": phase, "way": way, "field": field, "unit": FIELDS[field].unit}
+    row: dict[str, object] = {
+        "phase": phase,
+        "way": way,
+        "field": field,
+        "unit": FIELDS[field].unit,
+    }
     row |= {"ours_low": min(values, default=""), "ours_high": max(values, default="")}
     row |= {"theirs_low": min(theirs, default=""), "theirs_high": max(theirs, default="")}
     if not values or not theirs:
-        verdict = "both N/A" if not values and not theirs else "only theirs" if theirs else "only ours"
+        verdict = (
+            "both N/A" if not values and not theirs else "only theirs" if theirs else "only ours"
+        )
         why = ours[-1].get(field) if not values and ours else ""
-        return row | {"outside": "", "verdict": verdict, "reason": why.reason if isinstance(why, NA) else ""}
+        return row | {
+            "outside": "",
+            "verdict": verdict,
+            "reason": why.reason if isinstance(why, NA) else "",
+        }
     mean = sum(theirs) / len(theirs)
     outside = max(min(values) - mean, mean - max(values), 0.0)
-    allowed = _ROUNDING.get(FIELDS[field].unit, 0.0) + (NOISE * max(map(abs, values)) if FIELDS[field].pace in ("fast", "slow") else 0.0)
-    verdict = "same" if outside == 0 else "within rounding and noise" if outside <= allowed else "DIFFERS"
+    allowed = _ROUNDING.get(FIELDS[field].unit, 0.0) + (
+        NOISE * max(map(abs, values)) if FIELDS[field].pace in ("fast", "slow") else 0.0
+    )
+    verdict = (
+        "same" if outside == 0 else "within rounding and noise" if outside <= allowed else "DIFFERS"
+    )
     return row | {"outside": round(outside, 4), "verdict": verdict, "reason": ""}
 
 
@@ -62,16 +79,29 @@ def phase(name: str, probe: Probe) -> list[dict[str, object]]:
         if any(field in missing for _, missing in asked):
             rows.append(compare(name, "-q -x (not in its XML)", field, [], ours))
         else:
-            rows.append(compare(name, "-q -x", field, [v for found, _ in asked if (v := found[field]) is not None], ours))
+            rows.append(
+                compare(
+                    name,
+                    "-q -x",
+                    field,
+                    [v for found, _ in asked if (v := found[field]) is not None],
+                    ours,
+                )
+            )
     for way, ask in (("dmon", nvidia_smi.dmon), ("dmon --gpm-metrics", nvidia_smi.gpm)):
         start = time.time()
         found = ask(SECONDS)
         time.sleep(0.6)
         ours = probe.between(start, time.time())
-        rows += [compare(name, way, field, theirs[1:], ours) for field, theirs in found.items()]  # the first covers an older span
+        rows += [
+            compare(name, way, field, theirs[1:], ours) for field, theirs in found.items()
+        ]  # the first covers an older span
     compared = {row["field"] for row in rows}
     last = probe.readings[-1]
-    rows += [compare(name, "nowhere in nvidia-smi", field, [], [last]) for field in sorted({*last.values, *last.absent} - compared)]
+    rows += [
+        compare(name, "nowhere in nvidia-smi", field, [], [last])
+        for field in sorted({*last.values, *last.absent} - compared)
+    ]
     return rows
 
 
@@ -96,8 +126,13 @@ def main() -> None:
     for row in rows:
         if row["verdict"] not in ("same", "within rounding and noise", "both N/A"):
             span = f"ours {row['ours_low']}..{row['ours_high']}, theirs {row['theirs_low']}..{row['theirs_high']}"
-            print(f"{row['phase']:15} {row['way']:22} {row['field']:22} {row['verdict']:12} {span} {row['reason']}")
-    counts = {verdict: sum(r["verdict"] == verdict for r in rows) for verdict in sorted({str(r["verdict"]) for r in rows})}
+            print(
+                f"{row['phase']:15} {row['way']:22} {row['field']:22} {row['verdict']:12} {span} {row['reason']}"
+            )
+    counts = {
+        verdict: sum(r["verdict"] == verdict for r in rows)
+        for verdict in sorted({str(r["verdict"]) for r in rows})
+    }
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     print(write("nvml_truth", [row | where for row in rows], out))
 

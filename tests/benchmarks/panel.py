@@ -14,16 +14,18 @@ import time
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
-from app import theme
-from app.models.conversation import Conversation
-from app.models.requests import Answered, Link, Wrote
-from app.views.window import MainWindow
+from app.assistant.conversation import Conversation
+from app.link.requests import Answered, Link, Wrote
+from app.shell.window import MainWindow
+from app.widgets import theme
 from scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write
 
 LENGTHS = (10, 1000)
 PIECES, WARM_UP = 200, 20
-ANSWER = "GPU 0 was at most **66 °C**.\n\n| Job | State |\n|---|---|\n| 7 | done |\n\n- one\n- two\n"
+ANSWER = (
+    "GPU 0 was at most **66 °C**.\n\n| Job | State |\n|---|---|\n| 7 | done |\n\n- one\n- two\n"
+)
 FACTS = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(40))
 
 
@@ -55,15 +57,28 @@ def measure(length: int) -> dict[str, float]:
 def _conversation(length: int) -> Conversation:
     made = Conversation()
     for i in range(length // 2):
-        made.answered(Answered(ANSWER * (1 + i % 3), "model tiny", FACTS, made.ask(f"question {i}?")))
+        made.answered(
+            Answered(ANSWER * (1 + i % 3), "model tiny", FACTS, made.ask(f"question {i}?"))
+        )
     return made
 
 
 def main() -> None:
     where = context(cpu_name(), ["PySide6-Essentials"])
-    rows = [{"messages": length, "what": "CPU time of a streamed piece", "unit": "ms", **measure(length), **where} for length in LENGTHS]
+    rows = [
+        {
+            "messages": length,
+            "what": "CPU time of a streamed piece",
+            "unit": "ms",
+            **measure(length),
+            **where,
+        }
+        for length in LENGTHS
+    ]
     for row in rows:
-        print(f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), {row['bubbles']} bubbles")
+        print(
+            f"{row['messages']} messages: {row['median']} ms (P95 {row['p95']}), {row['bubbles']} bubbles"
+        )
     print(write("panel", rows))
 
 

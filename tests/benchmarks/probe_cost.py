@@ -24,10 +24,10 @@ from pathlib import Path
 import psutil
 import pynvml
 
-from app.commands.watch import first_reading
-from scheduler import settings
+from app.cli.watch import first_reading
 from scheduler.client import Client
-from scheduler.paths import daemon_lock
+from scheduler.protocol import settings
+from scheduler.protocol.paths import daemon_lock
 from tests.benchmarks.cpu_share import listen, spent
 from tests.benchmarks.gpu_probe import Probe, need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -65,7 +65,9 @@ def main() -> None:
     arguments = parser.parse_args()
     need_gpu()
     if importlib.util.find_spec("nvitop") is None:
-        raise SystemExit("nvitop is not installed, and this compares with it: pip install 'gpudeck[bench]'")
+        raise SystemExit(
+            "nvitop is not installed, and this compares with it: pip install 'gpudeck[bench]'"
+        )
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
         measure(arguments.hz, arguments.out)
@@ -77,36 +79,63 @@ def measure(hz: float, out: Path) -> None:
     """All of them over the same spans of time; the rows are written after each."""
     family = daemon_family(hz)
     probe = Probe(hz)
-    nvitop = subprocess.Popen([sys.executable, "-c", _NVITOP, str(hz)], stdout=subprocess.PIPE, text=True)
+    nvitop = subprocess.Popen(
+        [sys.executable, "-c", _NVITOP, str(hz)], stdout=subprocess.PIPE, text=True
+    )
     assert nvitop.stdout is not None
     fields = {"nvitop collector": int(nvitop.stdout.readline())}
     time.sleep(8.0)  # what is read once, or slowly, was read
     ours = len(probe.readings[-1].values)
-    groups = {"probe": [psutil.Process(probe.pid)], "daemon and probe": family, "nvitop collector": [psutil.Process(nvitop.pid)]}
+    groups = {
+        "probe": [psutil.Process(probe.pid)],
+        "daemon and probe": family,
+        "nvitop collector": [psutil.Process(nvitop.pid)],
+    }
     shares: dict[str, list[float]] = {name: [] for name in groups}
     pynvml.nvmlInit()
-    where = context(str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))), ["nvidia-ml-py", "nvitop", "psutil"])
+    where = context(
+        str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))),
+        ["nvidia-ml-py", "nvitop", "psutil"],
+    )
     for _ in range(SPANS):
         before, start = {name: spent(found) for name, found in groups.items()}, time.monotonic()
         time.sleep(SECONDS)
         seconds = time.monotonic() - start
         for name, found in groups.items():
             shares[name].append((spent(found) - before[name]) / seconds * 100)
-        write("probe_cost", [row | where for row in rows_of(shares, hz, {name: fields.get(name, ours) for name in shares})], out)
+        write(
+            "probe_cost",
+            [
+                row | where
+                for row in rows_of(shares, hz, {name: fields.get(name, ours) for name in shares})
+            ],
+            out,
+        )
     nvitop.kill()
     nvitop.wait()
     probe.close()
 
 
-def rows_of(shares: Mapping[str, Sequence[float]], hz: float, fields: Mapping[str, int]) -> list[dict[str, object]]:
+def rows_of(
+    shares: Mapping[str, Sequence[float]], hz: float, fields: Mapping[str, int]
+) -> list[dict[str, object]]:
     """One for each that was measured; tells them."""
     peer = statistics.median(shares["nvitop collector"])
     rows: list[dict[str, object]] = []
     for name, samples in shares.items():
-        row = {"what": name, "hz": hz, "unit": "% of a core", **spread(samples), "fields_with_a_value": fields[name]}
+        row = {
+            "what": name,
+            "hz": hz,
+            "unit": "% of a core",
+            **spread(samples),
+            "fields_with_a_value": fields[name],
+        }
         share = round(statistics.median(samples) / peer, 3) if peer else ""
         rows.append({**row, "share_of_nvitop": share})
-        print(f"{name:18} {row['median']:8} % of a core  ({fields[name]} fields, {share} of nvitop)", flush=True)
+        print(
+            f"{name:18} {row['median']:8} % of a core  ({fields[name]} fields, {share} of nvitop)",
+            flush=True,
+        )
     return rows
 
 

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 
 import psutil
 
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.jobs import Job, Spec
-from scheduler.search import ACTIVE, Search
-from scheduler.settings import Settings
-from scheduler.wishes import MAX_BATCH
+from scheduler.protocol import settings
+from scheduler.protocol.jobs import Job, Spec
+from scheduler.protocol.search import ACTIVE, Search
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.submission import MAX_BATCH
 from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}
@@ -33,7 +33,12 @@ _PATIENCE_S = 600.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--running", type=int, default=3000, help="jobs of an array that run at once (default: 3000)")
+    parser.add_argument(
+        "--running",
+        type=int,
+        default=3000,
+        help="jobs of an array that run at once (default: 3000)",
+    )
     running = min(parser.parse_args(arguments).running, psutil.virtual_memory().available // RUNNER)
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as home:
@@ -45,8 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found |= _parent(deck)
             found |= _running(deck, running)
             deck.stop_daemon()
-    where = context(f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}", ["msgspec"])
-    rows = [{"figure": name, "value": float(f"{value:.4g}"), "unit": "s", **where} for name, value in found.items()]
+    where = context(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+        ["msgspec"],
+    )
+    rows = [
+        {"figure": name, "value": float(f"{value:.4g}"), "unit": "s", **where}
+        for name, value in found.items()
+    ]
     for row in rows:
         print(f"{row['figure']:64} {row['value']:9.4g} s")
     print(write("queue_cancel", rows))
@@ -70,7 +81,11 @@ def _parent(deck: Client) -> dict[str, float]:
     with _others() as longest:
         answered = _seconds(lambda: deck.cancel(first))
         whole = answered + _seconds(lambda: _none_left(deck))
-    return {f"{what}: order to answer": answered, f"{what}: order to their end": whole, f"{what}: longest answer to others": longest()}
+    return {
+        f"{what}: order to answer": answered,
+        f"{what}: order to their end": whole,
+        f"{what}: longest answer to others": longest(),
+    }
 
 
 def _running(deck: Client, count: int) -> dict[str, float]:

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from app import __version__
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import context, spread, write
 
 ROUNDS = 25
@@ -51,7 +51,9 @@ def main() -> int:
 
 
 def _measure(base: Path, tools: dict[str, tuple[str, Submit]]) -> list[dict[str, object]]:
-    found: dict[tuple[str, str], list[float]] = {(t, f): [] for t in tools for f in ("submit acknowledged", "submit to first instruction")}
+    found: dict[tuple[str, str], list[float]] = {
+        (t, f): [] for t in tools for f in ("submit acknowledged", "submit to first instruction")
+    }
     order = list(tools)
     for number in range(ROUNDS + 1):
         order = [*order[1:], order[0]]
@@ -68,8 +70,14 @@ def _measure(base: Path, tools: dict[str, tuple[str, Submit]]) -> list[dict[str,
             if number:  # the first ones load programs from disk
                 found[tool, "submit acknowledged"].append((acknowledged - before) * 1000)
                 found[tool, "submit to first instruction"].append((began - before) * 1000)
-    where = context(f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}", ["msgspec"])
-    return [{"tool": t, "version": tools[t][0], "figure": f, "unit": "ms", **spread(s), **where} for (t, f), s in found.items()]
+    where = context(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+        ["msgspec"],
+    )
+    return [
+        {"tool": t, "version": tools[t][0], "figure": f, "unit": "ms", **spread(s), **where}
+        for (t, f), s in found.items()
+    ]
 
 
 def _wait_for(file: Path) -> str:
@@ -101,14 +109,25 @@ def _gflow(folder: Path) -> Iterator[dict[str, tuple[str, Submit]]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folder.mkdir()
-    names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMUX_TMPDIR")
+    names = (
+        "HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
+        "TMUX_TMPDIR",
+    )
     env = {**os.environ, **dict.fromkeys(names, str(folder)), "SHELL": "/bin/sh"}
     _quietly(["gflowd", "init", "--yes", "--force", "--port", str(port)], env)
     _quietly(["gflowd", "start"], env)
-    version = subprocess.run(["gbatch", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    version = subprocess.run(
+        ["gbatch", "--version"], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
     time.sleep(2.0)
     try:
-        yield {"gflow, command line": (version, lambda script: _quietly(["gbatch", str(script)], env))}
+        yield {
+            "gflow, command line": (version, lambda script: _quietly(["gbatch", str(script)], env))
+        }
     finally:
         _quietly(["gflowd", "stop"], env)
         subprocess.run(["tmux", "kill-server"], env=env, capture_output=True, check=False)
@@ -121,13 +140,20 @@ def _task_spooler(folder: Path) -> Iterator[dict[str, tuple[str, Submit]]]:
     said = subprocess.run(["tsp", "-V"], capture_output=True, text=True, check=False)
     version = re.search(r"v([\d.]+)", said.stdout + said.stderr)
     try:
-        yield {"task-spooler, command line": (version[1] if version else "?", lambda script: _quietly(["tsp", str(script)], env))}
+        yield {
+            "task-spooler, command line": (
+                version[1] if version else "?",
+                lambda script: _quietly(["tsp", str(script)], env),
+            )
+        }
     finally:
         _quietly(["tsp", "-K"], env)
 
 
 def _quietly(command: list[str], env: dict[str, str] | None = None) -> None:
-    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+    )
 
 
 if __name__ == "__main__":

@@ -17,22 +17,31 @@ from pathlib import Path
 
 import psutil
 
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.devices.model import Device
-from scheduler.jobs import Spec
-from scheduler.messages import NEWEST
+from scheduler.protocol import paths, settings
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Spec
+from scheduler.protocol.messages import NEWEST
+from scheduler.protocol.search import ENDED as ENDS
+from scheduler.protocol.search import Search
+from scheduler.protocol.settings import Settings
 from scheduler.queue.queue import Queue
-from scheduler.search import ENDED as ENDS
-from scheduler.search import Search
-from scheduler.settings import Settings
 from scheduler.store import Store
 from tests.benchmarks import latency
 from tests.benchmarks.rows import context, spread, write
 
 ENDED, WAITING, BATCH = 100_000, 10_000, 2000
 _SPECS = [Spec(("true",), "true", "/", {"PATH": "/usr/bin"}, gpus=1)] * BATCH
-_WORDS = ["-m", "project.train", "--config", "configs/attention/small.yaml", "--seed", "4711", "--out", "/data/runs/attention-small"]
+_WORDS = [
+    "-m",
+    "project.train",
+    "--config",
+    "configs/attention/small.yaml",
+    "--seed",
+    "4711",
+    "--out",
+    "/data/runs/attention-small",
+]
 TARGETS = {
     "submit acknowledged, p50": (3.0, "ms"),
     "submit acknowledged, p99": (10.0, "ms"),
@@ -66,8 +75,12 @@ def main() -> int:
             measured["submit to first instruction of the job, p50"] = latency.samples(60, pause=0.5)
             measured["the same, right after the end of another job, p50"] = latency.samples(60)
             deck.pause()
-            measured["submit acknowledged, p50"] = measured["submit acknowledged, p99"] = _submissions(deck, 300)
-            measured["submissions in one call of 2000"] = [BATCH / _ms(lambda: deck.submit_many(_SPECS)) * 1000 for _ in range(5)]
+            measured["submit acknowledged, p50"] = measured["submit acknowledged, p99"] = (
+                _submissions(deck, 300)
+            )
+            measured["submissions in one call of 2000"] = [
+                BATCH / _ms(lambda: deck.submit_many(_SPECS)) * 1000 for _ in range(5)
+            ]
             deck.stop_daemon()
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
@@ -77,11 +90,21 @@ def main() -> int:
         with Client() as deck:
             _until(lambda: bool(deck.snapshot().devices))
             measured["full: a page of 100 jobs"] = [_ms(lambda: deck.jobs(100)) for _ in range(200)]
-            measured["full: a page of 100 jobs with a common word"] = [_ms(lambda: deck.find(Search("train", ENDS))) for _ in range(200)]
-            measured["full: one answer of a search that finds nothing"] = _answers(deck, Search("nowhere"))
-            measured["full: a search through all jobs that finds nothing"] = [_ms(lambda: deck.find(Search("nowhere"))) for _ in range(20)]
-            measured["full: submit acknowledged, p50"] = measured["full: submit acknowledged, p99"] = _submissions(deck, 300)
-            measured["full: daemon at rest, CPU"], measured["full: daemon at rest, memory"] = _at_rest()
+            measured["full: a page of 100 jobs with a common word"] = [
+                _ms(lambda: deck.find(Search("train", ENDS))) for _ in range(200)
+            ]
+            measured["full: one answer of a search that finds nothing"] = _answers(
+                deck, Search("nowhere")
+            )
+            measured["full: a search through all jobs that finds nothing"] = [
+                _ms(lambda: deck.find(Search("nowhere"))) for _ in range(20)
+            ]
+            measured["full: submit acknowledged, p50"] = measured[
+                "full: submit acknowledged, p99"
+            ] = _submissions(deck, 300)
+            measured["full: daemon at rest, CPU"], measured["full: daemon at rest, memory"] = (
+                _at_rest()
+            )
             deck.cancel(holder(deck))
             deck.stop_daemon()
     rows = [_row(name, measured[name]) for name in TARGETS]
@@ -103,13 +126,23 @@ def fill() -> None:
         waits = deck.submit(["true"], name="waits", gpus=1)
         deck.stop_daemon()
     with contextlib.closing(sqlite3.connect(paths.store_file())) as db, db:
-        columns = ", ".join(row[1] for row in db.execute("PRAGMA table_xinfo(jobs)") if row[1] != "id" and not row[6])
+        columns = ", ".join(
+            row[1]
+            for row in db.execute("PRAGMA table_xinfo(jobs)")
+            if row[1] != "id" and not row[6]
+        )
         many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
         for job, count in ((ended.id, ENDED), (waits.id, WAITING)):
-            db.execute(f"{many} INSERT INTO jobs ({columns}) SELECT {columns} FROM jobs, n WHERE id = ?", (count - 1, job))
+            db.execute(
+                f"{many} INSERT INTO jobs ({columns}) SELECT {columns} FROM jobs, n WHERE id = ?",
+                (count - 1, job),
+            )
         db.execute("UPDATE jobs SET spec = json_set(spec, '$.notes', 'number-' || id)")
         words = "one.words || ' number-' || jobs.id"
-        for job in (ended.id, waits.id):  # the rows of the two last, as they are the patterns of the others
+        for job in (
+            ended.id,
+            waits.id,
+        ):  # the rows of the two last, as they are the patterns of the others
             db.execute(
                 f"""INSERT OR REPLACE INTO search SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
                 FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome ORDER BY jobs.id = ?""",
@@ -128,7 +161,9 @@ def _passes() -> list[float]:
 
 
 def _submissions(deck: Client, count: int) -> list[float]:
-    return [_ms(lambda: deck.submit(["true"], gpus=1, env={"PATH": "/usr/bin"})) for _ in range(count)]
+    return [
+        _ms(lambda: deck.submit(["true"], gpus=1, env={"PATH": "/usr/bin"})) for _ in range(count)
+    ]
 
 
 def _at_rest(spans: int = 5, seconds: float = 4.0) -> tuple[list[float], list[float]]:
@@ -181,9 +216,21 @@ def _row(name: str, samples: Sequence[float]) -> dict[str, object]:
     found = spread(samples)
     value = ordered[round(0.99 * (len(ordered) - 1))] if name.endswith("p99") else found["median"]
     met = value >= target if unit in AT_LEAST else value <= target
-    where = context(f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}", ["msgspec"])
+    where = context(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+        ["msgspec"],
+    )
     sqlite = {"sqlite": sqlite3.sqlite_version, "disk": _disk(Path(tempfile.gettempdir()))}
-    return {"figure": name, "target": target, "unit": unit, "value": float(f"{value:.4g}"), "met": met, **found, **where, **sqlite}
+    return {
+        "figure": name,
+        "target": target,
+        "unit": unit,
+        "value": float(f"{value:.4g}"),
+        "met": met,
+        **found,
+        **where,
+        **sqlite,
+    }
 
 
 def _disk(folder: Path) -> str:

@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scheduler import paths, settings
 from scheduler.devices.cpu import cpu_name
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import state_folder
 
@@ -44,11 +44,22 @@ def main() -> int:
                 assert told is not None and result["verdict"] == "pass", result
                 held[method] += int(told[1])
                 medians[method].append(result["timing"]["median"] / 1e3)
-                print(f"round {seed + 1}, {method}: {told[0]}, {medians[method][-1]:.2f} s a text", flush=True)
+                print(
+                    f"round {seed + 1}, {method}: {told[0]}, {medians[method][-1]:.2f} s a text",
+                    flush=True,
+                )
     count = args.rounds * args.texts
     where = context(cpu_name(), ["torch", "numba"])
     rows = [
-        {"method": method, "texts": count, "held": held[method], "what": "median of a round's texts", "unit": "s", **spread(found), **where}
+        {
+            "method": method,
+            "texts": count,
+            "held": held[method],
+            "what": "median of a round's texts",
+            "unit": "s",
+            **spread(found),
+            **where,
+        }
         for method, found in medians.items()
     ]
     print(write("rain", rows, args.out))
@@ -57,7 +68,16 @@ def main() -> int:
 
 def run(method: str, texts: int, seed: int) -> dict:
     """The Result of one job."""
-    command = [_GPUDECK, "run", "rain", f"method={method}", f"texts={texts}", f"seed={seed}", "--wait", "--json"]
+    command = [
+        _GPUDECK,
+        "run",
+        "rain",
+        f"method={method}",
+        f"texts={texts}",
+        f"seed={seed}",
+        "--wait",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["state"]["result"]
 

@@ -64,14 +64,19 @@ class Recorder:
     def __init__(self, sms: int) -> None:
         self._handle = nv.nvmlDeviceGetHandleByIndex(0)
         self.raw = Raw(sms, tuple(nv.nvmlDeviceGetCudaComputeCapability(self._handle)))
-        self.raw.clock_max = self._told("clock_max", nv.nvmlDeviceGetMaxClockInfo, self._handle, nv.NVML_CLOCK_SM) or 0.0
+        self.raw.clock_max = (
+            self._told("clock_max", nv.nvmlDeviceGetMaxClockInfo, self._handle, nv.NVML_CLOCK_SM)
+            or 0.0
+        )
         self._samples: deque[tuple[float, Any]] = deque()
         self._spare = [nv.nvmlGpmSampleAlloc() for _ in range(LONG + 1)]
         self._due = {"others": 0.0, "slow": 0.0, "gpm": 0.0}
 
     def look(self, now: float) -> None:
         """`now`: seconds since the epoch."""
-        if (clock := self._told("clock", nv.nvmlDeviceGetClockInfo, self._handle, nv.NVML_CLOCK_SM)) is not None:
+        if (
+            clock := self._told("clock", nv.nvmlDeviceGetClockInfo, self._handle, nv.NVML_CLOCK_SM)
+        ) is not None:
             self.raw.clocks.append((now, clock))
         if now >= self._due["others"]:
             self._due["others"] = now + OTHERS_S
@@ -150,7 +155,8 @@ class Recording:
     def __init__(self, file: Path, sms: int) -> None:
         self._file = file
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.raw_counters", str(file), str(sms)], stdin=subprocess.PIPE
+            [sys.executable, "-m", "tests.benchmarks.raw_counters", str(file), str(sms)],
+            stdin=subprocess.PIPE,
         )
 
     def end(self) -> Raw:

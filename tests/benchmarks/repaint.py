@@ -10,19 +10,23 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
 
-from app import theme
-from app.models.requests import Link
-from app.views.window import MainWindow
-from scheduler import paths
+from app.link.requests import Link
+from app.shell.window import MainWindow
+from app.widgets import theme
 from scheduler.devices.replay import ReplaySource
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, DeviceState, Snapshot
+from scheduler.protocol import paths
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from tests.benchmarks.rows import spread
 
 DEVICES, SECONDS, HZ, RECORDED_HZ = 8, 600, 10.0, 2.0
 
 
-def measure(repaints: int = 480, size: tuple[int, int] = (1280, 800), clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
+def measure(
+    repaints: int = 480,
+    size: tuple[int, int] = (1280, 800),
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Milliseconds from a new snapshot to the painted window: each takes in the next snapshot, lays out, and paints what that changed:
     tiles, charts, status line. `clock`: seconds; time.thread_time where others use the processors."""
     app = theme.application()
@@ -55,9 +59,16 @@ def _snapshots(count: int) -> list[Snapshot]:
     made = []
     for i in range(count):
         now = start + i / HZ
-        readings = (msgspec.structs.replace(reading, time=now) for reading in source.read(start + i / RECORDED_HZ))
-        states = tuple(DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True))
-        made.append(Snapshot(i, now, states, (), Settings(telemetry_hz=HZ), "replay of h100.trace.gz"))
+        readings = (
+            msgspec.structs.replace(reading, time=now)
+            for reading in source.read(start + i / RECORDED_HZ)
+        )
+        states = tuple(
+            DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True)
+        )
+        made.append(
+            Snapshot(i, now, states, (), Settings(telemetry_hz=HZ), "replay of h100.trace.gz")
+        )
     return made
 
 

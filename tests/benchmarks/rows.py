@@ -28,7 +28,13 @@ def spread(samples: Sequence[float]) -> dict[str, float]:
     """Median, P95, P99, minimum, maximum and count, rounded to what a reader can use."""
     ordered = sorted(samples)
     p95, p99 = (ordered[round(share * (len(ordered) - 1))] for share in (0.95, 0.99))
-    found = {"median": statistics.median(ordered), "p95": p95, "p99": p99, "min": ordered[0], "max": ordered[-1]}
+    found = {
+        "median": statistics.median(ordered),
+        "p95": p95,
+        "p99": p99,
+        "min": ordered[0],
+        "max": ordered[-1],
+    }
     return {name: float(f"{value:.5g}") for name, value in found.items()} | {"count": len(ordered)}
 
 

@@ -23,8 +23,8 @@ import torch
 
 from assistant import weights
 from assistant.model import RWKV7
-from scheduler import paths
 from scheduler.devices.cpu import cpu_name
+from scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
 
 ROUNDS, TOKENS, WARM_UP, PROMPT, BATCH = 9, 64, 8, 512, 8
@@ -94,15 +94,23 @@ def vocabulary() -> tuple[list[float], list[float]]:
     from rwkv_models import vocabulary_file
 
     command = [sys.executable, "-c", _LOADING, str(vocabulary_file())]
-    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(ROUNDS)]
+    told = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(ROUNDS)
+    ]
     return [float(seconds) for seconds, _ in told], [float(size) for _, size in told]
 
 
-def contenders(ours: Mapping[str, RWKV7], peer: Callable, size: int) -> dict[tuple[str, str, int], Callable[[], float]]:
+def contenders(
+    ours: Mapping[str, RWKV7], peer: Callable, size: int
+) -> dict[tuple[str, str, int], Callable[[], float]]:
     """By implementation, what it does and threads: tokens a second."""
     found: dict[tuple[str, str, int], Callable[[], float]] = {}
     for threads in (1, 2):
-        for name, forward in (*(("gpudeck " + name, model.forward) for name, model in ours.items()), ("rwkv fp32", peer)):
+        for name, forward in (
+            *(("gpudeck " + name, model.forward) for name, model in ours.items()),
+            ("rwkv fp32", peer),
+        ):
             found[name, "decode", threads] = lambda forward=forward: decode(forward)
             found[name, "prefill", threads] = lambda forward=forward: prefill(forward, size)
     for name, model in ours.items():
@@ -110,7 +118,9 @@ def contenders(ours: Mapping[str, RWKV7], peer: Callable, size: int) -> dict[tup
     return found
 
 
-def row(who: str, did: str, unit: str, found: Sequence[float], threads: int = 1) -> dict[str, object]:
+def row(
+    who: str, did: str, unit: str, found: Sequence[float], threads: int = 1
+) -> dict[str, object]:
     return {"implementation": who, "what": did, "unit": unit, "threads": threads, **spread(found)}
 
 
@@ -128,7 +138,10 @@ def main() -> None:
     tensors = {name: tensor.float() for name, tensor in weights.load(paths.shipped_model()).items()}
     with tempfile.TemporaryDirectory() as folder:
         torch.save(tensors, Path(folder) / "model.pth")
-        ours = {name: RWKV7.load(Path(folder) / "model.pth", dtype=dtype) for name, dtype in DTYPES.items()}
+        ours = {
+            name: RWKV7.load(Path(folder) / "model.pth", dtype=dtype)
+            for name, dtype in DTYPES.items()
+        }
         peer = RWKV(f"{folder}/model", "cpu fp32")
     size = ours["fp32"].vocabulary
     measured = contenders(ours, peer.forward, size)
@@ -141,14 +154,43 @@ def main() -> None:
     rows = [row(who, did, "tok/s", found, threads) for (who, did, threads), found in rates.items()]
     logits = {name: model.forward(prompt(size))[0] for name, model in ours.items()}
     theirs = peer.forward(prompt(size), None)[0]
-    rows.append(row("gpudeck fp32", "logits, from those of the package", "relative", [distance(logits["fp32"], theirs)]))
-    rows.append(row("gpudeck int8", "logits, from those in fp32", "relative", [distance(logits["int8"], logits["fp32"])]))
-    rows.append(row("gpudeck fp32", "longest wait to stop a prompt", "ms", [longest_wait(ours["fp32"]) for _ in range(ROUNDS)]))
+    rows.append(
+        row(
+            "gpudeck fp32",
+            "logits, from those of the package",
+            "relative",
+            [distance(logits["fp32"], theirs)],
+        )
+    )
+    rows.append(
+        row(
+            "gpudeck int8",
+            "logits, from those in fp32",
+            "relative",
+            [distance(logits["int8"], logits["fp32"])],
+        )
+    )
+    rows.append(
+        row(
+            "gpudeck fp32",
+            "longest wait to stop a prompt",
+            "ms",
+            [longest_wait(ours["fp32"]) for _ in range(ROUNDS)],
+        )
+    )
     seconds, memory = vocabulary()
-    rows += [row("gpudeck", "World vocabulary, load", "s", seconds), row("gpudeck", "World vocabulary, memory", "MB", memory)]
-    where = {"parameters": sum(t.numel() for t in tensors.values()), **context(cpu_name(), ["torch", "numba", "rwkv"])}
+    rows += [
+        row("gpudeck", "World vocabulary, load", "s", seconds),
+        row("gpudeck", "World vocabulary, memory", "MB", memory),
+    ]
+    where = {
+        "parameters": sum(t.numel() for t in tensors.values()),
+        **context(cpu_name(), ["torch", "numba", "rwkv"]),
+    }
     for told in rows:
-        print(f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} (from {told['min']} to {told['max']})")
+        print(
+            f"{told['implementation']}, {told['what']}: {told['median']} {told['unit']} (from {told['min']} to {told['max']})"
+        )
     print(write("rwkv_cpu", [told | where for told in rows]))
 
 

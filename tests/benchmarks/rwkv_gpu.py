@@ -26,7 +26,11 @@ from tests.benchmarks import rwkv_peers
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.rwkv_peers import Peer
 
-SHAPES = {"0.1B": (12, 768, (64, 64, 32, 128)), "1.5B": (24, 2048, (96, 96, 64, 256)), "2.9B": (32, 2560, (96, 96, 64, 320))}
+SHAPES = {
+    "0.1B": (12, 768, (64, 64, 32, 128)),
+    "1.5B": (24, 2048, (96, 96, 64, 256)),
+    "2.9B": (32, 2560, (96, 96, 64, 320)),
+}
 """Layers, channels, ranks of w, a, v, g."""
 VOCABULARY, BATCHES = 65536, (1, 32, 128)
 ROUNDS, TOKENS, PROMPT = 5, 64, 4096
@@ -36,7 +40,9 @@ PEERS = (("rwkv", "rwkv"), ("flash-linear-attention", "fla"))
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
-def random_weights(layers: int, channels: int, ranks: tuple[int, ...], device: str = "cuda") -> dict[str, torch.Tensor]:
+def random_weights(
+    layers: int, channels: int, ranks: tuple[int, ...], device: str = "cuda"
+) -> dict[str, torch.Tensor]:
     """BlinkDL's names and shapes, in fp16."""
 
     def normal(*shape: int, scale: float = 1.0) -> torch.Tensor:
@@ -50,20 +56,36 @@ def random_weights(layers: int, channels: int, ranks: tuple[int, ...], device: s
         norms += [f"blocks.{i}.ln1", f"blocks.{i}.ln2", f"{att}ln_x"]
         w |= {att + mix: torch.rand(1, 1, c, device=device, dtype=torch.float16) for mix in MIXES}
         for name, rank in zip("wavg", ranks, strict=True):
-            w |= {f"{att}{name}1": normal(c, rank, scale=small), f"{att}{name}2": normal(rank, c, scale=rank**-0.5)}
+            w |= {
+                f"{att}{name}1": normal(c, rank, scale=small),
+                f"{att}{name}2": normal(rank, c, scale=rank**-0.5),
+            }
             w |= {} if name == "g" else {f"{att}{name}0": normal(1, 1, c)}
-        w |= {att + "k_k": normal(1, 1, c), att + "k_a": normal(1, 1, c), att + "r_k": normal(c // 64, 64, scale=0.1)}
-        w |= {f"{att}{name}.weight": normal(c, c, scale=small) for name in ("receptance", "key", "value", "output")}
+        w |= {
+            att + "k_k": normal(1, 1, c),
+            att + "k_a": normal(1, 1, c),
+            att + "r_k": normal(c // 64, 64, scale=0.1),
+        }
+        w |= {
+            f"{att}{name}.weight": normal(c, c, scale=small)
+            for name in ("receptance", "key", "value", "output")
+        }
         w |= {ffn + "x_k": normal(1, 1, c), ffn + "key.weight": normal(4 * c, c, scale=small)}
         w |= {ffn + "value.weight": normal(c, 4 * c, scale=small / 4)}
     for norm in norms:
-        w |= {norm + ".weight": torch.ones(c, device=device, dtype=torch.float16), norm + ".bias": normal(c, scale=0.1)}
+        w |= {
+            norm + ".weight": torch.ones(c, device=device, dtype=torch.float16),
+            norm + ".bias": normal(c, scale=0.1),
+        }
     return w
 
 
 def ours(tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> RWKV7:
     """Our model of the same weights."""
-    vectors = {name: t.flatten() if t.numel() == max(t.shape) else t for name, t in canonical(tensors).items()}
+    vectors = {
+        name: t.flatten() if t.numel() == max(t.shape) else t
+        for name, t in canonical(tensors).items()
+    }
     return RWKV7(vectors, "cuda", dtype)
 
 
@@ -108,19 +130,32 @@ def peers_of(tensors: dict[str, torch.Tensor]) -> list[Peer]:
             made = time.perf_counter() - began
             peer.logits(PROBE)
             found.append(peer)
-            print(f"{peer.name}: made in {made:.0f} s, first logits after {time.perf_counter() - began:.0f} s", flush=True)
+            print(
+                f"{peer.name}: made in {made:.0f} s, first logits after {time.perf_counter() - began:.0f} s",
+                flush=True,
+            )
         except (RuntimeError, OSError, ImportError, AttributeError, TypeError) as error:
-            print(f"{make.__name__}: {str(error).splitlines()[-1] if str(error) else type(error).__name__}", flush=True)
+            print(
+                f"{make.__name__}: {str(error).splitlines()[-1] if str(error) else type(error).__name__}",
+                flush=True,
+            )
     return found
 
 
-def differences(name: str, known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]) -> list[dict[str, object]]:
+def differences(
+    name: str, known: RWKV7, asked: Mapping[str, Callable[[], torch.Tensor]]
+) -> list[dict[str, object]]:
     """How far each one's logits after PROBE are from those in fp32, relative to their norm."""
     exact = known.forward(PROBE)[0]
     rows: list[dict[str, object]] = []
     for who, logits in asked.items():
         error = float((logits().float() - exact).norm() / exact.norm())
-        row = {"implementation": who, "model": name, "what": f"logits after {len(PROBE)} tokens", "unit": "relative error"}
+        row = {
+            "implementation": who,
+            "model": name,
+            "what": f"logits after {len(PROBE)} tokens",
+            "unit": "relative error",
+        }
         rows.append({**row, **spread([error]), "percent_of_memory_limit": ""})
     return rows
 
@@ -132,9 +167,14 @@ Runs = Mapping[tuple[str, str], tuple[Callable[[], object], int, float]]
 def measure(name: str, limit: float, alone: bool) -> Iterator[list[dict[str, object]]]:
     """The rows of one model after each round; `alone`: without peers."""
     tensors = random_weights(*SHAPES[name])
-    models = {f"gpudeck {label}": ours(tensors, dtype) for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8))}
+    models = {
+        f"gpudeck {label}": ours(tensors, dtype)
+        for label, dtype in (("bf16", torch.bfloat16), ("int8", torch.int8))
+    }
     peers = [] if alone else peers_of(tensors)
-    asked: dict[str, Callable[[], torch.Tensor]] = {who: lambda model=model: model.forward(PROBE)[0] for who, model in models.items()}
+    asked: dict[str, Callable[[], torch.Tensor]] = {
+        who: lambda model=model: model.forward(PROBE)[0] for who, model in models.items()
+    }
     asked |= {peer.name: lambda peer=peer: peer.logits(PROBE) for peer in peers}
     errors = differences(name, ours(tensors, torch.float32), asked)
     runs = runs_of(models, peers, limit)
@@ -155,29 +195,56 @@ def runs_of(models: Mapping[str, RWKV7], peers: Sequence[Peer], limit: float) ->
         read = model.nbytes - VOCABULARY * model.channels * 2
         for batch in BATCHES:
             moved = read + 2 * model.fresh(batch).nbytes
-            runs[who, f"decode, batch {batch}"] = (decode(model, batch), batch * TOKENS, moved / limit * TOKENS)
+            runs[who, f"decode, batch {batch}"] = (
+                decode(model, batch),
+                batch * TOKENS,
+                moved / limit * TOKENS,
+            )
         runs[who, "prefill"] = (lambda model=model: model.forward(prompt), PROMPT, 0.0)
     for peer in peers:
         if peer.decode:
-            runs[peer.name, "decode, batch 1"] = (lambda peer=peer: peer.decode(TOKENS), TOKENS, 0.0)
+            runs[peer.name, "decode, batch 1"] = (
+                lambda peer=peer: peer.decode(TOKENS),
+                TOKENS,
+                0.0,
+            )
         runs[peer.name, "prefill"] = (lambda peer=peer: peer.logits(prompt), PROMPT, 0.0)
     return runs
 
 
-def rows_of(name: str, runs: Runs, times: Mapping[tuple[str, str], Sequence[float]]) -> list[dict[str, object]]:
+def rows_of(
+    name: str, runs: Runs, times: Mapping[tuple[str, str], Sequence[float]]
+) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for (who, did), found in times.items():
         _, tokens, least = runs[who, did]
         found_rates = spread([tokens / t for t in found])
         share = f"{100 * least / sorted(found)[len(found) // 2]:.3g}" if least else ""
-        rows.append({"implementation": who, "model": name, "what": did, "unit": "tok/s", **found_rates, "percent_of_memory_limit": share})
+        rows.append(
+            {
+                "implementation": who,
+                "model": name,
+                "what": did,
+                "unit": "tok/s",
+                **found_rates,
+                "percent_of_memory_limit": share,
+            }
+        )
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SHAPES)}; default: all")
-    parser.add_argument("--alone", action="store_true", help="without the peers, whose kernels take minutes to build and to tune")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"of {', '.join(SHAPES)}; default: all"
+    )
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="without the peers, whose kernels take minutes to build and to tune",
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if unknown := set(options.models) - set(SHAPES):
@@ -185,7 +252,11 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the peers', at import
     limit = bandwidth()
     print(f"a copy moves {limit / 1e12:.3g} TB/s")
-    packages = ["torch", "triton", *(name for name, module in PEERS if importlib.util.find_spec(module))]
+    packages = [
+        "torch",
+        "triton",
+        *(name for name, module in PEERS if importlib.util.find_spec(module)),
+    ]
     where = {"copy_bytes_per_s": f"{limit:.4g}", **context(torch.cuda.get_device_name(), packages)}
     rows: list[dict[str, object]] = []
     for name in options.models or SHAPES:

@@ -64,7 +64,9 @@ def forget(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="1.5B", choices=sorted(SHAPES))
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -76,17 +78,29 @@ def main() -> None:
         write_hf(folder, {name: t.contiguous().cpu() for name, t in to_hf(tensors).items()}, SHARDS)
         size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
         del tensors
-        for how, rounds in (("kernels to be compiled", 1), ("files in the cache", ROUNDS), ("files not in the cache", ROUNDS)):
+        for how, rounds in (
+            ("kernels to be compiled", 1),
+            ("files in the cache", ROUNDS),
+            ("files not in the cache", ROUNDS),
+        ):
             for _ in range(rounds):
                 if how == "files not in the cache":
                     forget(folder)
                 for mark, taken in once(folder, args.device, cache).items():
                     found[how, mark].append(taken)
     about = {"model": args.model, "gigabytes": f"{size / 1e9:.2f}"}
-    where = context(torch.cuda.get_device_name() if args.device == "cuda" else f"{os.cpu_count()} cores", ["torch", "safetensors"])
-    rows = [{**about, "how": how, "until": mark, "unit": "s", **spread(taken), **where} for (how, mark), taken in found.items()]
+    where = context(
+        torch.cuda.get_device_name() if args.device == "cuda" else f"{os.cpu_count()} cores",
+        ["torch", "safetensors"],
+    )
+    rows = [
+        {**about, "how": how, "until": mark, "unit": "s", **spread(taken), **where}
+        for (how, mark), taken in found.items()
+    ]
     for row in rows:
-        print(f"{row['how']:24} {row['until']:12} {row['median']:.4g} s (of {row['count']}: {row['min']:.4g} to {row['max']:.4g})")
+        print(
+            f"{row['how']:24} {row['until']:12} {row['median']:.4g} s (of {row['count']}: {row['min']:.4g} to {row['max']:.4g})"
+        )
     print(write("rwkv_load", rows, args.out))
 
 

@@ -27,7 +27,9 @@ class Peer(NamedTuple):
 
 def package(tensors: Tensors) -> Peer:
     """In fp16, with its CUDA kernels where nvcc and ninja are there to build them: a minute, once on a machine."""
-    kernels = bool(shutil.which("nvcc") and (shutil.which("ninja") or importlib.util.find_spec("ninja")))
+    kernels = bool(
+        shutil.which("nvcc") and (shutil.which("ninja") or importlib.util.find_spec("ninja"))
+    )
     os.environ |= {"RWKV_V7_ON": "1", "RWKV_CUDA_ON": str(int(kernels))}
     with tempfile.TemporaryDirectory() as folder:
         torch.save({n: t.cpu() for n, t in tensors.items()}, Path(folder) / "model.pth")
@@ -55,13 +57,22 @@ def flash_linear_attention(tensors: Tensors) -> Peer | None:
     from fla.models import RWKV7Config, RWKV7ForCausalLM
 
     names = {"decay": "w1", "a": "a1", "v": "v1", "gate": "g1"}
-    ranks = {f"{name}_low_rank_dim": tensors[f"blocks.1.att.{key}"].shape[1] for name, key in names.items()}
+    ranks = {
+        f"{name}_low_rank_dim": tensors[f"blocks.1.att.{key}"].shape[1]
+        for name, key in names.items()
+    }
     vocabulary, channels = tensors["emb.weight"].shape
     layers = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = RWKV7ForCausalLM(RWKV7Config(hidden_size=channels, num_hidden_layers=layers, vocab_size=vocabulary, **ranks))
-    model.load_state_dict({name: t.to(torch.bfloat16) for name, t in to_hf(tensors).items()}, assign=True)
+        model = RWKV7ForCausalLM(
+            RWKV7Config(
+                hidden_size=channels, num_hidden_layers=layers, vocab_size=vocabulary, **ranks
+            )
+        )
+    model.load_state_dict(
+        {name: t.to(torch.bfloat16) for name, t in to_hf(tensors).items()}, assign=True
+    )
     model.eval()
 
     def logits(prompt: Sequence[int]) -> Tensor:

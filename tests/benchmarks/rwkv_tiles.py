@@ -50,13 +50,37 @@ def choices(channels: int) -> Iterator[Choice]:
     """Of a model of so many channels."""
     wide = 1 << (channels - 1).bit_length()
     yield Choice("programs a processor", gpu, "AT_ONCE", (2, 3, 5, 6))
-    yield Choice("rows at once", gpu, "row_tile", tuple(fixed(Tile(n, wide, w)) for n in (2, 4, 8) for w in (4, 8)))
-    yield Choice("tiles of the sparse product", gpu, "tile_of", tuple(map(fixed, (Tile(64, 128, 4), Tile(64, 64, 4), Tile(64, 256, 8)))))
+    yield Choice(
+        "rows at once",
+        gpu,
+        "row_tile",
+        tuple(fixed(Tile(n, wide, w)) for n in (2, 4, 8) for w in (4, 8)),
+    )
+    yield Choice(
+        "tiles of the sparse product",
+        gpu,
+        "tile_of",
+        tuple(map(fixed, (Tile(64, 128, 4), Tile(64, 64, 4), Tile(64, 256, 8)))),
+    )
     yield Choice("splits of the sparse product", gpu, "_SPLITS", (8, 32))
-    tiles = [Tile(r, d, w) for r in (16, 32, 64, 128) for d in (64, 128, 256) for w in (4, 8) if r * d <= 16384]
+    tiles = [
+        Tile(r, d, w)
+        for r in (16, 32, 64, 128)
+        for d in (64, 128, 256)
+        for w in (4, 8)
+        if r * d <= 16384
+    ]
     for batch in (32, 128):
         yield Choice("tiles", gpu, "tile_of", tuple(map(fixed, tiles)), batch)
-    scans = [Scan(16, 2, 4), Scan(16, 8, 4), Scan(8, 4, 4), Scan(8, 4, 2), Scan(32, 4, 4), Scan(32, 4, 8), Scan(4, 4, 1)]
+    scans = [
+        Scan(16, 2, 4),
+        Scan(16, 8, 4),
+        Scan(8, 4, 4),
+        Scan(8, 4, 2),
+        Scan(32, 4, 4),
+        Scan(32, 4, 8),
+        Scan(4, 4, 1),
+    ]
     yield Choice("the recurrence", prompt, "SCAN", tuple(scans), 0)
 
 
@@ -73,8 +97,14 @@ def rate(model: RWKV7, batch: int) -> tuple[dict[str, float], torch.Tensor]:
     if not batch:
         logits = model.forward(ids)[0].clone()
         model.forward(ids)
-        return spread([PROMPT / rwkv_gpu.seconds(lambda: model.forward(ids)) for _ in range(ROUNDS)]), logits
-    one = model.step([7], state)[0][0].clone() if batch == 1 else model.step([7] * batch, type(state).join([state] * batch))[0][0].clone()
+        return spread(
+            [PROMPT / rwkv_gpu.seconds(lambda: model.forward(ids)) for _ in range(ROUNDS)]
+        ), logits
+    one = (
+        model.step([7], state)[0][0].clone()
+        if batch == 1
+        else model.step([7] * batch, type(state).join([state] * batch))[0][0].clone()
+    )
     run = rwkv_gpu.decode(model, batch)
     run()
     return spread([batch * rwkv_gpu.TOKENS / rwkv_gpu.seconds(run) for _ in range(ROUNDS)]), one
@@ -94,8 +124,16 @@ def kernels(model: RWKV7) -> Iterator[dict[str, object]]:
                 for launch in launches:
                     launch()
         graph.replay()
-        times = [1e6 * rwkv_gpu.seconds(graph.replay) / (again * len(launches)) for _ in range(ROUNDS)]
-        yield {"what": f"{kind}, {len(launches)} a step", "choice": "", "unit": "us", **spread(times), "difference": ""}
+        times = [
+            1e6 * rwkv_gpu.seconds(graph.replay) / (again * len(launches)) for _ in range(ROUNDS)
+        ]
+        yield {
+            "what": f"{kind}, {len(launches)} a step",
+            "choice": "",
+            "unit": "us",
+            **spread(times),
+            "difference": "",
+        }
 
 
 def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, object]]:
@@ -120,7 +158,9 @@ def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, ob
                 what = f"{choice.what}, {f'batch {choice.batch}' if choice.batch else 'prompt'}"
                 yield {
                     "what": what,
-                    "choice": told(value, model.channels if choice.name == "row_tile" else choice.batch),
+                    "choice": told(
+                        value, model.channels if choice.name == "row_tile" else choice.batch
+                    ),
                     "unit": "tok/s",
                     **found,
                     "difference": f"{off:.2g}",
@@ -129,9 +169,19 @@ def tried(model: RWKV7, dtype: torch.dtype, end: float) -> Iterator[dict[str, ob
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", default=["1.5B"], help=f"of {', '.join(rwkv_gpu.SHAPES)}; default: 1.5B")
-    parser.add_argument("--seconds", type=float, default=240.0, help="after which no more is begun (default: 240)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        default=["1.5B"],
+        help=f"of {', '.join(rwkv_gpu.SHAPES)}; default: 1.5B",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=240.0, help="after which no more is begun (default: 240)"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
@@ -143,10 +193,18 @@ def main() -> None:
             model = rwkv_gpu.ours(tensors, dtype)
             with torch.inference_mode():
                 for found in (*kernels(model), *tried(model, dtype, end)):
-                    row = {"model": name, "dtype": str(dtype).removeprefix("torch."), **found, **about}
+                    row = {
+                        "model": name,
+                        "dtype": str(dtype).removeprefix("torch."),
+                        **found,
+                        **about,
+                    }
                     rows.append(row)
                     write("rwkv_tiles", rows, options.out)
-                    print(f"{name} {row['dtype']} {row['what']} {row['choice']}: {row['median']} {row['unit']}", flush=True)
+                    print(
+                        f"{name} {row['dtype']} {row['what']} {row['choice']}: {row['median']} {row['unit']}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

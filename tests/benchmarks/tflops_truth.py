@@ -84,7 +84,12 @@ def gemm_cases(torch: Any, whole: bool) -> list[Case]:
 
         return call
 
-    kinds = {"bf16": product(N, torch.bfloat16), "fp16": product(N, torch.float16), "fp8": fp8(N), "tf32": tf32(N)}
+    kinds = {
+        "bf16": product(N, torch.bfloat16),
+        "fp16": product(N, torch.float16),
+        "fp8": fp8(N),
+        "tf32": tf32(N),
+    }
     cases = [
         Case(f"gemm {kind}", _load(duty), duty, "tflops_gpm", 2.0 * N**3, call, FACTORS[kind])
         for duty in DUTIES
@@ -92,11 +97,33 @@ def gemm_cases(torch: Any, whole: bool) -> list[Case]:
         if duty in (0.3, 1.0) or kind in ("bf16", "fp16")
     ]
     for duty, period in OTHER_PACES:
-        cases.append(Case("gemm bf16", _load(duty, period), duty, "tflops_gpm", 2.0 * N**3, kinds["bf16"], period=period))
+        cases.append(
+            Case(
+                "gemm bf16",
+                _load(duty, period),
+                duty,
+                "tflops_gpm",
+                2.0 * N**3,
+                kinds["bf16"],
+                period=period,
+            )
+        )
     if not whole:
         return cases
-    cases.append(Case("gemm fp32", "full", 1.0, "tflops_gpm", 2.0 * N**3, product(N, torch.float32)))
-    return [*cases, Case("gemm bf16", f"small, {SMALL}", 1.0, "tflops_gpm", 2.0 * SMALL**3, product(SMALL, torch.bfloat16))]
+    cases.append(
+        Case("gemm fp32", "full", 1.0, "tflops_gpm", 2.0 * N**3, product(N, torch.float32))
+    )
+    return [
+        *cases,
+        Case(
+            "gemm bf16",
+            f"small, {SMALL}",
+            1.0,
+            "tflops_gpm",
+            2.0 * SMALL**3,
+            product(SMALL, torch.bfloat16),
+        ),
+    ]
 
 
 def _load(duty: float, period: float = PERIOD) -> str:
@@ -109,14 +136,24 @@ def attention_cases(torch: Any) -> list[Case]:
 
     cases = []
     for d in (64, 128):
-        q, k, v = (torch.randn(1, 2048 // d, TOKENS, d, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-        for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        q, k, v = (
+            torch.randn(1, 2048 // d, TOKENS, d, device="cuda", dtype=torch.bfloat16)
+            for _ in range(3)
+        )
+        for backend in (
+            SDPBackend.CUDNN_ATTENTION,
+            SDPBackend.FLASH_ATTENTION,
+            SDPBackend.EFFICIENT_ATTENTION,
+        ):
 
             def call(q: Any = q, k: Any = k, v: Any = v, backend: Any = backend) -> object:
                 with sdpa_kernel(backend):
                     return functional.scaled_dot_product_attention(q, k, v)
 
-            name, work = f"attention d{d} {backend.name.lower().removesuffix('_attention')}", 4.0 * 2048 * TOKENS**2
+            name, work = (
+                f"attention d{d} {backend.name.lower().removesuffix('_attention')}",
+                4.0 * 2048 * TOKENS**2,
+            )
             cases.append(Case(name, "full", 1.0, "tflops_gpm", work, call))
             if backend is SDPBackend.CUDNN_ATTENTION:
                 cases.append(Case(name, _load(0.3), 0.3, "tflops_gpm", work, call))
@@ -128,7 +165,15 @@ def bandwidth_cases(torch: Any) -> list[Case]:
     source = torch.randn(WORDS, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
     return [
-        Case("copy", _load(duty, 0.53), duty, "bandwidth", 2.0 * 4 * WORDS, lambda: target.copy_(source), period=0.53)
+        Case(
+            "copy",
+            _load(duty, 0.53),
+            duty,
+            "bandwidth",
+            2.0 * 4 * WORDS,
+            lambda: target.copy_(source),
+            period=0.53,
+        )
         for duty in (1.0, 0.3, 0.6)
     ]
 
@@ -168,10 +213,14 @@ def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None
     flops = ran.calls * case.work / (ran.end - ran.start)
     shown = [r.values[case.field] / scale for r in readings if case.field in r.values]
     if not shown:
-        raise RuntimeError(f"the probe told no {case.field} meanwhile: {readings[-1].absent.get(case.field) if readings else 'no reading'}")
+        raise RuntimeError(
+            f"the probe told no {case.field} meanwhile: {readings[-1].absent.get(case.field) if readings else 'no reading'}"
+        )
     mean = statistics.mean(shown)
     began, ended = readings[0].time - INTERVAL_S - late, readings[-1].time - late
-    part = clock_models.overlap(ran.spans, began, ended) / clock_models.overlap(ran.spans, ran.start, ran.end)
+    part = clock_models.overlap(ran.spans, began, ended) / clock_models.overlap(
+        ran.spans, ran.start, ran.end
+    )
     counted = part * ran.calls * case.work / (ended - began) / 1e12
     row = {
         "case": case.name,
@@ -183,7 +232,9 @@ def measure(case: Case, probe: Probe) -> tuple[dict[str, object], Counted | None
         "shown_max": round(max(shown), 3),
         "error_percent": round((mean / counted - 1) * 100, 2),
         "within_aim": abs(mean / counted - 1) <= AIM,
-        "at_power_limit_percent": round(100 * statistics.mean(r.values.get("throttle_power", 0.0) for r in readings)),
+        "at_power_limit_percent": round(
+            100 * statistics.mean(r.values.get("throttle_power", 0.0) for r in readings)
+        ),
         "clock_mhz": round(statistics.mean(r.values.get("clock_sm", 0.0) for r in readings)),
         "watts": round(statistics.mean(r.values.get("power", 0.0) for r in readings)),
     }
@@ -198,14 +249,27 @@ def analyse(session: Session, out: Path) -> Path | None:
     for done in session.counted:
         case = clock_models.Case(session.raw, done.start, done.end, done.spans)
         found = clock_models.errors(case, done.flops, done.factor)
-        head: dict[str, object] = {"case": done.case, "load": done.load, "counted": round(done.flops / 1e12, 2), "factor": done.factor}
+        head: dict[str, object] = {
+            "case": done.case,
+            "load": done.load,
+            "counted": round(done.flops / 1e12, 2),
+            "factor": done.factor,
+        }
         rows.append(
-            {**head, **{f"error_percent: {name}": value for name, value in found.items()}, **clock_models.tells(case), **session.where}
+            {
+                **head,
+                **{f"error_percent: {name}": value for name, value in found.items()},
+                **clock_models.tells(case),
+                **session.where,
+            }
         )
         off.append((done, found))
     if not rows:
         return None
-    for words, which in (("of part-time loads", lambda d: d.load != "full"), ("of full load", lambda d: d.load == "full")):
+    for words, which in (
+        ("of part-time loads", lambda d: d.load != "full"),
+        ("of full load", lambda d: d.load == "full"),
+    ):
         chosen = [found for done, found in off if which(done)]
         for name, worst in clock_models.best(chosen) if chosen else ():
             print(f"largest error {words:20} {name:34} {worst:7.2f} %")
@@ -229,7 +293,11 @@ class Results:
         """Measure a case, and print how it went."""
         try:
             row, done = measure(case, probe)
-        except (RuntimeError, AttributeError, NotImplementedError) as e:  # torch refuses a data type or runs out of memory
+        except (
+            RuntimeError,
+            AttributeError,
+            NotImplementedError,
+        ) as e:  # torch refuses a data type or runs out of memory
             self.failed += 1
             print(f"{case.name:26} {case.load:22} FAILED: {e}", flush=True)
             return
@@ -245,7 +313,10 @@ class Results:
 def run(results: Results, probe: Probe, torch: Any, whole: bool) -> None:
     time.sleep(REST_S)
     for turn in range(ROUNDS if whole else 1):
-        for make in (partial(gemm_cases, whole=whole), *((attention_cases, bandwidth_cases) if whole else ())):
+        for make in (
+            partial(gemm_cases, whole=whole),
+            *((attention_cases, bandwidth_cases) if whole else ()),
+        ):
             for case in make(torch):
                 results.take(case, probe, turn)
             torch.cuda.empty_cache()
@@ -254,8 +325,17 @@ def run(results: Results, probe: Probe, torch: Any, whole: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tflops_truth")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--whole", action="store_true", help="also FP32, small products, attention and copies, all twice")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="compute tflops_clocks.csv anew from a tflops_raw.json.gz")
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="also FP32, small products, attention and copies, all twice",
+    )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="compute tflops_clocks.csv anew from a tflops_raw.json.gz",
+    )
     args = parser.parse_args()
     if args.again:
         print(analyse(raw_counters.read(args.again, Session), args.out))
@@ -265,7 +345,10 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_properties(0)
     where = context(device.name, ["torch", "nvidia-ml-py"])
-    recording, probe = raw_counters.Recording(args.out / "recording.json.gz", device.multi_processor_count), Probe()
+    recording, probe = (
+        raw_counters.Recording(args.out / "recording.json.gz", device.multi_processor_count),
+        Probe(),
+    )
     results = Results(where)
     try:
         run(results, probe, torch, args.whole)

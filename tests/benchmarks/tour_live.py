@@ -18,7 +18,9 @@ def row(file: Path) -> dict[str, object]:
     tour = json.loads(file.read_text())
     result, live = tour["job"]["state"]["result"], tour["live"]
     return {
-        "date": datetime.datetime.fromtimestamp(tour["started"], datetime.UTC).strftime("%Y-%m-%d %H:%M"),
+        "date": datetime.datetime.fromtimestamp(tour["started"], datetime.UTC).strftime(
+            "%Y-%m-%d %H:%M"
+        ),
         "device": result["device"],
         "backend": result["backend"],
         "seq": result["params"]["seq"],
@@ -26,7 +28,9 @@ def row(file: Path) -> dict[str, object]:
         "counted_tflops": round(live["counted_tflops"], 2),
         "ratio": round(live["ratio"], 4),
         "counters_tflops": round(live["counters_tflops"], 2) if live["counters_tflops"] else "",
-        "counters_ratio": round(live["counters_tflops"] / live["counted_tflops"], 4) if live["counters_tflops"] else "",
+        "counters_ratio": round(live["counters_tflops"] / live["counted_tflops"], 4)
+        if live["counters_tflops"]
+        else "",
         "readings": live["readings"],
         "versions": " ".join(f"{name}={version}" for name, version in result["versions"].items()),
     }

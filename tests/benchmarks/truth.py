@@ -32,13 +32,23 @@ def main() -> int:
     parser.add_argument("--model", metavar="FOLDER", default="")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--texts", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=1, help="processes, each with the model for itself (default: 1)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        help="processes, each with the model for itself (default: 1)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     began = time.monotonic()
-    pieces = [(f"{args.seed} {start}", min(_PIECE, args.texts - start)) for start in range(0, args.texts, _PIECE)]
-    with multiprocessing.get_context("spawn").Pool(max(1, args.workers), _left_to_the_first) as pool:
+    pieces = [
+        (f"{args.seed} {start}", min(_PIECE, args.texts - start))
+        for start in range(0, args.texts, _PIECE)
+    ]
+    with multiprocessing.get_context("spawn").Pool(
+        max(1, args.workers), _left_to_the_first
+    ) as pool:
         made = pool.imap_unordered(partial(_piece, args.model, args.device), pieces)
         count = Count(_until_interrupted(chain.from_iterable(made)))
     row = {
@@ -47,7 +57,10 @@ def main() -> int:
         "texts": count.shown,
         "by the model": count.by_model,
         "with an invented number": len(count.found),
-        **{f"facts {kind}": count.facts[kind] for kind in ("whole", "missing", "contradicted", "missing and contradicted", "none")},
+        **{
+            f"facts {kind}": count.facts[kind]
+            for kind in ("whole", "missing", "contradicted", "missing and contradicted", "none")
+        },
         "seconds": round(time.monotonic() - began, 1),
     }
     where = context(_gpu() if args.device == "cuda" else platform.processor() or "CPU", ["torch"])
@@ -82,7 +95,7 @@ def _until_interrupted(shown: Iterator[Text]) -> Iterator[Text]:
 def _authors(model: str, device: str):
     if not model:
         return lambda random, facts: None
-    from assistant.engine import Engine, EngineAuthor
+    from assistant.engine.engine import Engine, EngineAuthor
 
     engine = Engine(model, device)
     return lambda random, facts: EngineAuthor(engine, lambda: False)

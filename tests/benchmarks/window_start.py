@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-import app.cli  # noqa: F401 - as `gpudeck` does
-from app.main import begin
+from app.shell.main import begin
 from scheduler.client import Client
-from scheduler.errors import DaemonGone
+from scheduler.protocol.errors import DaemonGone
 
 
 def measure(count: int = 7) -> dict[str, dict[str, float]]:
@@ -27,7 +26,12 @@ def measure(count: int = 7) -> dict[str, dict[str, float]]:
         for kind, found in samples.items():
             if kind == "cold":
                 _stop_daemon()
-            run = subprocess.run([sys.executable, "-m", "tests.benchmarks.window_start"], capture_output=True, check=True, text=True)
+            run = subprocess.run(
+                [sys.executable, "-m", "tests.benchmarks.window_start"],
+                capture_output=True,
+                check=True,
+                text=True,
+            )
             if turn:  # the first one loads the libraries from disk
                 found.append(json.loads(run.stdout)["seconds"])
     return {kind: spread(found) for kind, found in samples.items()}
@@ -51,7 +55,7 @@ def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     begin()  # as `gpudeck` does
-    from app.session import Session
+    from app.tour.session import Session
 
     with Session() as session:
         window = session.window

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.client import Client
-from scheduler.settings import ClusterSettings
+from scheduler.protocol.settings import ClusterSettings
 from tests.clusters.head import ADDRESS, Head, ray_command
 from tests.integration.conftest import cpu_home
 from tests.integration.deck import ready
@@ -20,7 +20,9 @@ __all__ = ["cpu_home"]
 @pytest.fixture(scope="session")
 def one_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     if {name for _, name in socket.if_nameindex()} != {"lo"}:
-        pytest.fail("a Ray head is not started where others can reach it. Run the tests by: make ray")
+        pytest.fail(
+            "a Ray head is not started where others can reach it. Run the tests by: make ray"
+        )
     if ray_command() is None:
         pytest.fail("there is no Ray here. Install it: pip install 'gpudeck[ray]'")
     head = Head(tmp_path_factory.mktemp("head"))

@@ -23,7 +23,9 @@ TRIES = 3
 def ray_command() -> str | None:
     """The `ray` of this environment, or the one that GPUDECK_RAY names."""
     beside = Path(sys.executable).parent / "ray"
-    return os.environ.get("GPUDECK_RAY") or (str(beside) if beside.exists() else shutil.which("ray"))
+    return os.environ.get("GPUDECK_RAY") or (
+        str(beside) if beside.exists() else shutil.which("ray")
+    )
 
 
 def environment_of(pid: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scheduler.client import Client
-from scheduler.jobs import Job, Running
+from scheduler.protocol.jobs import Job, Running
 from tests.integration.deck import log_of
 
 WAIT_S = 120.0

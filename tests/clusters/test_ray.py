@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running
-from scheduler.settings import ClusterSettings
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running
+from scheduler.protocol.settings import ClusterSettings
 from tests.clusters.conftest import name
 from tests.clusters.head import ADDRESS, Head
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up
@@ -36,7 +36,9 @@ def test_a_job_runs_there_as_it_would_here(deck: Client) -> None:
         echo $GPUDECK_JOB $GPUDECK_TRY $GPUDECK_ARRAY_INDEX $MINE; echo gpus=$CUDA_VISIBLE_DEVICES; pwd
         printf '{"tflops":\\n 2}' > $GPUDECK_RESULT; echo kept > $GPUDECK_ARTEFACTS/kept; printf end"""
     with_gpu = deck.submit(shell(script), where="ray:lab", gpus=1, cwd="/usr", env={"MINE": "a b"})
-    without = deck.submit_array(shell("echo gpus=$CUDA_VISIBLE_DEVICES; echo $GPUDECK_ARRAY_INDEX"), [7], where="ray:lab")[0]
+    without = deck.submit_array(
+        shell("echo gpus=$CUDA_VISIBLE_DEVICES; echo $GPUDECK_ARRAY_INDEX"), [7], where="ray:lab"
+    )[0]
     done, other = deck.wait(with_gpu.id, WAIT_S), deck.wait(without.id, WAIT_S)
     assert isinstance(done.state, Done)
     assert json.loads(done.result or b"") == {"tflops": 2}
@@ -47,12 +49,19 @@ def test_a_job_runs_there_as_it_would_here(deck: Client) -> None:
     assert [file.read_text() for file in deck.artefacts(done.id)] == ["kept\n"]
     assert isinstance(other.state, Done)
     assert log_of(other) == "gpus=\n7\n"
-    assert [e.what for e in deck.timeline(done.id)] == ["submitted", "started", "acknowledged", "done"]
+    assert [e.what for e in deck.timeline(done.id)] == [
+        "submitted",
+        "started",
+        "acknowledged",
+        "done",
+    ]
 
 
 def test_a_failure_is_told_as_of_a_job_here_and_tried_again(deck: Client, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    bad = deck.submit(shell(RAN + "echo oops; exit 3", ran), where="ray:lab", retries=1, backoff=0.1)
+    bad = deck.submit(
+        shell(RAN + "echo oops; exit 3", ran), where="ray:lab", retries=1, backoff=0.1
+    )
     absent = deck.submit(["no-such-command"], where="ray:lab")
     slow = deck.submit(shell(RAN + "echo begun; sleep 600", ran), where="ray:lab", timeout=1)
     ends = [deck.wait(job.id, WAIT_S).state for job in (bad, absent, slow)]
@@ -70,7 +79,8 @@ def test_a_failure_is_told_as_of_a_job_here_and_tried_again(deck: Client, tmp_pa
 def test_a_cancel_ends_the_whole_tree(deck: Client, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     stubborn = (
-        RAN + 'trap \'\' TERM; (setsid sh -c \'trap "" TERM; echo 0 0 $$ >> "$0"; sleep 600\' "$0") & echo up; while true; do sleep 1; done'
+        RAN
+        + 'trap \'\' TERM; (setsid sh -c \'trap "" TERM; echo 0 0 $$ >> "$0"; sleep 600\' "$0") & echo up; while true; do sleep 1; done'
     )
     job = deck.submit(shell(stubborn, ran), where="ray:lab")
     eventually(lambda: up(job) and len(lines(ran)) == 2, WAIT_S)
@@ -82,7 +92,10 @@ def test_a_cancel_ends_the_whole_tree(deck: Client, tmp_path: Path) -> None:
 def test_kill_9_of_the_daemon_and_jobs_run_on_and_are_adopted(deck: Client, tmp_path: Path) -> None:
     """One is still running when the next daemon comes, one has ended, one was just submitted."""
     ran, go, now = tmp_path / "ran", tmp_path / "go", tmp_path / "now"
-    long, short = deck.submit(shell(HOLD, ran, go), where="ray:lab"), deck.submit(shell(HOLD, ran, now), where="ray:lab")
+    long, short = (
+        deck.submit(shell(HOLD, ran, go), where="ray:lab"),
+        deck.submit(shell(HOLD, ran, now), where="ray:lab"),
+    )
     eventually(lambda: up(long) and up(short), WAIT_S)
     just = deck.submit(shell(RAN + "echo down", ran), where="ray:lab")
     kill_daemon()
@@ -98,7 +111,9 @@ def test_kill_9_of_the_daemon_and_jobs_run_on_and_are_adopted(deck: Client, tmp_
     assert log_of(long) == log_of(short) == "up\ndown\n"
 
 
-def test_kill_9_of_the_daemon_while_it_submits_runs_none_twice_and_loses_none(deck: Client, tmp_path: Path) -> None:
+def test_kill_9_of_the_daemon_while_it_submits_runs_none_twice_and_loses_none(
+    deck: Client, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     ids: list[int] = []
     for round_ in range(6):
@@ -112,7 +127,9 @@ def test_kill_9_of_the_daemon_while_it_submits_runs_none_twice_and_loses_none(de
     assert sorted(int(job) for job, _, _ in lines(ran)) == sorted(ids)
 
 
-def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(deck: Client, head: Head, tmp_path: Path) -> None:
+def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(
+    deck: Client, head: Head, tmp_path: Path
+) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
     job = deck.submit(shell(HOLD, ran, go), where="ray:lab", retries=3, backoff=0)
     eventually(lambda: up(job), WAIT_S)
@@ -120,7 +137,9 @@ def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(deck: Client,
     eventually(lambda: unreachable(deck, job), WAIT_S)
     waiting = deck.submit(shell(RAN, ran), where="ray:lab")
     time.sleep(3)
-    assert isinstance(deck.job(job.id).state, Running), "nobody knows: so it is not given up, and not started again"
+    assert isinstance(deck.job(job.id).state, Running), (
+        "nobody knows: so it is not given up, and not started again"
+    )
     reason = deck.job(waiting.id).state
     assert isinstance(reason, Queued)
     assert reason.reason.startswith("ray:lab unreachable since ")
@@ -132,7 +151,9 @@ def test_a_head_that_is_killed_and_started_anew_runs_nothing_twice(deck: Client,
     assert [int(number) for number, _, _ in lines(ran)] == [job.id, waiting.id]
 
 
-def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(deck: Client, head: Head, tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(
+    deck: Client, head: Head, tmp_path: Path
+) -> None:
     """What is asked of it meanwhile may or may not have been done: it is asked, not done again. The daemon answers all the while."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     job = deck.submit(shell(HOLD, ran, go), where="ray:lab")
@@ -140,7 +161,9 @@ def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(deck: Client
     head.freeze(True)
     try:
         asked = deck.submit(shell(RAN, ran), where="ray:lab")
-        eventually(lambda: isinstance(deck.job(asked.id).state, Running) or deck.snapshot().notices, WAIT_S)
+        eventually(
+            lambda: isinstance(deck.job(asked.id).state, Running) or deck.snapshot().notices, WAIT_S
+        )
         begun = time.monotonic()
         eventually(lambda: unreachable(deck, job), WAIT_S)
         go.touch()
@@ -156,7 +179,9 @@ def test_a_cluster_that_does_not_answer_for_a_while_changes_nothing(deck: Client
     assert log_of(job) == "up\ndown\n"
 
 
-def test_an_orphan_is_reaped_and_others_are_left_alone(deck: Client, head: Head, tmp_path: Path) -> None:
+def test_an_orphan_is_reaped_and_others_are_left_alone(
+    deck: Client, head: Head, tmp_path: Path
+) -> None:
     """The store forgets a job that runs in the cluster; another deck's job runs there, too."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     ours = deck.submit(shell(HOLD, ran, go), where="ray:lab")
@@ -187,7 +212,9 @@ def test_an_orphan_is_reaped_and_others_are_left_alone(deck: Client, head: Head,
     assert len(lines(ran)) == 2
 
 
-def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(deck: Client, head: Head, tmp_path: Path) -> None:
+def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(
+    deck: Client, head: Head, tmp_path: Path
+) -> None:
     wrong, ran = tmp_path / "wrong", tmp_path / "ran"
     wrong.touch(mode=0o644)
     wrong.write_text("guess")
@@ -196,9 +223,13 @@ def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(deck: Cli
 
     def said(words: str) -> bool:
         found = deck.job(job.id).state
-        return isinstance(found, Queued) and found.reason.endswith(words) and "\n" not in found.reason
+        return (
+            isinstance(found, Queued) and found.reason.endswith(words) and "\n" not in found.reason
+        )
 
-    eventually(lambda: said(f"the token in {wrong} is open to others. Try: chmod 600 {wrong}"), WAIT_S)
+    eventually(
+        lambda: said(f"the token in {wrong} is open to others. Try: chmod 600 {wrong}"), WAIT_S
+    )
     wrong.chmod(0o600)
     eventually(lambda: said(f"it does not accept the token in {wrong}"), WAIT_S)
     assert any("does not accept the token" in notice for notice in deck.snapshot().notices)
@@ -208,7 +239,9 @@ def test_a_wrong_token_is_one_line_and_the_right_one_starts_what_waits(deck: Cli
     assert deck.snapshot().notices == ()
 
 
-def test_a_cluster_that_is_taken_out_of_the_settings_gives_up_what_runs_there(deck: Client, head: Head, tmp_path: Path) -> None:
+def test_a_cluster_that_is_taken_out_of_the_settings_gives_up_what_runs_there(
+    deck: Client, head: Head, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     job = deck.submit(shell(HOLD, ran, tmp_path / "never"), where="ray:lab")
     eventually(lambda: up(job), WAIT_S)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
 from scheduler.client import Client
 from scheduler.executors.errand import Submit
 from scheduler.executors.slurm import Slurm
-from scheduler.jobs import Cancelled, Done, Failed, Running
-from scheduler.settings import ClusterSettings
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Running
+from scheduler.protocol.settings import ClusterSettings
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up
 from tests.integration.deck import kill_daemon, log_of, ready
 from tests.support import eventually, lives
@@ -48,7 +48,9 @@ def test_jobs_run_and_fail_there_as_they_would_here(deck: Client, tmp_path: Path
 
 def test_a_cancel_ends_what_ignores_it(deck: Client, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    job = deck.submit(shell(RAN + "trap '' TERM; echo up; while true; do sleep 1; done", ran), where="slurm:here")
+    job = deck.submit(
+        shell(RAN + "trap '' TERM; echo up; while true; do sleep 1; done", ran), where="slurm:here"
+    )
     eventually(lambda: up(job), WAIT_S)
     deck.cancel(job.id)
     ended = deck.wait(job.id, WAIT_S).state

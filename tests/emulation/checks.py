@@ -27,12 +27,22 @@ RULES = {
 
 
 def tensors(
-    dim: int, heads: tuple[int, int], lengths: tuple[int, int], *, batch: int = 1, dtype: torch.dtype = torch.bfloat16
+    dim: int,
+    heads: tuple[int, int],
+    lengths: tuple[int, int],
+    *,
+    batch: int = 1,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> list[Tensor]:
     """Standard normal dout, q [B,H,Sq,D], k, v [B,Hkv,Sk,D]."""
     at = torch.Generator().manual_seed(dim + sum(lengths))
     shapes = [
-        (batch, h, s, dim) for h, s in zip((heads[0], *heads[:1], *heads[1:] * 2), (lengths[0],) * 2 + (lengths[1],) * 2, strict=True)
+        (batch, h, s, dim)
+        for h, s in zip(
+            (heads[0], *heads[:1], *heads[1:] * 2),
+            (lengths[0],) * 2 + (lengths[1],) * 2,
+            strict=True,
+        )
     ]
     return [torch.randn(shape, generator=at).to(dtype) for shape in shapes]
 
@@ -45,9 +55,19 @@ def with_atomics(hopper: Hopper) -> Hopper:
 
 
 def _answer(
-    q: Tensor, k: Tensor, v: Tensor, dtype: torch.dtype, *, left: Any, right: Any, scale: float, softcap: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dtype: torch.dtype,
+    *,
+    left: Any,
+    right: Any,
+    scale: float,
+    softcap: float,
 ) -> tuple[Tensor, Tensor]:
-    out, lse = reference(q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True)
+    out, lse = reference(
+        q, k, v, window=(left, right), scale=scale, softcap=softcap, dtype=dtype, return_lse=True
+    )
     return out, lse
 
 
@@ -62,60 +82,95 @@ def assert_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, **
     blind = exact_lse == -math.inf
     assert torch.equal(lse == -math.inf, blind)
     assert not out[blind].any()
-    apart, allowed = _apart(lse[~blind], exact_lse[~blind]), 2 * _apart(rough_lse[~blind], exact_lse[~blind]) + 1e-4
+    apart, allowed = (
+        _apart(lse[~blind], exact_lse[~blind]),
+        2 * _apart(rough_lse[~blind], exact_lse[~blind]) + 1e-4,
+    )
     assert apart <= allowed, f"lse is {apart} off; {allowed} allowed"
     apart, allowed = _apart(out, exact), 2 * _apart(rough, exact) + 1e-5
     assert apart <= allowed, f"out is {apart} off; {allowed} allowed"
 
 
-def forward(hopper: Hopper, q: Tensor, k: Tensor, v: Tensor, *, ragged: Ragged | None = None, **asked: Any) -> tuple[Tensor, Tensor]:
+def forward(
+    hopper: Hopper, q: Tensor, k: Tensor, v: Tensor, *, ragged: Ragged | None = None, **asked: Any
+) -> tuple[Tensor, Tensor]:
     """`forward`, whose answers are NaN until they are written."""
     with poisoned():
         out, lse = hopper.forward.forward(q, k, v, ragged=ragged, **asked)
     return out, lse
 
 
-def check_forward(hopper: Hopper, q: Tensor, k: Tensor, v: Tensor, **asked: Any) -> tuple[Tensor, Tensor]:
+def check_forward(
+    hopper: Hopper, q: Tensor, k: Tensor, v: Tensor, **asked: Any
+) -> tuple[Tensor, Tensor]:
     out, lse = forward(hopper, q, k, v, **asked)
     assert_forward(q, k, v, out, lse, **asked)
     return out, lse
 
 
-def gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, dtype: torch.dtype, **asked: Any) -> tuple[Tensor, ...]:
+def gradients(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, dtype: torch.dtype, **asked: Any
+) -> tuple[Tensor, ...]:
     """dq, dk, dv by autograd, every step in `dtype`."""
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k, v))
     return torch.autograd.grad(_answer(q, k, v, dtype, **asked)[0], (q, k, v), dout.to(dtype))
 
 
-def slip(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any) -> tuple[Tensor, ...]:
+def slip(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any
+) -> tuple[Tensor, ...]:
     """By how much dq, dk and dv change as they are computed from a rounded `out`: dS = P (dP - sum(dout out)), in float64."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     exact, lse = _answer(q, k, v, torch.float64, **asked)
     delta = (dout.double() * (out.double() - exact.detach())).sum(-1)
-    return torch.autograd.grad(lse.masked_fill(lse == -math.inf, 0.0), (q, k, v), -delta, allow_unused=True, materialize_grads=True)
+    return torch.autograd.grad(
+        lse.masked_fill(lse == -math.inf, 0.0),
+        (q, k, v),
+        -delta,
+        allow_unused=True,
+        materialize_grads=True,
+    )
 
 
-def assert_gradients(got: Sequence[Tensor], dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any) -> None:
+def assert_gradients(
+    got: Sequence[Tensor], dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, **asked: Any
+) -> None:
     """No further from float64 than twice what the inputs' own precision costs, and what it costs in the `out` given."""
     exact = gradients(dout, q, k, v, torch.float64, **asked)
     rough = gradients(dout, q, k, v, q.dtype, **asked)
     given = slip(dout, q, k, v, out, **asked)
     for name, x, to, other, moved in zip(("dq", "dk", "dv"), got, exact, rough, given, strict=True):
-        apart, allowed = _apart(x, to), 2 * _apart(other, to) + _apart(moved, torch.zeros_like(moved)) + 1e-4
+        apart, allowed = (
+            _apart(x, to),
+            2 * _apart(other, to) + _apart(moved, torch.zeros_like(moved)) + 1e-4,
+        )
         assert apart <= allowed, f"{name} is {apart} off; {allowed} allowed"
 
 
 def backward(
-    hopper: Hopper, *inputs: Tensor, ragged: Ragged | None = None, deterministic: bool = False, **asked: Any
+    hopper: Hopper,
+    *inputs: Tensor,
+    ragged: Ragged | None = None,
+    deterministic: bool = False,
+    **asked: Any,
 ) -> tuple[Tensor, ...]:
     """`backward` of dout, q, k, v, out, lse, whose answers are NaN until they are written."""
     with poisoned():
-        dq, dk, dv = hopper.backward.backward(*inputs, ragged=ragged, deterministic=deterministic, **asked)
+        dq, dk, dv = hopper.backward.backward(
+            *inputs, ragged=ragged, deterministic=deterministic, **asked
+        )
     return dq, dk, dv
 
 
 def check_backward(
-    hopper: Hopper, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *, deterministic: bool = False, **asked: Any
+    hopper: Hopper,
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    deterministic: bool = False,
+    **asked: Any,
 ) -> tuple[Tensor, ...]:
     out, lse = _answer(q, k, v, torch.float64, **asked)
     out, lse = out.to(q.dtype), lse.float()
@@ -124,10 +179,14 @@ def check_backward(
     return got
 
 
-def ragged_of(lengths_q: list[int], lengths_k: list[int]) -> tuple[Ragged, list[tuple[slice, slice]]]:
+def ragged_of(
+    lengths_q: list[int], lengths_k: list[int]
+) -> tuple[Ragged, list[tuple[slice, slice]]]:
     """The sequences, and where each of them lies among queries and keys."""
     ragged = Ragged.of(lengths_q, lengths_k, device="cpu")
-    queries, keys = ([slice(*pair) for pair in pairwise(x.tolist())] for x in (ragged.starts_q, ragged.starts_k))
+    queries, keys = (
+        [slice(*pair) for pair in pairwise(x.tolist())] for x in (ragged.starts_q, ragged.starts_k)
+    )
     return ragged, list(zip(queries, keys, strict=True))
 
 

@@ -42,7 +42,9 @@ class Layout:
         return cls()
 
 
-NVMMADistributedLayout = SliceLayout = DotOperandLayout = BlockedLayout = SwizzledSharedLayout = NVMMASharedLayout = Layout
+NVMMADistributedLayout = SliceLayout = DotOperandLayout = BlockedLayout = SwizzledSharedLayout = (
+    NVMMASharedLayout
+) = Layout
 
 
 class BarrierLayout(Layout):
@@ -106,7 +108,9 @@ def join_pairs(low: Block, high: Block) -> Block:
     return Block(torch.stack((low.data, high.data), -1))
 
 
-def _one_of_two(number: Callable[[Any, Any], Any], block: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
+def _one_of_two(
+    number: Callable[[Any, Any], Any], block: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any
+) -> Any:
     if isinstance(a, Block) or isinstance(b, Block):
         x, y = (torch.as_tensor(t) for t in pair(a, b))
         return Block(block(x, y))
@@ -115,11 +119,21 @@ def _one_of_two(number: Callable[[Any, Any], Any], block: Callable[[Tensor, Tens
 
 def maximum(a: Any, b: Any) -> Any:
     """The greater one; of NaN and a number the number, as PTX's max."""
-    return _one_of_two(max, lambda x, y: torch.fmax(x, y) if x.dtype.is_floating_point else torch.maximum(x, y), a, b)
+    return _one_of_two(
+        max,
+        lambda x, y: torch.fmax(x, y) if x.dtype.is_floating_point else torch.maximum(x, y),
+        a,
+        b,
+    )
 
 
 def minimum(a: Any, b: Any) -> Any:
-    return _one_of_two(min, lambda x, y: torch.fmin(x, y) if x.dtype.is_floating_point else torch.minimum(x, y), a, b)
+    return _one_of_two(
+        min,
+        lambda x, y: torch.fmin(x, y) if x.dtype.is_floating_point else torch.minimum(x, y),
+        a,
+        b,
+    )
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
@@ -195,7 +209,9 @@ def _reduce_fours(address: Block, x: Block) -> None:
     raise Defect("added to memory that the kernel was not given")
 
 
-_FP16_PAIR = "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+_FP16_PAIR = (
+    "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
+)
 INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
     ("mov.b32 $0, $1;", 1): lambda x: Block(x.data.clone()),
     ("mov.b32 {$0, $1}, $2;", 1): _unpacked,
@@ -207,7 +223,9 @@ INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
 }
 
 
-def inline_asm_elementwise(asm: str, constraints: str, args: list[Block], *, dtype: Any, is_pure: bool, pack: int) -> Any:
+def inline_asm_elementwise(
+    asm: str, constraints: str, args: list[Block], *, dtype: Any, is_pure: bool, pack: int
+) -> Any:
     """By meaning: only what `INSTRUCTIONS` knows."""
     del constraints, dtype, is_pure
     if (asm, pack) not in INSTRUCTIONS:
@@ -236,7 +254,9 @@ class Barriers:
         return barrier
 
 
-def allocate_shared_memory(dtype: torch.dtype, shape: list[int], layout: Layout) -> Shared | Barriers:
+def allocate_shared_memory(
+    dtype: torch.dtype, shape: list[int], layout: Layout
+) -> Shared | Barriers:
     """Named as the variable on whose line it is called."""
     caller = sys._getframe(1)
     name = linecache.getline(caller.f_code.co_filename, caller.f_lineno).split("=")[0].strip()
@@ -247,13 +267,19 @@ def allocate_shared_memory(dtype: torch.dtype, shape: list[int], layout: Layout)
     return Shared.allocate(name, dtype, shape)
 
 
-def warp_specialize(parts: list[tuple[Callable[..., None], tuple[Any, ...]]], warps: list[int], registers: list[int]) -> None:
+def warp_specialize(
+    parts: list[tuple[Callable[..., None], tuple[Any, ...]]], warps: list[int], registers: list[int]
+) -> None:
     """All partitions at once: the first on the kernel's own warps, the others on `warps`."""
     if not len(parts) - 1 == len(warps) == len(registers):
-        raise Defect(f"{len(parts)} partitions, {len(warps)} numbers of warps and {len(registers)} of registers beside the first")
+        raise Defect(
+            f"{len(parts)} partitions, {len(warps)} numbers of warps and {len(registers)} of registers beside the first"
+        )
     names = [part.__name__ for part, _ in parts]
     labels = [f"{name}[{i}]" if names.count(name) > 1 else name for i, name in enumerate(names)]
-    current().cta.part((label, partial(part, *args)) for label, (part, args) in zip(labels, parts, strict=True))
+    current().cta.part(
+        (label, partial(part, *args)) for label, (part, args) in zip(labels, parts, strict=True)
+    )
 
 
 def _init(barriers: Barriers, count: int) -> None:
@@ -295,7 +321,9 @@ class _Waiting(str):
         return f"the end of parity {self.phase} of {self.barrier}"
 
 
-mbarrier = SimpleNamespace(MBarrierLayout=BarrierLayout, init=_init, expect=_expect, arrive=_arrive, wait=_wait)
+mbarrier = SimpleNamespace(
+    MBarrierLayout=BarrierLayout, init=_init, expect=_expect, arrive=_arrive, wait=_wait
+)
 
 
 # The copy engine (TMA)
@@ -313,7 +341,13 @@ class TensorDescriptor:
     @classmethod
     def from_tensor(cls, x: Tensor, block_shape: list[int], layout: Layout) -> TensorDescriptor:
         self = cls()
-        self.__dict__.update(base=x, shape=list(x.shape), strides=list(x.stride()), block_shape=block_shape, layout=layout)
+        self.__dict__.update(
+            base=x,
+            shape=list(x.shape),
+            strides=list(x.stride()),
+            block_shape=block_shape,
+            layout=layout,
+        )
         return self
 
     @property
@@ -322,7 +356,9 @@ class TensorDescriptor:
 
     @property
     def block_type(self) -> SimpleNamespace:
-        return SimpleNamespace(nbytes=torch.Size(self.block_shape).numel() * self.base.element_size())
+        return SimpleNamespace(
+            nbytes=torch.Size(self.block_shape).numel() * self.base.element_size()
+        )
 
     def check(self) -> None:
         """What cuTensorMapEncodeTiled refuses."""
@@ -333,7 +369,9 @@ class TensorDescriptor:
             or self.strides[-1] != 1
         ):
             raise Defect(f"no box fits strides of {self.strides}")
-        if any(not 1 <= n <= 256 for n in self.block_shape) or any(not 1 <= n <= 1 << 32 for n in self.shape):
+        if any(not 1 <= n <= 256 for n in self.block_shape) or any(
+            not 1 <= n <= 1 << 32 for n in self.shape
+        ):
             raise Defect(f"boxes of {self.block_shape} of {self.shape}")
 
     def inside(self, at: Iterable[int]) -> tuple[Tensor, tuple[slice, ...]]:
@@ -342,12 +380,20 @@ class TensorDescriptor:
         if len(at) != len(self.shape):
             raise Defect(f"{len(at)} coordinates of {len(self.shape)} dimensions")
         low = [max(0, -x) for x in at]
-        sizes = [max(0, min(box, n - x) - first) for box, n, x, first in zip(self.block_shape, self.shape, at, low, strict=True)]
+        sizes = [
+            max(0, min(box, n - x) - first)
+            for box, n, x, first in zip(self.block_shape, self.shape, at, low, strict=True)
+        ]
         box = tuple(slice(first, first + size) for first, size in zip(low, sizes, strict=True))
         if 0 in sizes:
             return self.base.new_empty(sizes), box
         size = self.base.element_size()
-        away = sum((x + first) * stride for x, first, stride in zip(at, low, self.strides, strict=True)) * size
+        away = (
+            sum(
+                (x + first) * stride for x, first, stride in zip(at, low, self.strides, strict=True)
+            )
+            * size
+        )
         away = (away + (1 << 63)) % (1 << 64) - (1 << 63)
         first = self.base.storage_offset() + away // size
         last = first + sum((n - 1) * stride for n, stride in zip(sizes, self.strides, strict=True))
@@ -356,10 +402,17 @@ class TensorDescriptor:
         return torch.as_strided(self.base, sizes, self.strides, first), box
 
 
-def tma_load(descriptor: TensorDescriptor, at: list[int], barriers: Barriers, shared: Shared) -> None:
+def tma_load(
+    descriptor: TensorDescriptor, at: list[int], barriers: Barriers, shared: Shared
+) -> None:
     """Copy a box into shared memory, some time; zeros from outside of the tensor."""
-    if descriptor.block_type.nbytes != shared.data.numel() * shared.data.element_size() or descriptor.dtype != shared.dtype:
-        raise Defect(f"a box of {descriptor.block_shape} does not fill {shared.owner.place(shared.box)}")
+    if (
+        descriptor.block_type.nbytes != shared.data.numel() * shared.data.element_size()
+        or descriptor.dtype != shared.dtype
+    ):
+        raise Defect(
+            f"a box of {descriptor.block_shape} does not fill {shared.owner.place(shared.box)}"
+        )
     found, where = descriptor.inside(at)
     barrier, cta = barriers.one, current().cta
     access = shared.begin("a load (TMA)", writes=True)
@@ -406,7 +459,9 @@ class Product:
     def __init__(self, a: Any, b: Shared, acc: Block, use_acc: bool) -> None:
         self.a, self.b, self.acc, self.use_acc = a, b, acc, use_acc
         self.result = Block(None)
-        self.reads: list[tuple[Shared, Access]] = [(x, x.begin("a product (wgmma)", writes=False)) for x in (a, b) if isinstance(x, Shared)]
+        self.reads: list[tuple[Shared, Access]] = [
+            (x, x.begin("a product (wgmma)", writes=False)) for x in (a, b) if isinstance(x, Shared)
+        ]
 
     def finish(self) -> None:
         a, b = self.a.data, self.b.data
@@ -420,7 +475,9 @@ class Product:
             shared.end(access)
 
 
-def warpgroup_mma(a: Any, b: Shared, acc: Block, *, use_acc: bool = True, is_async: bool = False) -> Block:
+def warpgroup_mma(
+    a: Any, b: Shared, acc: Block, *, use_acc: bool = True, is_async: bool = False
+) -> Block:
     """acc + a b, or a b, in float32, once `warpgroup_mma_wait` has waited for it."""
     product = Product(a, b, acc, use_acc)
     current().products.append(product)
@@ -448,7 +505,11 @@ class Kernel:
     def __init__(self, body: Callable[..., Any], machine: Callable[[], Machine]) -> None:
         self.body, self.machine, self.__name__ = body, machine, body.__name__
         self.names = list(inspect.signature(body).parameters)
-        self.constants = {name for name, p in inspect.signature(body).parameters.items() if str(p.annotation).endswith("constexpr")}
+        self.constants = {
+            name
+            for name, p in inspect.signature(body).parameters.items()
+            if str(p.annotation).endswith("constexpr")
+        }
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.body(*args, **named)
@@ -468,7 +529,14 @@ class Kernel:
     ) -> Compiled:
         del num_warps, maxnreg, enable_fp_fusion, launch_pdl
         given = inspect.signature(self.body).bind(*args, **named).arguments
-        compiled = Compiled(self, {name: value for name, value in given.items() if name in self.constants or value is None})
+        compiled = Compiled(
+            self,
+            {
+                name: value
+                for name, value in given.items()
+                if name in self.constants or value is None
+            },
+        )
         compiled[grid](*(given[name] for name in self.names))
         return compiled
 
@@ -488,7 +556,9 @@ class Compiled:
             name: self.constants[name] if name in self.constants else argument(value)
             for name, value in zip(self.kernel.names, args, strict=True)
         }
-        machine.global_memory = [value.memory for value in values.values() if isinstance(value, Pointer)]
+        machine.global_memory = [
+            value.memory for value in values.values() if isinstance(value, Pointer)
+        ]
         machine.run((*grid, *[1] * (3 - len(grid))), partial(self.kernel.body, **values))
 
 

@@ -39,7 +39,14 @@ class Hopper:
     Every launch takes the order in which things happen from `seed`, counted up from launch to launch.
     """
 
-    def __init__(self, *, seed: int = 0, processors: int = 3, resident: int = 1, changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        processors: int = 3,
+        resident: int = 1,
+        changes: Changes | None = None,
+    ) -> None:
         self._seeds = count(seed)
         self._at_once = processors * resident
         self._changes = dict(changes or {})
@@ -66,7 +73,11 @@ class Hopper:
                 raise ValueError(f"{path.name} does not have {old!r}")
             source = source.replace(old, new)
         module = ModuleType(f"tests.emulation.kernels_{next(_NUMBER)}.{name}")
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import, "range": _range}
+        module.__dict__["__builtins__"] = {
+            **vars(builtins),
+            "__import__": self._import,
+            "range": _range,
+        }
         filename = f"<emulated {path.name} {module.__name__}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         sys.modules[module.__name__] = module  # Dataclasses look their module up.
@@ -110,7 +121,9 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         warpgroup_mma=gluon.warpgroup_mma,
         warpgroup_mma_wait=gluon.warpgroup_mma_wait,
     )
-    alone = SimpleNamespace(gdc_launch_dependents=lambda: None, gdc_wait=lambda: None)  # here one kernel ends before the next begins
+    alone = SimpleNamespace(
+        gdc_launch_dependents=lambda: None, gdc_wait=lambda: None
+    )  # here one kernel ends before the next begins
     return {
         "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
@@ -129,7 +142,11 @@ def _prepared(call: Call, device: torch.device) -> Callable[..., None]:
 
     def launch(*tensors: torch.Tensor) -> None:
         given = iter(tensors)
-        asked = {name: _argument(call.arguments[name], given) for name in call.kernel.names if name in call.arguments}
+        asked = {
+            name: _argument(call.arguments[name], given)
+            for name in call.kernel.names
+            if name in call.arguments
+        }
         assert next(given, None) is None
         call.kernel[call.programs](**asked, **call.constants, **call.options)
 
@@ -140,7 +157,9 @@ def _argument(asked: Pointer | Box | float | None, tensors: Iterator[torch.Tenso
     if isinstance(asked, Box):
         box = gluon.TensorDescriptor()
         shape, strides, block = list(asked.shape), list(asked.strides), list(asked.block)
-        box.__dict__.update(base=next(tensors), shape=shape, strides=strides, block_shape=block, layout=asked.layout)
+        box.__dict__.update(
+            base=next(tensors), shape=shape, strides=strides, block_shape=block, layout=asked.layout
+        )
         return box
     return next(tensors) if isinstance(asked, Pointer) else asked
 

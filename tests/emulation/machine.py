@@ -64,7 +64,9 @@ class Barrier:
         if not self.count:
             raise Defect(f"{self.name} is used before it is initialised")
         if count > self.pending:
-            raise Defect(f"{count} arrivals at {self.name}, which lacks {self.pending} of {self.count} in phase {self.phase}")
+            raise Defect(
+                f"{count} arrivals at {self.name}, which lacks {self.pending} of {self.count} in phase {self.phase}"
+            )
         self.pending -= count
         join(self.arriving, clock)
         self._finish()
@@ -147,7 +149,9 @@ class Task:
 
     def _end(self) -> None:
         if self.products:
-            raise Defect(f"ended with {len(self.products)} products (wgmma) that were not waited for")
+            raise Defect(
+                f"ended with {len(self.products)} products (wgmma) that were not waited for"
+            )
         if self.stores:
             raise Defect(f"ended with {len(self.stores)} stores (TMA) that were not waited for")
 
@@ -198,7 +202,10 @@ class Machine:
     def written(self, part: Tensor) -> None:
         """A copy wrote these elements. A second one to the same place could as well have come first."""
         storage = part.untyped_storage()
-        every = self._written.setdefault(storage.data_ptr(), torch.zeros(storage.nbytes() // part.element_size(), dtype=torch.bool))
+        every = self._written.setdefault(
+            storage.data_ptr(),
+            torch.zeros(storage.nbytes() // part.element_size(), dtype=torch.bool),
+        )
         mine = every.as_strided(part.shape, part.stride(), part.storage_offset())
         if mine.any():
             raise Race("two copies (TMA) write to the same elements")

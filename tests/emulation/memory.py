@@ -26,7 +26,10 @@ class Access:
 
     def meets(self, box: Box) -> bool:
         """Whether both touch one element."""
-        return all(low < end and first < high for (low, high), (first, end) in zip(self.box, box, strict=True))
+        return all(
+            low < end and first < high
+            for (low, high), (first, end) in zip(self.box, box, strict=True)
+        )
 
 
 @dataclass
@@ -43,8 +46,14 @@ class Allocation:
     def check(self, what: str, box: Box, clock: Clock, *, writes: bool, asynchronous: bool) -> None:
         """Raises `Race` unless all that this access conflicts with has happened before, as far as `clock` knows."""
         for old in [*self.flying, *self.done.values()]:
-            if (writes or old.writes) and old.meets(box) and (not old.count or old.count > clock.get(old.who, 0)):
-                raise Race(f"{what} of {self.place(box)} while {old.what} of {self.place(old.box)} may be under way")
+            if (
+                (writes or old.writes)
+                and old.meets(box)
+                and (not old.count or old.count > clock.get(old.who, 0))
+            ):
+                raise Race(
+                    f"{what} of {self.place(box)} while {old.what} of {self.place(old.box)} may be under way"
+                )
         if asynchronous and any(old.meets(box) for old in self.unfenced):
             raise Race(f"{what} of {self.place(box)}, stored to without fence_async_shared")
 
@@ -52,7 +61,9 @@ class Allocation:
         """An access that was under way, or one done at once, is over."""
         if access in self.flying:
             self.flying.remove(access)
-        self.done[access.what, access.box, who] = Access(access.what, access.writes, access.box, who, count)
+        self.done[access.what, access.box, who] = Access(
+            access.what, access.writes, access.box, who, count
+        )
 
     def place(self, box: Box) -> str:
         return f"{self.name}[{', '.join(f'{low}:{high}' for low, high in box)}]"
@@ -67,7 +78,9 @@ class Shared:
     @classmethod
     def allocate(cls, name: str, dtype: torch.dtype, shape: list[int]) -> Shared:
         """New memory, full of NaN or, of whole numbers, of nonsense."""
-        data = torch.full(shape, float("nan") if dtype.is_floating_point else -0x55555555, dtype=dtype)
+        data = torch.full(
+            shape, float("nan") if dtype.is_floating_point else -0x55555555, dtype=dtype
+        )
         shared = cls(Allocation(name), data, tuple((0, n) for n in shape), tuple(range(len(shape))))
         current().cta.allocate(shared, data.numel() * data.element_size())
         return shared
@@ -88,18 +101,24 @@ class Shared:
         return self._part(start, length, dim, drop=False)
 
     def permute(self, order: tuple[int, ...]) -> Shared:
-        return Shared(self.owner, self.data.permute(order), self.box, tuple(self.dims[i] for i in order))
+        return Shared(
+            self.owner, self.data.permute(order), self.box, tuple(self.dims[i] for i in order)
+        )
 
     def _part(self, start: int, length: int, dim: int, *, drop: bool) -> Shared:
         start = int(start)
         if not 0 <= start <= start + length <= self.data.shape[dim]:
-            raise Defect(f"{start} to {start + length} of {self.owner.name}, which has {self.data.shape[dim]} there")
+            raise Defect(
+                f"{start} to {start + length} of {self.owner.name}, which has {self.data.shape[dim]} there"
+            )
         box = list(self.box)
         first = box[self.dims[dim]][0] + start
         box[self.dims[dim]] = (first, first + length)
         data = self.data.narrow(dim, start, length)
         if drop:
-            return Shared(self.owner, data.squeeze(dim), tuple(box), (*self.dims[:dim], *self.dims[dim + 1 :]))
+            return Shared(
+                self.owner, data.squeeze(dim), tuple(box), (*self.dims[:dim], *self.dims[dim + 1 :])
+            )
         return Shared(self.owner, data, tuple(box), self.dims)
 
     def load(self, layout: object) -> Block:
@@ -111,7 +130,9 @@ class Shared:
     def store(self, value: Block) -> None:
         """From registers."""
         if value.dtype != self.dtype or value.shape != self.shape:
-            raise Defect(f"{value.dtype} {value.shape} is stored to {self.owner.name}, {self.dtype} {self.shape}")
+            raise Defect(
+                f"{value.dtype} {value.shape} is stored to {self.owner.name}, {self.dtype} {self.shape}"
+            )
         access = self._at_once("a store", writes=True)
         self.owner.unfenced.append(access)
         self.data.copy_(value.data)

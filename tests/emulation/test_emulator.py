@@ -86,7 +86,9 @@ def product(kernel_end):
 
     def kernel(source, out):
         a = loaded(source, 0, room(64, 16))
-        result = gl.warpgroup_mma(a, a.permute((1, 0)), gl.zeros([64, 64], gl.float32), use_acc=False, is_async=True)
+        result = gl.warpgroup_mma(
+            a, a.permute((1, 0)), gl.zeros([64, 64], gl.float32), use_acc=False, is_async=True
+        )
         kernel_end(a, result, out)
 
     out = torch.zeros(64 * 64)
@@ -106,8 +108,14 @@ def test_a_product_is_there_once_it_was_waited_for():
     ("end", "what"),
     [
         (lambda a, result, out: result + 1, "used before it was waited for"),
-        (lambda a, result, out: gl.warpgroup_mma_wait(1, deps=(result,)), "used before it was waited for"),
-        (lambda a, result, out: a.store(gl.zeros([64, 16], BF16)), r"a store of .* while a product \(wgmma\)"),
+        (
+            lambda a, result, out: gl.warpgroup_mma_wait(1, deps=(result,)),
+            "used before it was waited for",
+        ),
+        (
+            lambda a, result, out: a.store(gl.zeros([64, 16], BF16)),
+            r"a store of .* while a product \(wgmma\)",
+        ),
         (lambda a, result, out: None, "ended with 1 products"),
     ],
     ids=["used", "wait too short", "overwritten", "forgotten"],
@@ -221,8 +229,14 @@ def test_a_deadlock_says_who_waits_for_what():
     with pytest.raises(Deadlock) as found:
         launch(kernel, grid=(2,))
     said = str(found.value)
-    assert "CTA (1, 0, 0), first waits for the end of parity 0 of made[1] (phase 0, lacks 1 of 1 arrivals and 0 bytes)" in said
-    assert "second waits for the end of parity 0 of made[0] (phase 0, lacks 2 of 2 arrivals and 0 bytes)" in said
+    assert (
+        "CTA (1, 0, 0), first waits for the end of parity 0 of made[1] (phase 0, lacks 1 of 1 arrivals and 0 bytes)"
+        in said
+    )
+    assert (
+        "second waits for the end of parity 0 of made[0] (phase 0, lacks 2 of 2 arrivals and 0 bytes)"
+        in said
+    )
 
 
 def test_parities():
@@ -247,7 +261,10 @@ def test_what_is_wrong_by_itself_is_refused():
 
     x = torch.zeros(8)
     wrong("2 arrivals .* lacks 1", lambda: gl.mbarrier.arrive(barriers(1), count=2))
-    wrong("before it is initialised", lambda: gl.mbarrier.arrive(gl.allocate_shared_memory(gl.int64, [1, 1], gl.BarrierLayout())))
+    wrong(
+        "before it is initialised",
+        lambda: gl.mbarrier.arrive(gl.allocate_shared_memory(gl.int64, [1, 1], gl.BarrierLayout())),
+    )
     wrong("barrier 2 of 2", lambda: barriers(1, 2).index(2))
     wrong("elements 1 to 8 of memory that has 8", lambda p: gl.load(p + 1 + gl.arange(0, 8)), x)
     wrong("elements 1 to 8", lambda p: gl.store(p + 1 + gl.arange(0, 8), 0.0), x)
@@ -257,7 +274,10 @@ def test_what_is_wrong_by_itself_is_refused():
     wrong("shared memory", lambda: room(114, 1024))
     wrong("is stored to", lambda: room(8).store(gl.zeros([8], gl.float32)))
     wrong("3 to 5 of", lambda: room(4).slice(3, 2))
-    wrong("no meaning is known", lambda: gl.inline_asm_elementwise("add", "=r", [], dtype=gl.int32, is_pure=True, pack=1))
+    wrong(
+        "no meaning is known",
+        lambda: gl.inline_asm_elementwise("add", "=r", [], dtype=gl.int32, is_pure=True, pack=1),
+    )
     wrong("no box fits", lambda desc: None, boxes(torch.zeros(4, 9)[:, :8], 4))
     wrong("partitions", lambda: gl.warp_specialize([(lambda: None, ())], [4], [24]))
 

@@ -28,7 +28,9 @@ from tests.emulation.hopper import Hopper
 
 BF16, FP16 = torch.bfloat16, torch.float16
 DIMS = pytest.mark.parametrize("dim", [64, 128, 256])
-MAIN = pytest.mark.parametrize("dim", [128, *(pytest.param(dim, marks=pytest.mark.emulation) for dim in (64, 256))])
+MAIN = pytest.mark.parametrize(
+    "dim", [128, *(pytest.param(dim, marks=pytest.mark.emulation) for dim in (64, 256))]
+)
 
 
 def crossed(names, ways, features, main):
@@ -36,17 +38,33 @@ def crossed(names, ways, features, main):
     return pytest.mark.parametrize(
         names,
         [
-            pytest.param(*way, rule, id=f"{way_id}-{feature}", marks=() if main == way_id or feature == "causal" else pytest.mark.emulation)
+            pytest.param(
+                *way,
+                rule,
+                id=f"{way_id}-{feature}",
+                marks=() if main == way_id or feature == "causal" else pytest.mark.emulation,
+            )
             for way_id, way in ways.items()
             for feature, rule in features.items()
         ],
     )
 
 
-BACKWARD = {"64, atomic": (64, False), "64": (64, True), "128, atomic": (128, False), "128": (128, True), "256": (256, True)}
+BACKWARD = {
+    "64, atomic": (64, False),
+    "64": (64, True),
+    "128, atomic": (128, False),
+    "128": (128, True),
+    "256": (256, True),
+}
 """Head size, and whether the sums are deterministic: heads of 256 never add to dq atomically."""
 
-PLACES = {"causal": CAUSAL, "full": FULL, "narrow": {**FULL, "left": 5, "right": 3}, "beside": {**FULL, "left": 300, "right": -20}}
+PLACES = {
+    "causal": CAUSAL,
+    "full": FULL,
+    "narrow": {**FULL, "left": 5, "right": 3},
+    "beside": {**FULL, "left": 300, "right": -20},
+}
 """Rules under which few queries see few keys."""
 
 
@@ -60,13 +78,19 @@ def test_forward(dim, rule):
 @crossed(("dim", "deterministic", "rule"), BACKWARD, RULES, "128")
 def test_backward(dim, deterministic, rule):
     inputs = tensors(dim, (2, 1), (150, 290))
-    check_backward(with_atomics(Hopper()), *inputs, deterministic=deterministic, scale=dim**-0.5, **rule)
+    check_backward(
+        with_atomics(Hopper()), *inputs, deterministic=deterministic, scale=dim**-0.5, **rule
+    )
 
 
 @pytest.mark.parametrize(
     ("dim", "dtype"),
     [
-        pytest.param(dim, dtype, marks=() if (dim, dtype) in ((40, FP16), (200, BF16)) else pytest.mark.emulation)
+        pytest.param(
+            dim,
+            dtype,
+            marks=() if (dim, dtype) in ((40, FP16), (200, BF16)) else pytest.mark.emulation,
+        )
         for dim in (8, 40, 72, 200)
         for dtype in (FP16, BF16)
     ],
@@ -79,7 +103,12 @@ def test_head_sizes_without_a_kernel_of_their_own(dim, dtype):
 @crossed(
     ("rule",),
     {"": ()},
-    {"causal": CAUSAL, "full": FULL, "narrow": {**FULL, "left": 5, "right": 3}, "beside": {**FULL, "left": 300, "right": -20}},
+    {
+        "causal": CAUSAL,
+        "full": FULL,
+        "narrow": {**FULL, "left": 5, "right": 3},
+        "beside": {**FULL, "left": 300, "right": -20},
+    },
     None,
 )
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 300), (129, 7), (200, 64), (64, 128)])
@@ -112,7 +141,18 @@ def test_ragged_is_each_sequence_alone(dim, deterministic, rule):
         x[:, :, places[4][place]] = math.nan
     asked = {**rule, "scale": dim**-0.5}
     out, lse = forward(Hopper(), q, k, v, ragged=ragged, **asked)
-    got = backward(with_atomics(Hopper()), dout, q, k, v, out, lse, ragged=ragged, deterministic=deterministic, **asked)
+    got = backward(
+        with_atomics(Hopper()),
+        dout,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        ragged=ragged,
+        deterministic=deterministic,
+        **asked,
+    )
     for i, (at_q, at_k) in enumerate(places):
         alone = dout[:, :, at_q], q[:, :, at_q], k[:, :, at_k], v[:, :, at_k]
         own_out, own_lse = out[:, :, at_q], lse[:, :, at_q]
@@ -161,8 +201,16 @@ def test_the_order_of_events_does_not_change_a_bit(dim):
     for seed in range(4):
         hopper = Hopper(seed=seed, processors=1 + seed)
         out, lse = forward(hopper, q, k, v, scale=0.1, **CAUSAL)
-        answers.append((out, lse, *backward(hopper, dout, q, k, v, out, lse, scale=0.1, deterministic=True, **CAUSAL)))
-    assert all(torch.equal(x, y) for other in answers[1:] for x, y in zip(answers[0], other, strict=True))
+        answers.append(
+            (
+                out,
+                lse,
+                *backward(hopper, dout, q, k, v, out, lse, scale=0.1, deterministic=True, **CAUSAL),
+            )
+        )
+    assert all(
+        torch.equal(x, y) for other in answers[1:] for x, y in zip(answers[0], other, strict=True)
+    )
 
 
 def test_a_second_launch_uses_what_the_first_compiled():
@@ -177,14 +225,18 @@ def drawn(at):
     kv_heads, dim = at.choice([1, 2]), at.choice([8, 40, 64, 72, 128, 160, 256])
     heads = kv_heads * at.choice([1, 2, 3])
     lengths = at.randint(1, 420), at.randint(1, 420)
-    inputs = tensors(dim, (heads, kv_heads), lengths, batch=at.choice([1, 1, 2]), dtype=at.choice([FP16, BF16]))
+    inputs = tensors(
+        dim, (heads, kv_heads), lengths, batch=at.choice([1, 1, 2]), dtype=at.choice([FP16, BF16])
+    )
     asked = {
         "left": at.choice([None, None, at.randint(-20, 300)]),
         "right": at.choice([None, 0, 0, at.randint(-20, 300)]),
         "scale": at.choice([0.05, 0.125]),
         "softcap": at.choice([0.0, 0.0, 15.0]),
     }
-    hopper = Hopper(seed=at.randrange(1 << 30), processors=at.choice([1, 2, 3, 5]), resident=at.choice([1, 2]))
+    hopper = Hopper(
+        seed=at.randrange(1 << 30), processors=at.choice([1, 2, 3, 5]), resident=at.choice([1, 2])
+    )
     return with_atomics(hopper) if at.random() < 0.6 else hopper, inputs, asked
 
 
@@ -202,8 +254,14 @@ def test_drawn_problems(seed):
 def test_drawn_ragged_batches(seed):
     """Many sequences, most of them short, over few multiprocessors."""
     at = random.Random(seed)
-    dim, asked = at.choice([64, 128, 200]), {**at.choice([FULL, CAUSAL, RULES["window"]]), "scale": 0.1}
-    lengths = [[at.choice([0, 1, at.randint(2, 64), at.randint(65, 200)]) for _ in range(at.randint(1, 8))] for _ in range(2)]
+    dim, asked = (
+        at.choice([64, 128, 200]),
+        {**at.choice([FULL, CAUSAL, RULES["window"]]), "scale": 0.1},
+    )
+    lengths = [
+        [at.choice([0, 1, at.randint(2, 64), at.randint(65, 200)]) for _ in range(at.randint(1, 8))]
+        for _ in range(2)
+    ]
     lengths = [[*x[: min(map(len, lengths))], 1] for x in lengths]
     ragged, places = ragged_of(*lengths)
     dout, q, k, v = tensors(dim, (2, 1), (sum(lengths[0]), sum(lengths[1])))

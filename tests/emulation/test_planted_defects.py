@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulation.checks import CAUSAL, FULL, RULES, check_backward, check_forward, forward, ragged_of, tensors, with_atomics
+from tests.emulation.checks import (
+    CAUSAL,
+    FULL,
+    RULES,
+    check_backward,
+    check_forward,
+    forward,
+    ragged_of,
+    tensors,
+    with_atomics,
+)
 from tests.emulation.hopper import Hopper
 
 ORDERS = 2
@@ -20,11 +30,23 @@ FORWARD = {
         "    mbarrier.arrive(k_empty.index(k_slot), count=1)\n    s = warpgroup_mma_wait(1, deps=(s,))\n",
     ),
     "keys never released": ("mbarrier.arrive(k_empty.index(k_slot), count=1)", "pass"),
-    "keys released twice": ("mbarrier.arrive(k_empty.index(k_slot), count=1)", "mbarrier.arrive(k_empty.index(k_slot), count=2)"),
+    "keys released twice": (
+        "mbarrier.arrive(k_empty.index(k_slot), count=1)",
+        "mbarrier.arrive(k_empty.index(k_slot), count=2)",
+    ),
     "keys not waited for": ("mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)", "pass"),
-    "wrong parity of keys": ("mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)", "mbarrier.wait(k_full.index(k_slot), step & 1)"),
-    "producer does not wait for room": ("mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)", "pass"),
-    "producer waits for the other parity": ("(step // STAGES) & 1 ^ 1)\n    mbarrier.expect", "(step // STAGES) & 1)\n    mbarrier.expect"),
+    "wrong parity of keys": (
+        "mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)",
+        "mbarrier.wait(k_full.index(k_slot), step & 1)",
+    ),
+    "producer does not wait for room": (
+        "mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)",
+        "pass",
+    ),
+    "producer waits for the other parity": (
+        "(step // STAGES) & 1 ^ 1)\n    mbarrier.expect",
+        "(step // STAGES) & 1)\n    mbarrier.expect",
+    ),
     "too few bytes expected": (
         "mbarrier.expect(full.index(slot), desc.block_type.nbytes)",
         "mbarrier.expect(full.index(slot), desc.block_type.nbytes // 2)",
@@ -42,9 +64,18 @@ FORWARD = {
         "        mbarrier.arrive(v_empty.index((step + i - 1)",
     ),
     "nobody's turn": ("mbarrier.arrive(turn.index((CID + 1) % C), count=1)", "pass"),
-    "claims overwritten before they were taken": ("mbarrier.wait(claim_empty.index(served & 1), (served >> 1) & 1 ^ 1)", "pass"),
-    "claim taken before it is published": ("mbarrier.wait(claim_full.index(served & 1), (served >> 1) & 1)", "pass"),
-    "queries overwritten": ("mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)", "pass"),
+    "claims overwritten before they were taken": (
+        "mbarrier.wait(claim_empty.index(served & 1), (served >> 1) & 1 ^ 1)",
+        "pass",
+    ),
+    "claim taken before it is published": (
+        "mbarrier.wait(claim_full.index(served & 1), (served >> 1) & 1)",
+        "pass",
+    ),
+    "queries overwritten": (
+        "mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)",
+        "pass",
+    ),
     "queries released twice": (
         "        state = (gl.zeros([ROWS, D]",
         "        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (gl.zeros([ROWS, D]",
@@ -56,12 +87,27 @@ FORWARD = {
         "        tma.store_wait(0)\n        box = o_smem.index(CID)",
         "        box = o_smem.index(CID)",
     ),
-    "last store not waited for": ("RAGGED)\n        tma.store_wait(0)\n\n\n_NUMBERS", "RAGGED)\n\n\n_NUMBERS"),
-    "one room for two outputs, without turns": ("mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)", "pass"),
+    "last store not waited for": (
+        "RAGGED)\n        tma.store_wait(0)\n\n\n_NUMBERS",
+        "RAGGED)\n\n\n_NUMBERS",
+    ),
+    "one room for two outputs, without turns": (
+        "mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)",
+        "pass",
+    ),
     "no mask past the last key": ("    end = seq_k - block * BN\n", "    end = BN\n"),
-    "causal mask one key too far": ("end = gl.minimum(end, rows + right + 1)", "end = gl.minimum(end, rows + right + 2)"),
-    "no mask at the window's left edge": ("seen = seen & (cols >= rows - left)", "seen = cols < end"),
-    "rows that see nothing are NaN": ('base = gl.where(m_new == -float("inf"), 0.0, m_new)', "base = m_new"),
+    "causal mask one key too far": (
+        "end = gl.minimum(end, rows + right + 1)",
+        "end = gl.minimum(end, rows + right + 2)",
+    ),
+    "no mask at the window's left edge": (
+        "seen = seen & (cols >= rows - left)",
+        "seen = cols < end",
+    ),
+    "rows that see nothing are NaN": (
+        'base = gl.where(m_new == -float("inf"), 0.0, m_new)',
+        "base = m_new",
+    ),
     "sums not rescaled": (
         "return weights, m_new, l * alpha + gl.sum(weights, 1), alpha",
         "return weights, m_new, l + gl.sum(weights, 1), alpha",
@@ -78,8 +124,16 @@ BACKWARD = {
         "    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))\n    mbarrier.arrive(q_empty.index(stage), count=1)\n",
         "    mbarrier.arrive(q_empty.index(stage), count=1)\n    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))\n",
     ),
-    "keys: queries never released": ("backward_keys.py", "    mbarrier.arrive(q_empty.index(stage), count=1)\n", ""),
-    "keys: the other's dS not waited for": ("backward_keys.py", "mbarrier.wait(ds_full.index(slot), (((step + 2) // 2) & 1) ^ 1)", "pass"),
+    "keys: queries never released": (
+        "backward_keys.py",
+        "    mbarrier.arrive(q_empty.index(stage), count=1)\n",
+        "",
+    ),
+    "keys: the other's dS not waited for": (
+        "backward_keys.py",
+        "mbarrier.wait(ds_full.index(slot), (((step + 2) // 2) & 1) ^ 1)",
+        "pass",
+    ),
     "keys: dS of both warpgroups in one place": (
         "backward_keys.py",
         "ds_smem.index(step % 2 * 2 + W).store(ds)",
@@ -90,17 +144,41 @@ BACKWARD = {
         "    fence_async_shared()\n    mbarrier.arrive(ds_full",
         "    mbarrier.arrive(ds_full",
     ),
-    "keys: dS of two steps in one place": ("backward_keys.py", "ds_smem.index(step % 2 * 2 + W).store(ds)", "ds_smem.index(W).store(ds)"),
-    "keys: keys overwritten while the other reads them": ("backward_keys.py", "        mbarrier.wait(done, 0)\n", ""),
-    "keys: dq of the wrong step": ("backward_keys.py", "_add_dq(step - 1, part, problem", "_add_dq(step, part, problem"),
-    "keys: the last step's dq forgotten": ("backward_keys.py", "            _add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)\n", ""),
-    "keys: dk not scaled": ("backward_keys.py", "k_smem.index(W).store((dk * scale).to(kind))", "k_smem.index(W).store(dk.to(kind))"),
+    "keys: dS of two steps in one place": (
+        "backward_keys.py",
+        "ds_smem.index(step % 2 * 2 + W).store(ds)",
+        "ds_smem.index(W).store(ds)",
+    ),
+    "keys: keys overwritten while the other reads them": (
+        "backward_keys.py",
+        "        mbarrier.wait(done, 0)\n",
+        "",
+    ),
+    "keys: dq of the wrong step": (
+        "backward_keys.py",
+        "_add_dq(step - 1, part, problem",
+        "_add_dq(step, part, problem",
+    ),
+    "keys: the last step's dq forgotten": (
+        "backward_keys.py",
+        "            _add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)\n",
+        "",
+    ),
+    "keys: dk not scaled": (
+        "backward_keys.py",
+        "k_smem.index(W).store((dk * scale).to(kind))",
+        "k_smem.index(W).store(dk.to(kind))",
+    ),
     "keys: loads begin at the wrong tile": (
         "backward_keys.py",
         "load_rows(q_desc, sequence, q_head, tile * BM",
         "load_rows(q_desc, sequence, q_head, step * BM",
     ),
-    "wide: P read before it is there": ("backward_wide.py", "        mbarrier.wait(p_full.index(slot), (step // 2) & 1)\n", ""),
+    "wide: P read before it is there": (
+        "backward_wide.py",
+        "        mbarrier.wait(p_full.index(slot), (step // 2) & 1)\n",
+        "",
+    ),
     "wide: dv stored over v that the other reads": (
         "backward_wide.py",
         "        mbarrier.wait(p_empty.index((steps - 1) % 2), ((steps - 1) // 2) & 1)\n",
@@ -121,15 +199,43 @@ BACKWARD = {
         "        dq = warpgroup_mma_wait(0, deps=(dq,))\n        mbarrier.arrive(k_empty.index(k_stage), count=1)\n",
         "        mbarrier.arrive(k_empty.index(k_stage), count=1)\n        dq = warpgroup_mma_wait(0, deps=(dq,))\n",
     ),
-    "queries: wrong parity of values": ("backward_queries.py", "(step // V_STAGES) & 1)", "(step // K_STAGES) & 1 ^ 1)"),
+    "queries: wrong parity of values": (
+        "backward_queries.py",
+        "(step // V_STAGES) & 1)",
+        "(step // K_STAGES) & 1 ^ 1)",
+    ),
     "queries: last store not waited for": ("backward_queries.py", "    tma.store_wait(0)\n", ""),
-    "tiles: mask one key too far": ("backward_tiles.py", "key <= query + (shift + right)", "key <= query + (shift + right + 1)"),
-    "tiles: uncut tiles taken for whole ones": ("backward_tiles.py", "query + shift + right < key + BN - 1", "query + shift + right < key"),
-    "tiles: a tile too few": ("backward_tiles.py", "(end + BM - 1) // BM - first, 0)", "end // BM - first, 0)"),
-    "tiles: dq's fragments in another order": ("backward_tiles.py", "(row & 7) * 16 +", "(row & 7) * 8 +"),
+    "tiles: mask one key too far": (
+        "backward_tiles.py",
+        "key <= query + (shift + right)",
+        "key <= query + (shift + right + 1)",
+    ),
+    "tiles: uncut tiles taken for whole ones": (
+        "backward_tiles.py",
+        "query + shift + right < key + BN - 1",
+        "query + shift + right < key",
+    ),
+    "tiles: a tile too few": (
+        "backward_tiles.py",
+        "(end + BM - 1) // BM - first, 0)",
+        "end // BM - first, 0)",
+    ),
+    "tiles: dq's fragments in another order": (
+        "backward_tiles.py",
+        "(row & 7) * 16 +",
+        "(row & 7) * 8 +",
+    ),
     "tiles: cap without its derivative": ("backward_tiles.py", "1.0 - t * t", "1.0"),
-    "rows: delta of the wrong sign": ("backward_rows.py", "-tl.sum(o * do, 1)", "tl.sum(o * do, 1)"),
-    "rows: rows that see nothing not marked": ("backward_rows.py", 'value = tl.where(value == -float("inf"), float("inf"), value)', "pass"),
+    "rows: delta of the wrong sign": (
+        "backward_rows.py",
+        "-tl.sum(o * do, 1)",
+        "tl.sum(o * do, 1)",
+    ),
+    "rows: rows that see nothing not marked": (
+        "backward_rows.py",
+        'value = tl.where(value == -float("inf"), float("inf"), value)',
+        "pass",
+    ),
 }
 """Of the backward kernels: in which file what is replaced by what."""
 
@@ -139,7 +245,10 @@ SHARED = {
         "tma_load(desc, [LIMIT, start + length, head, LIMIT - length + row - 1, 0]",
     ),
     "ragged rows without a bound": ("heads, ROWS_AT_MOST, dim)", "heads, FAR, dim)"),
-    "rows of another head stored": ("tma_store(desc, [sequence, head, row, 0]", "tma_store(desc, [sequence, 0, row, 0]"),
+    "rows of another head stored": (
+        "tma_store(desc, [sequence, head, row, 0]",
+        "tma_store(desc, [sequence, 0, row, 0]",
+    ),
 }
 """Of descriptors.py, which both directions use."""
 
@@ -150,10 +259,23 @@ def examine_forward(changes, orders=ORDERS):
         for dim, rule in ((128, "full"), (64, "causal"), (256, "window"), (128, "softcap")):
             hopper = Hopper(seed=seed, processors=2, changes=changes)
             check_forward(hopper, *tensors(dim, (4, 2), (150, 290))[1:], scale=0.1, **RULES[rule])
-        check_forward(Hopper(seed=seed, changes=changes), *tensors(64, (1, 1), (200, 64))[1:], scale=0.1, **CAUSAL)
+        check_forward(
+            Hopper(seed=seed, changes=changes),
+            *tensors(64, (1, 1), (200, 64))[1:],
+            scale=0.1,
+            **CAUSAL,
+        )
         ragged, places = ragged_of([70, 0, 130, 20], [50, 9, 140, 40])
         _, q, k, v = tensors(64, (2, 1), (220, 239))
-        out, lse = forward(Hopper(seed=seed, processors=2, changes=changes), q, k, v, ragged=ragged, scale=0.1, **FULL)
+        out, lse = forward(
+            Hopper(seed=seed, processors=2, changes=changes),
+            q,
+            k,
+            v,
+            ragged=ragged,
+            scale=0.1,
+            **FULL,
+        )
         for at_q, at_k in places:
             alone = [x[:, :, at] for x, at in ((q, at_q), (k, at_k), (v, at_k))]
             expected = forward(Hopper(), *alone, scale=0.1, **FULL)
@@ -162,7 +284,13 @@ def examine_forward(changes, orders=ORDERS):
 
 def examine_backward(changes, orders=ORDERS):
     for seed in range(orders):
-        for dim, rule in ((256, "full"), (64, "causal"), (128, "window"), (128, "softcap"), (256, "softcap")):
+        for dim, rule in (
+            (256, "full"),
+            (64, "causal"),
+            (128, "window"),
+            (128, "softcap"),
+            (256, "softcap"),
+        ):
             hopper = with_atomics(Hopper(seed=seed, changes=changes))
             check_backward(hopper, *tensors(dim, (2, 1), (150, 290)), scale=0.1, **RULES[rule])
         hopper = Hopper(seed=seed, changes=changes)
@@ -172,7 +300,11 @@ def examine_backward(changes, orders=ORDERS):
 def some(defects):
     """Every twelfth in `make test`, all in `make emulation`."""
     return pytest.mark.parametrize(
-        "defect", [pytest.param(d, marks=pytest.mark.emulation if i % 12 else ()) for i, d in enumerate(defects)]
+        "defect",
+        [
+            pytest.param(d, marks=pytest.mark.emulation if i % 12 else ())
+            for i, d in enumerate(defects)
+        ],
     )
 
 

@@ -95,7 +95,12 @@ def raw(x: Any, like: Tensor | None = None) -> Any:
     """The tensor of a block, or the number, as wide as it makes its partner `like`."""
     if isinstance(x, Block):
         return x.data
-    if isinstance(x, Whole) and x.bits == 64 and like is not None and not like.dtype.is_floating_point:
+    if (
+        isinstance(x, Whole)
+        and x.bits == 64
+        and like is not None
+        and not like.dtype.is_floating_point
+    ):
         return torch.full([1] * like.ndim, int(x))
     return x if isinstance(x, float | bool) else int(x)
 
@@ -123,10 +128,21 @@ def _block_quotient(a: Any, b: Any) -> Tensor:
     return torch.div(a, b, rounding_mode="trunc")
 
 
-_BITS = {"and": operator.and_, "or": operator.or_, "xor": operator.xor, "lshift": operator.lshift, "rshift": operator.rshift}
+_BITS = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+}
 _PLAIN = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, **_BITS}
 _OF_WHOLES: dict[str, Callable[..., Any]] = {**_PLAIN, "floordiv": _quotient, "mod": _remainder}
-_OF_BLOCKS: dict[str, Callable[..., Any]] = {**_PLAIN, "truediv": operator.truediv, "floordiv": _block_quotient, "mod": torch.fmod}
+_OF_BLOCKS: dict[str, Callable[..., Any]] = {
+    **_PLAIN,
+    "truediv": operator.truediv,
+    "floordiv": _block_quotient,
+    "mod": torch.fmod,
+}
 for _name, _act in _OF_WHOLES.items():
     setattr(Whole, f"__{_name}__", _on_whole(_act, swap=False))
     setattr(Whole, f"__r{_name}__", _on_whole(_act, swap=True))
@@ -165,7 +181,11 @@ class Pointer:
         if not isinstance(self.offset, Block):
             at = self._checked(torch.tensor([int(self.offset)]))
             value = self.memory[at[0]]
-            return Block(value.clone()) if value.dtype.is_floating_point else Whole(int(value), torch.iinfo(value.dtype).bits)
+            return (
+                Block(value.clone())
+                if value.dtype.is_floating_point
+                else Whole(int(value), torch.iinfo(value.dtype).bits)
+            )
         at, allowed = self._places(mask)
         found = torch.full(at.shape, 0 if other is None else other, dtype=self.memory.dtype)
         found[allowed] = self.memory[self._checked(at[allowed])]
@@ -185,9 +205,13 @@ class Pointer:
 
     def _places(self, mask: Any) -> tuple[Tensor, Tensor]:
         at = self.offset.data.long()
-        return at, torch.ones_like(at, dtype=torch.bool) if mask is None else raw(mask).expand(at.shape)
+        return at, torch.ones_like(at, dtype=torch.bool) if mask is None else raw(mask).expand(
+            at.shape
+        )
 
     def _checked(self, at: Tensor) -> Tensor:
         if at.numel() and not 0 <= int(at.min()) <= int(at.max()) < len(self.memory):
-            raise Defect(f"elements {int(at.min())} to {int(at.max())} of memory that has {len(self.memory)}")
+            raise Defect(
+                f"elements {int(at.min())} to {int(at.max())} of memory that has {len(self.memory)}"
+            )
         return at

@@ -28,10 +28,28 @@ def gpus() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=25.0, help="when all must have ended (default: 25)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[step.name for step in STEPS], help="these, also if they ran before")
-    parser.add_argument("--out", type=Path, default=Path("gpu-campaign"), metavar="FOLDER", help="default: gpu-campaign")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=25.0, help="when all must have ended (default: 25)"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        choices=[step.name for step in STEPS],
+        help="these, also if they ran before",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("gpu-campaign"),
+        metavar="FOLDER",
+        help="default: gpu-campaign",
+    )
     parser.add_argument("--list", action="store_true", help="show the steps, and run none")
     args = parser.parse_args()
     if args.list:

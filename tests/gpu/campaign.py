@@ -46,9 +46,19 @@ class Process:
         self.log = folder / "log.txt"
         # Short, as sockets lie in it; and whoever has it in the environment belongs to the step.
         self._scratch = tempfile.mkdtemp(prefix="step")
-        argv = [part.replace("{out}", str(folder)).replace("{work}", str(work)) for part in step.argv]
-        ours = {"TMPDIR": self._scratch, "GPUDECK_HOME": f"{self._scratch}/home", "PYTHONUNBUFFERED": "1", "QT_QPA_PLATFORM": "offscreen"}
-        chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **({} if step.room == "machine" else {"CUDA_VISIBLE_DEVICES": gpu})}
+        argv = [
+            part.replace("{out}", str(folder)).replace("{work}", str(work)) for part in step.argv
+        ]
+        ours = {
+            "TMPDIR": self._scratch,
+            "GPUDECK_HOME": f"{self._scratch}/home",
+            "PYTHONUNBUFFERED": "1",
+            "QT_QPA_PLATFORM": "offscreen",
+        }
+        chosen = {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            **({} if step.room == "machine" else {"CUDA_VISIBLE_DEVICES": gpu}),
+        }
         with self.log.open("ab") as log:
             log.write(f"$ python {' '.join(argv)}\n".encode())
             log.flush()
@@ -94,7 +104,11 @@ class Process:
         """The last lines of its log."""
         with self.log.open("rb") as f:
             f.seek(max(0, self.log.stat().st_size - 4000))
-            lines = [line.strip() for line in f.read().decode(errors="replace").replace("\r", "\n").splitlines() if line.strip()]
+            lines = [
+                line.strip()
+                for line in f.read().decode(errors="replace").replace("\r", "\n").splitlines()
+                if line.strip()
+            ]
         return "\n".join(lines[-last:])
 
 
@@ -107,7 +121,9 @@ class Campaign:
         out.mkdir(parents=True, exist_ok=True)
         if not (work / STATES).exists():
             unpack(out, work)
-        self.notes: dict[str, dict[str, object]] = json.loads(file.read_text()) if (file := work / STATES).exists() else {}
+        self.notes: dict[str, dict[str, object]] = (
+            json.loads(file.read_text()) if (file := work / STATES).exists() else {}
+        )
         """Of each step that ended: its state, seconds, GPU and last line."""
         self.running: list[tuple[Process, int]] = []
         self._tried: set[str] = set()
@@ -144,7 +160,9 @@ class Campaign:
     def _start(self, end: float) -> bool:
         """Begin what can begin; whether anything did."""
         now, begun = time.monotonic(), False
-        todo = [step for step in self._todo() if not missing(step) and not held_up(step, self.states)]
+        todo = [
+            step for step in self._todo() if not missing(step) and not held_up(step, self.states)
+        ]
         while found := next_start(todo, self._plan(now), len(self.gpus), now, end):
             step, gpu = found
             self.running.append((Process(step, self.gpus[gpu], self.work, end - now), gpu))
@@ -154,17 +172,32 @@ class Campaign:
         return begun
 
     def _todo(self) -> list[Step]:
-        gone = [step.makes for step in self.steps if step.makes and not (self.work / step.makes).exists()]
-        return [step for step in remaining(self.steps, self.states, gone) if step.name not in self._tried]
+        gone = [
+            step.makes
+            for step in self.steps
+            if step.makes and not (self.work / step.makes).exists()
+        ]
+        return [
+            step
+            for step in remaining(self.steps, self.states, gone)
+            if step.name not in self._tried
+        ]
 
     def _plan(self, now: float) -> list[Running]:
         return [Running(p.step, gpu, max(now, p.began + p.step.seconds)) for p, gpu in self.running]
 
     def _reap(self) -> bool:
         """Note and keep what ended; whether anything did."""
-        ended = [(process, gpu, state) for process, gpu in self.running if (state := process.state())]
+        ended = [
+            (process, gpu, state) for process, gpu in self.running if (state := process.state())
+        ]
         for process, gpu, state in ended:
-            self.notes[process.step.name] = {"state": state, "seconds": round(process.seconds), "gpu": gpu, "said": process.said()}
+            self.notes[process.step.name] = {
+                "state": state,
+                "seconds": round(process.seconds),
+                "gpu": gpu,
+                "said": process.said(),
+            }
         over = [process for process, _, _ in ended]
         self.running = [(process, gpu) for process, gpu in self.running if process not in over]
         if ended:
@@ -188,12 +221,28 @@ class Campaign:
         rows, tails = [], []
         for step in self.steps:
             if note := self.notes.get(step.name):
-                rows.append(_row(step.name, str(note["gpu"]), str(note["state"]), float(str(note["seconds"])), str(note["said"])))
+                rows.append(
+                    _row(
+                        step.name,
+                        str(note["gpu"]),
+                        str(note["state"]),
+                        float(str(note["seconds"])),
+                        str(note["said"]),
+                    )
+                )
                 if note["state"] != "passed":
-                    tails.append(f"---- {step.name}: {step.name}/log.txt in {PACK}\n{_tail(self.work / step.name / 'log.txt')}")
+                    tails.append(
+                        f"---- {step.name}: {step.name}/log.txt in {PACK}\n{_tail(self.work / step.name / 'log.txt')}"
+                    )
             else:
-                why = f"needs {', '.join(absent)}" if (absent := missing(step)) else held_up(step, self.states)
-                rows.append(_row(step.name, "", "not run", 0.0, why or f"takes about {step.seconds:.0f} s"))
+                why = (
+                    f"needs {', '.join(absent)}"
+                    if (absent := missing(step))
+                    else held_up(step, self.states)
+                )
+                rows.append(
+                    _row(step.name, "", "not run", 0.0, why or f"takes about {step.seconds:.0f} s")
+                )
         return "\n".join([*rows, *tails])
 
 
@@ -224,7 +273,9 @@ def unpack(out: Path, work: Path) -> None:
     """What `pack` left there, if anything."""
     parts = sorted(out.glob(f"{PACK}.?"))
     if parts:
-        with tarfile.open(fileobj=io.BytesIO(b"".join(part.read_bytes() for part in parts)), mode="r:gz") as archive:
+        with tarfile.open(
+            fileobj=io.BytesIO(b"".join(part.read_bytes() for part in parts)), mode="r:gz"
+        ) as archive:
             archive.extractall(work, filter="data")
 
 

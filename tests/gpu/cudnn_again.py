@@ -30,17 +30,24 @@ def errors(seed: int, first: str, poisoned: bool) -> dict[str, float]:
     torch.manual_seed(seed)
     q, k, v, dout = (torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False)
+    p = problem_of(
+        x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False
+    )
     if poisoned:
         nan = [torch.full((2**n,), torch.nan, device="cuda") for n in range(8, 23)]
         del nan  # the allocator gives this memory to whoever asks next
     exact = backward(dout, x, *forward(x, p, "math"), p, "math")[:3]
     got = backward(dout, x, *forward(x, p, first), p, "cudnn")[:3]
-    return {name: float((a - b).norm() / b.norm()) for name, a, b in zip(("dq", "dk", "dv"), got, exact, strict=True)}
+    return {
+        name: float((a - b).norm() / b.norm())
+        for name, a, b in zip(("dq", "dk", "dv"), got, exact, strict=True)
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
     end = time.monotonic() + parser.parse_args().seconds
     if not torch.cuda.is_available():
@@ -52,9 +59,14 @@ def main() -> int:
         for name, error in errors(seed, first, poisoned).items():
             if not error < WRONG:
                 wrong[f"{name} after {first}{', in memory that was NaN' if poisoned else ''}"] += 1
-                print(f"seed {seed}: {name} is off by {error:.3g} after {first}, poisoned: {poisoned}", flush=True)
+                print(
+                    f"seed {seed}: {name} is off by {error:.3g} after {first}, poisoned: {poisoned}",
+                    flush=True,
+                )
         seed += 1
-    print(f"{seed} problems, {wrong.total()} gradients wrong {dict(wrong)}, cuDNN {torch.backends.cudnn.version()}")
+    print(
+        f"{seed} problems, {wrong.total()} gradients wrong {dict(wrong)}, cuDNN {torch.backends.cudnn.version()}"
+    )
     return 1 if wrong else 0
 
 

@@ -36,7 +36,9 @@ def _consume(smem, words, full, empty, out, n: gl.constexpr):
 def _produce(desc, smem, words, full, empty, n: gl.constexpr):
     for i in range(n):
         mbarrier.wait(empty.index(i % 2), ((i // 2) & 1) ^ 1)
-        words.index(i % 2).store(gl.full([1], 1, gl.int32, gl.BlockedLayout([1], [32], [1], [0])) + i)
+        words.index(i % 2).store(
+            gl.full([1], 1, gl.int32, gl.BlockedLayout([1], [32], [1], [0])) + i
+        )
         mbarrier.expect(full.index(i % 2), desc.block_type.nbytes)
         tma_load(desc, [i * 64, 0], full.index(i % 2), smem.index(i % 2))
         mbarrier.arrive(full.index(i % 2), count=1)
@@ -51,7 +53,14 @@ def handed_over(desc, out, n: gl.constexpr):
     for i in gl.static_range(2):
         mbarrier.init(full.index(i), count=2)
         mbarrier.init(empty.index(i), count=1)
-    gl.warp_specialize([(_consume, (smem, words, full, empty, out, n)), (_produce, (desc, smem, words, full, empty, n))], [1], [24])
+    gl.warp_specialize(
+        [
+            (_consume, (smem, words, full, empty, out, n)),
+            (_produce, (desc, smem, words, full, empty, n)),
+        ],
+        [1],
+        [24],
+    )
 
 
 def run() -> float:
@@ -59,7 +68,9 @@ def run() -> float:
     x = torch.randn(STEPS * ROWS, COLUMNS, device="cuda")
     out = torch.empty(ROWS, COLUMNS, device="cuda")
     box = Box(x.dtype, tuple(x.shape), x.stride(), (ROWS, COLUMNS), gl.NVMMASharedLayout(0, 32, 2))
-    call = Call(handed_over, 1, {"desc": box, "out": Pointer(out.dtype)}, {"n": STEPS}, {"num_warps": 4})
+    call = Call(
+        handed_over, 1, {"desc": box, "out": Pointer(out.dtype)}, {"n": STEPS}, {"num_warps": 4}
+    )
     prepare(call, x.device)(x, out)
     number = torch.arange(1, STEPS + 1, device="cuda").view(-1, 1, 1)
     return float((out - (x.view(STEPS, ROWS, COLUMNS) * number).sum(0)).abs().max())

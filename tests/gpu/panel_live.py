@@ -22,12 +22,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtWidgets import QApplication
 
-from app import theme
-from app.session import Session
-from scheduler import settings
+from app.tour.session import Session
+from app.widgets import theme
 from scheduler.client import Client
-from scheduler.jobs import Done, Job
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.jobs import Done, Job
+from scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.support import eventually, state_folder
 
@@ -87,7 +87,13 @@ def answered(session: Session, question: str, number: int, out: Path) -> dict[st
         if writing.state == "waiting" and writing.cpu:
             waited += now - last
         last = now
-        kind = "waiting" if writing.state == "waiting" and writing.cpu else "writing" if writing.text else ""
+        kind = (
+            "waiting"
+            if writing.state == "waiting" and writing.cpu
+            else "writing"
+            if writing.text
+            else ""
+        )
         if kind and kind not in seen:
             seen.add(kind)
             session.window.grab().save(str(out / f"panel-live-{number:02}-{kind}.png"))
@@ -109,7 +115,10 @@ def answered(session: Session, question: str, number: int, out: Path) -> dict[st
 
 def live(questions: int, out: Path) -> tuple[list[dict[str, object]], list[Job]]:
     with Session() as session, Client() as deck:
-        eventually(lambda: (found := deck.snapshot().devices) and all(state.reading for state in found), 60.0)
+        eventually(
+            lambda: (found := deck.snapshot().devices) and all(state.reading for state in found),
+            60.0,
+        )
         deck.wait(deck.submit(["sh", "-c", "echo no such file >&2; exit 3"], gpus=0).id, 60.0)
         session.until(lambda: session.window.state.link.connected, 30.0)
         session.window.show_page("assistant")
@@ -131,9 +140,13 @@ def live(questions: int, out: Path) -> tuple[list[dict[str, object]], list[Job]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu.panel_live", description=__doc__.partition("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu.panel_live", description=__doc__.partition("\n\n")[0]
+    )
     parser.add_argument("--questions", type=int, default=12)
-    parser.add_argument("--device", default="cuda", help="the assistant's: auto, cuda or cpu (default: cuda)")
+    parser.add_argument(
+        "--device", default="cuda", help="the assistant's: auto, cuda or cpu (default: cuda)"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -144,7 +157,9 @@ def main() -> int:
             device = deck.snapshot().devices[0].device.name
     print(write("panel_live", [{**row, **context(device, ["torch"])} for row in rows], args.out))
     good = sum(isinstance(job.state, Done) for job in jobs)
-    print(f"{sum(row['state'] == 'done' for row in rows)} of {len(rows)} questions answered; {good} of {len(jobs)} jobs done")
+    print(
+        f"{sum(row['state'] == 'done' for row in rows)} of {len(rows)} questions answered; {good} of {len(jobs)} jobs done"
+    )
     return 0 if good == len(jobs) and all(row["state"] == "done" for row in rows) else 1
 
 

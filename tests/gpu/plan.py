@@ -48,21 +48,36 @@ class Running(NamedTuple):
     ends: float
 
 
-def remaining(steps: Sequence[Step], states: Mapping[str, State], gone: Collection[str] = ()) -> list[Step]:
+def remaining(
+    steps: Sequence[Step], states: Mapping[str, State], gone: Collection[str] = ()
+) -> list[Step]:
     """What is still to do: what was never tried first, then what was cut off. Files in `gone` are made again where a step awaits them."""
     todo = [step for step in steps if states.get(step.name) not in DONE]
     awaited = {name for step in todo for name in step.after}
-    again = [step for step in steps if states.get(step.name) == "passed" and step.makes in gone and step.name in awaited]
+    again = [
+        step
+        for step in steps
+        if states.get(step.name) == "passed" and step.makes in gone and step.name in awaited
+    ]
     tried = [step for step in todo if step.name in states]
     return [step for step in steps if step in again or (step in todo and step not in tried)] + tried
 
 
 def held_up(step: Step, states: Mapping[str, State]) -> str:
     """By which step before it, and what became of that; empty where nothing holds it up."""
-    return next((f"{name} {states.get(name, 'has not run')}" for name in step.after if states.get(name) != "passed"), "")
+    return next(
+        (
+            f"{name} {states.get(name, 'has not run')}"
+            for name in step.after
+            if states.get(name) != "passed"
+        ),
+        "",
+    )
 
 
-def next_start(todo: Sequence[Step], running: Sequence[Running], gpus: int, now: float, end: float) -> tuple[Step, int] | None:
+def next_start(
+    todo: Sequence[Step], running: Sequence[Running], gpus: int, now: float, end: float
+) -> tuple[Step, int] | None:
     """The step that begins now, and on which GPU; None where all must wait. None begins that could not end before `end`.
 
     In the order of `todo`, but while one waits for an empty machine, those after it may begin if they end before it could.

@@ -64,7 +64,13 @@ def run(family: str, dim: int) -> None:
     backend, _, only = family.partition(" ")
     for tensors, rules in shapes(dim):
         x = arrange(*tensors, None, rules.pop("seqlens", None), "bhsd")
-        p = problem_of(x, scale=None, softcap=0.0, deterministic=False, **{"causal": False, "window": (None, None), **rules})
+        p = problem_of(
+            x,
+            scale=None,
+            softcap=0.0,
+            deterministic=False,
+            **{"causal": False, "window": (None, None), **rules},
+        )
         exact = forward(x, p, "math")
         found = [forward(x, p, backend)[0]] if only != "backward" else []
         wanted = [exact[0]] if only != "backward" else []
@@ -73,12 +79,22 @@ def run(family: str, dim: int) -> None:
             found += backward(dout, x, *exact, p, backend)[:3]
             wanted += backward(dout, x, *exact, p, "math")[:3]
         torch.cuda.synchronize()
-        print(f"{family} d{dim} {p}:", *(f"{float((a - b).norm() / b.norm()):.2e}" for a, b in zip(found, wanted, strict=True)))
+        print(
+            f"{family} d{dim} {p}:",
+            *(
+                f"{float((a - b).norm() / b.norm()):.2e}"
+                for a, b in zip(found, wanted, strict=True)
+            ),
+        )
 
 
 def compiled(family: str, dim: int, limit: int) -> None:
     """Run it without a tool, so that every kernel lies in Triton's cache."""
-    subprocess.run([sys.executable, "-m", "tests.gpu.sanitize", "--one", f"{family},{dim}"], timeout=5 * limit, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.gpu.sanitize", "--one", f"{family},{dim}"],
+        timeout=5 * limit,
+        check=True,
+    )
 
 
 def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> bool:
@@ -90,8 +106,20 @@ def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> boo
 
 def found(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple[bool, str]:
     """Whether all is well, and what to tell."""
-    every = ["--racecheck-report", "hazard", "--print-limit", "100000"] if tool == "racecheck" else []
-    argv = [sanitizer, "--tool", tool, "--error-exitcode", "9", *every, sys.executable, "-m", "tests.gpu.sanitize"]
+    every = (
+        ["--racecheck-report", "hazard", "--print-limit", "100000"] if tool == "racecheck" else []
+    )
+    argv = [
+        sanitizer,
+        "--tool",
+        tool,
+        "--error-exitcode",
+        "9",
+        *every,
+        sys.executable,
+        "-m",
+        "tests.gpu.sanitize",
+    ]
     try:
         done = subprocess.run(
             [*argv, "--one", f"{family},{dim}"],
@@ -105,17 +133,25 @@ def found(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple
         return False, f"{tool} {family} d{dim}: not finished after {limit} s"
     said = done.stdout + done.stderr
     kinds = Counter(kind_of(*pair) for pair in _PAIR.findall(said))
-    told = f"{tool} {family} d{dim}: exit {done.returncode}, {''.join(said.strip().splitlines()[-1:])}"
-    fine = done.returncode == 0 or (done.returncode == 9 and bool(kinds) and not any(kind.startswith("race") for kind in kinds))
+    told = (
+        f"{tool} {family} d{dim}: exit {done.returncode}, {''.join(said.strip().splitlines()[-1:])}"
+    )
+    fine = done.returncode == 0 or (
+        done.returncode == 9 and bool(kinds) and not any(kind.startswith("race") for kind in kinds)
+    )
     return fine, told + "".join(f"\n  {count} times {kind}" for kind, count in kinds.most_common())
 
 
-_PAIR = re.compile(r"(?:Write|Read) Thread .* in (\S+\.py):(\d+)\n.*(?:Write|Read) Thread .* in (\S+\.py):(\d+)")
+_PAIR = re.compile(
+    r"(?:Write|Read) Thread .* in (\S+\.py):(\d+)\n.*(?:Write|Read) Thread .* in (\S+\.py):(\d+)"
+)
 
 
 def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
     """What two accesses to the same place in shared memory are to each other."""
-    first, second = (_function(Path(f).name, int(n)) for f, n in ((file, line), (other_file, other_line)))
+    first, second = (
+        _function(Path(f).name, int(n)) for f, n in ((file, line), (other_file, other_line))
+    )
     if "entry" in (first, second):
         return "entry"
     return f"{'hand-over' if (first, second) in HAND_OVERS else 'race'}: {first} ({file}:{line}) and {second} ({other_file}:{other_line})"
@@ -126,14 +162,18 @@ def _function(name: str, line: int) -> str:
     for file in (*Path(hopper.__file__).parent.glob("*.py"), Path(handover.__file__)):
         if file.name == name:
             for node in ast.parse(file.read_text()).body:
-                if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+                if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (
+                    node.end_lineno or 0
+                ):
                     text = ast.unparse(node)
                     return "entry" if "warp_specialize" in text else node.name
     return f"{name}:{line}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tools", default="memcheck,racecheck")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--limit", type=int, default=60)
@@ -143,15 +183,25 @@ def main() -> int:
         family, dim = options.one.split(",")
         run(family, int(dim))
         return 0
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
     if sanitizer is None:
-        print("compute-sanitizer is not on the path: it comes with the CUDA toolkit", file=sys.stderr)
+        print(
+            "compute-sanitizer is not on the path: it comes with the CUDA toolkit", file=sys.stderr
+        )
         return 1
-    kernels = [case for case in product(options.families.split(","), DIMS) if case[0] != "control" or case[1] == DIMS[0]]
+    kernels = [
+        case
+        for case in product(options.families.split(","), DIMS)
+        if case[0] != "control" or case[1] == DIMS[0]
+    ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda kernel: compiled(*kernel, options.limit), kernels))
         cases = product(options.tools.split(","), kernels)
-        fine = list(pool.map(lambda case: watched(sanitizer, case[0], *case[1], options.limit), cases))
+        fine = list(
+            pool.map(lambda case: watched(sanitizer, case[0], *case[1], options.limit), cases)
+        )
     print(f"{sum(fine)} of {len(fine)} are well")
     return 0 if all(fine) else 1
 

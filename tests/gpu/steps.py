@@ -6,20 +6,53 @@ from itertools import product
 
 from tests.gpu.plan import Room, Step
 
-_PYTEST = ("-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=")
+_PYTEST = (
+    "-m",
+    "pytest",
+    "-q",
+    "-rfE",
+    "--tb=short",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "addopts=",
+    "-o",
+    "filterwarnings=",
+)
 _MODEL = "{work}/model"
 _CUDA = ("--device", "cuda")
 
 
-def _tests(name: str, shows: str, seconds: float, room: Room, files: tuple[str, ...], which: str = "", workers: int = 0) -> Step:
+def _tests(
+    name: str,
+    shows: str,
+    seconds: float,
+    room: Room,
+    files: tuple[str, ...],
+    which: str = "",
+    workers: int = 0,
+) -> Step:
     paths = [f"tests/gpu/{file}.py" for file in files]
     argv = (*_PYTEST, *paths, "-n", str(workers), *(("-k", which) if which else ()))
-    return Step(f"tests-{name}", shows, argv, seconds, room, needs=("pytest", "xdist", "hypothesis"))
+    return Step(
+        f"tests-{name}", shows, argv, seconds, room, needs=("pytest", "xdist", "hypothesis")
+    )
 
 
 def _sanitized(tool: str, family: str, seconds: float) -> Step:
-    argv = ("-m", "tests.gpu.sanitize", "--tools", tool, "--families", family, "--limit", f"{1.3 * seconds:.0f}")
-    return Step(f"{tool}-{family.replace(' ', '-')}", f"attention: {family} under {tool}", argv, seconds)
+    argv = (
+        "-m",
+        "tests.gpu.sanitize",
+        "--tools",
+        tool,
+        "--families",
+        family,
+        "--limit",
+        f"{1.3 * seconds:.0f}",
+    )
+    return Step(
+        f"{tool}-{family.replace(' ', '-')}", f"attention: {family} under {tool}", argv, seconds
+    )
 
 
 def _training(what: str, *arguments: str) -> tuple[str, ...]:
@@ -30,7 +63,9 @@ def _bench(name: str, *arguments: str) -> tuple[str, ...]:
     return ("-m", f"tests.benchmarks.{name}", *arguments, "--out", "{out}")
 
 
-_SANITIZED = tuple(product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton")))
+_SANITIZED = tuple(
+    product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton"))
+)
 _RIGHT = "attention: right on the GPU"
 _SAMPLES = _training("data", "--workers", "12")
 
@@ -39,9 +74,28 @@ STEPS: tuple[Step, ...] = (
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
-    Step("samples", "assistant: what the model learns from", _SAMPLES, 150, needs=("tokenizers",), makes="model/data.npz"),
-    Step("grid", "attention: 48 cells against every peer", _bench("attention_grid", "--seconds", "0.4"), 360, "gpu"),
-    Step("small", "attention: FlashCore's nine shapes, and memory", _bench("attention_small"), 100, "machine"),
+    Step(
+        "samples",
+        "assistant: what the model learns from",
+        _SAMPLES,
+        150,
+        needs=("tokenizers",),
+        makes="model/data.npz",
+    ),
+    Step(
+        "grid",
+        "attention: 48 cells against every peer",
+        _bench("attention_grid", "--seconds", "0.4"),
+        360,
+        "gpu",
+    ),
+    Step(
+        "small",
+        "attention: FlashCore's nine shapes, and memory",
+        _bench("attention_small"),
+        100,
+        "machine",
+    ),
     Step("host", "attention: host time of a call, by layer", _bench("host_time"), 40, "machine"),
     Step(
         "train",
@@ -52,14 +106,52 @@ STEPS: tuple[Step, ...] = (
         after=("samples",),
     ),
     *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
-    Step("eviction", "queue: from enqueue to memory free", _bench("eviction", "--trials", "100", "--pairs", "0"), 210, "machine"),
-    Step("rwkv", "assistant: beside its peers, and as right", _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"), 400, "gpu", needs=("rwkv",)),
+    Step(
+        "eviction",
+        "queue: from enqueue to memory free",
+        _bench("eviction", "--trials", "100", "--pairs", "0"),
+        210,
+        "machine",
+    ),
+    Step(
+        "rwkv",
+        "assistant: beside its peers, and as right",
+        _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"),
+        400,
+        "gpu",
+        needs=("rwkv",),
+    ),
     Step("rwkv-load", "assistant: 3 GB to the first token", _bench("rwkv_load"), 120, "gpu"),
-    Step("rwkv-tiles", "assistant: which tiles a GPU wants", _bench("rwkv_tiles", "--seconds", "200"), 220, "gpu"),
-    Step("slowdown", "queue: of a job that evicts", _bench("eviction", "--trials", "0", "--pairs", "10"), 290, "machine"),
-    Step("eviction-ends", "queue: which way out of a GPU is the shortest", _bench("eviction_ends"), 70, "machine"),
+    Step(
+        "rwkv-tiles",
+        "assistant: which tiles a GPU wants",
+        _bench("rwkv_tiles", "--seconds", "200"),
+        220,
+        "gpu",
+    ),
+    Step(
+        "slowdown",
+        "queue: of a job that evicts",
+        _bench("eviction", "--trials", "0", "--pairs", "10"),
+        290,
+        "machine",
+    ),
+    Step(
+        "eviction-ends",
+        "queue: which way out of a GPU is the shortest",
+        _bench("eviction_ends"),
+        70,
+        "machine",
+    ),
     _tests("assistant", "assistant: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
-    Step("tour", "the pictures of the README", ("-m", "app", "tour", "--out", "{out}"), 150, "machine", needs=("PySide6",)),
+    Step(
+        "tour",
+        "the pictures of the README",
+        ("-m", "app", "tour", "--out", "{out}"),
+        150,
+        "machine",
+        needs=("PySide6",),
+    ),
     Step(
         "panel-live",
         "assistant: the panel while jobs come and go",
@@ -68,19 +160,80 @@ STEPS: tuple[Step, ...] = (
         "machine",
         needs=("PySide6",),
     ),
-    Step("probe-cost", "monitor: CPU time beside nvitop", _bench("probe_cost"), 75, "machine", needs=("nvitop",)),
-    Step("evaluate", "assistant: on what is held out", _training("evaluate", *_CUDA), 180, "half", after=("train",)),
+    Step(
+        "probe-cost",
+        "monitor: CPU time beside nvitop",
+        _bench("probe_cost"),
+        75,
+        "machine",
+        needs=("nvitop",),
+    ),
+    Step(
+        "evaluate",
+        "assistant: on what is held out",
+        _training("evaluate", *_CUDA),
+        180,
+        "half",
+        after=("train",),
+    ),
     Step("card", "assistant: the model's card", _training("card"), 10, after=("evaluate",)),
     Step(
-        "truth", "assistant: invented numbers, the model writes", _bench("truth", "--model", _MODEL, *_CUDA), 420, "half", after=("train",)
+        "truth",
+        "assistant: invented numbers, the model writes",
+        _bench("truth", "--model", _MODEL, *_CUDA),
+        420,
+        "half",
+        after=("train",),
     ),
-    Step("tflops-truth", "monitor: live TFLOP/s against counted work, by which clock", _bench("tflops_truth"), 110, "machine"),
+    Step(
+        "tflops-truth",
+        "monitor: live TFLOP/s against counted work, by which clock",
+        _bench("tflops_truth"),
+        110,
+        "machine",
+    ),
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
-    _tests("memory", "attention: O(N)", 60, "gpu", ("test_attention_gpu", "test_portable_attention"), "memory"),
-    Step("energy-truth", "monitor: a job's and a device's energy beside the card's counter", _bench("energy_truth"), 90, "machine"),
-    Step("nvml-truth", "monitor: every value beside nvidia-smi's", _bench("nvml_truth"), 75, "machine"),
-    Step("nvml-calls", "monitor: what each question of the probe costs", _bench("nvml_calls"), 30, "machine"),
-    Step("tiles", "attention: atomics or a kernel of its own for dq", _bench("attention_tiles"), 120, "gpu"),
-    Step("cudnn", "attention: is cuDNN's backward wrong again", ("-m", "tests.gpu.cudnn_again", "--seconds", "90"), 110),
+    _tests(
+        "memory",
+        "attention: O(N)",
+        60,
+        "gpu",
+        ("test_attention_gpu", "test_portable_attention"),
+        "memory",
+    ),
+    Step(
+        "energy-truth",
+        "monitor: a job's and a device's energy beside the card's counter",
+        _bench("energy_truth"),
+        90,
+        "machine",
+    ),
+    Step(
+        "nvml-truth",
+        "monitor: every value beside nvidia-smi's",
+        _bench("nvml_truth"),
+        75,
+        "machine",
+    ),
+    Step(
+        "nvml-calls",
+        "monitor: what each question of the probe costs",
+        _bench("nvml_calls"),
+        30,
+        "machine",
+    ),
+    Step(
+        "tiles",
+        "attention: atomics or a kernel of its own for dq",
+        _bench("attention_tiles"),
+        120,
+        "gpu",
+    ),
+    Step(
+        "cudnn",
+        "attention: is cuDNN's backward wrong again",
+        ("-m", "tests.gpu.cudnn_again", "--seconds", "90"),
+        110,
+    ),
 )
 """Not here: the GPU tests with another Triton. Install it, and run `--only` the tests into a folder of their own."""

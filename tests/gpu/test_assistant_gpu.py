@@ -14,16 +14,16 @@ import pytest
 import torch
 
 from assistant.client import Assistant
-from assistant.generate import Generation, read
-from assistant.host import log
+from assistant.engine.generate import Generation, read
+from assistant.host.host import log
 from assistant.idle import Cancelled
 from assistant.model import RWKV7
 from assistant.sampling import Sampler
 from assistant.tokenizer import END, VOCABULARY, Tokenizer
-from scheduler import paths
 from scheduler.client import Client
 from scheduler.devices.processes import Known
-from scheduler.jobs import Running
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Running
 from tests.support import eventually, lives
 from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
 
@@ -42,32 +42,59 @@ TOLERANCE = 1e-4
 def folder(tmp_path: Path) -> Path:
     """A random model whose tokens are bytes."""
     folder = write_hf(tmp_path / "noise-7", to_hf(random_model()))
-    (folder / VOCABULARY).write_text("".join(f"{token} {piece!r} 1\n" for token, piece in BYTES.items()))
+    (folder / VOCABULARY).write_text(
+        "".join(f"{token} {piece!r} 1\n" for token, piece in BYTES.items())
+    )
     return folder
 
 
 # Before the others: a process that has computed on the GPU is on it until it ends, and then the GPU is never idle.
-def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants_it(home: Path, folder: Path) -> None:
+def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants_it(
+    home: Path, folder: Path
+) -> None:
     if torch.cuda.is_initialized():
-        pytest.skip("this process has used the GPU already, so that it is not idle: run this file by itself")
+        pytest.skip(
+            "this process has used the GPU already, so that it is not idle: run this file by itself"
+        )
     with Client() as deck:
-        deck.configure(model_folder=str(folder), model_device="cuda", idle_dwell_s=0.0, idle_util_percent=100.0, telemetry_hz=10.0)
-        eventually(lambda: (found := deck.snapshot().devices) and all(state.reading for state in found))
-        if any(process.foreign for state in deck.snapshot().devices for process in state.reading.processes):
+        deck.configure(
+            model_folder=str(folder),
+            model_device="cuda",
+            idle_dwell_s=0.0,
+            idle_util_percent=100.0,
+            telemetry_hz=10.0,
+        )
+        eventually(
+            lambda: (found := deck.snapshot().devices) and all(state.reading for state in found)
+        )
+        if any(
+            process.foreign
+            for state in deck.snapshot().devices
+            for process in state.reading.processes
+        ):
             pytest.skip("somebody else uses the GPU")
         told = Assistant().ask("is it idle?")
         pid = holder()
         if "of others" in told.text:
-            pytest.skip("NVML tells the pids of another namespace here: nobody can be told from anybody")
-        assert "the text of the model noise-7 was refused" in told.text, "the noise was written, on the GPU"
+            pytest.skip(
+                "NVML tells the pids of another namespace here: nobody can be told from anybody"
+            )
+        assert "the text of the model noise-7 was refused" in told.text, (
+            "the noise was written, on the GPU"
+        )
         assert Assistant(start=False).status().model == "noise-7"
         assert Known().describe({pid: None})[0].assistant
-        job = deck.submit([sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1)
+        job = deck.submit(
+            [sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1
+        )
         eventually(lambda: not lives(pid))
         assert f"job {job.id} " in log().read_text().split("ends: ")[1]
         eventually(lambda: isinstance(deck.job(job.id).state, Running))
         asker = Assistant()
-        again = asker.ask("is it idle?", on_event=lambda event: asker.use_cpu() if getattr(event, "cpu", False) else None)
+        again = asker.ask(
+            "is it idle?",
+            on_event=lambda event: asker.use_cpu() if getattr(event, "cpu", False) else None,
+        )
         assert again.device == "cpu", "the GPU is the job's"
         deck.cancel(job.id)
 
@@ -75,7 +102,11 @@ def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants
 def holder() -> int:
     """Pid of the assistant: whoever holds its lock."""
     inode = (paths.home() / "assistant.lock").stat().st_ino
-    found = [line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if line.split()[5].endswith(f":{inode}")]
+    found = [
+        line.split()[4]
+        for line in Path("/proc/locks").read_text().splitlines()
+        if line.split()[5].endswith(f":{inode}")
+    ]
     return int(found[0])
 
 
@@ -90,7 +121,9 @@ def close(here: torch.Tensor, there: torch.Tensor) -> None:
 
 
 def test_prefill_and_decode_give_the_cpus_logits_and_states(models: tuple[RWKV7, RWKV7]) -> None:
-    (here, here_state), (there, there_state) = (read(model, PROMPT, None, lambda: False) for model in models)
+    (here, here_state), (there, there_state) = (
+        read(model, PROMPT, None, lambda: False) for model in models
+    )
     assert there.is_cuda
     close(here, there)
     for _ in range(32):
@@ -110,12 +143,14 @@ def test_a_kept_state_gives_the_same_logits_again(models: tuple[RWKV7, RWKV7]) -
     assert torch.equal(first, again)
 
 
-def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(home: Path, folder: Path) -> None:
+def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
+    home: Path, folder: Path
+) -> None:
     """bf16, as the assistant runs it: the state is saved on the way, and taken up by a process that has never seen the GPU before."""
     code = (
         "import sys, torch\n"
-        "from assistant.generate import Generation, begun\n"
-        "from assistant.journal import Diary\n"
+        "from assistant.engine.generate import Generation, begun\n"
+        "from assistant.engine.journal import Diary\n"
         "from assistant.model import RWKV7\n"
         "from assistant.sampling import Sampler\n"
         "from assistant.tokenizer import Tokenizer\n"
@@ -129,7 +164,12 @@ def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(ho
     )
 
     def tokens(request: str, cut: int) -> list[int]:
-        done = subprocess.run([sys.executable, "-c", code, str(folder), request, str(cut)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(folder), request, str(cut)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return json.loads(done.stdout)
 
     whole = tokens("whole", 0)
@@ -145,7 +185,9 @@ class Endless(Sampler):
         return int(logits[END + 1 :].argmax()) + END + 1
 
 
-def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(models: tuple[RWKV7, RWKV7]) -> None:
+def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(
+    models: tuple[RWKV7, RWKV7],
+) -> None:
     asked: list[int] = []
     run = Generation(
         models[1],
@@ -163,7 +205,9 @@ def test_it_is_cancelled_between_two_tokens_and_between_two_chunks_of_a_prompt(m
     assert len(chunks) == 2
 
 
-def test_in_bf16_as_the_assistant_runs_it_the_logits_are_near(folder: Path, models: tuple[RWKV7, RWKV7]) -> None:
+def test_in_bf16_as_the_assistant_runs_it_the_logits_are_near(
+    folder: Path, models: tuple[RWKV7, RWKV7]
+) -> None:
     here, _ = models[0].forward(PROMPT[:64])
     there, _ = RWKV7.load(folder, "cuda", torch.bfloat16).forward(PROMPT[:64])
     assert torch.nn.functional.cosine_similarity(here, there.float().cpu(), dim=0) > 0.99

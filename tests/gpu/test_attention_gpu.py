@@ -23,7 +23,9 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
 
 # flash-attn-4, torch's profiler and its compiler warn of themselves.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*Profiler clears events:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore:.*Profiler clears events:UserWarning"
+)
 
 CUDA = torch.device("cuda")
 OURS = ("hopper", "triton")
@@ -63,7 +65,10 @@ def assert_twice_as_good(got, exact, others, what):
     assert got.isfinite().all(), what
     if not got.numel():
         return
-    error, allowed = (got - exact).abs().max().item(), 2 * max((other - exact).abs().max().item() for other in others) + 1e-5
+    error, allowed = (
+        (got - exact).abs().max().item(),
+        2 * max((other - exact).abs().max().item() for other in others) + 1e-5,
+    )
     assert allowed < float("inf"), what
     assert error <= allowed, f"{what}: {error:.3g} > {allowed:.3g}"
 
@@ -83,20 +88,40 @@ def check(backend, tensors, dtype, names=("out", "lse", "dq", "dk", "dv", "dbias
     def oracle(kind):
         def op(q, k, v, *, seqlens=None, layout="bhsd", deterministic=False, **rest):
             x = arrange(q, k, v, rest.pop("bias"), seqlens, layout)
-            out, lse = reference(*x[:3], bias=x.bias, ragged=seqlens, dtype=kind, return_lse=True, **rest)
-            out = out[0].transpose(0, 1) if seqlens is not None else out.transpose(1, 2) if layout == "bshd" else out
+            out, lse = reference(
+                *x[:3], bias=x.bias, ragged=seqlens, dtype=kind, return_lse=True, **rest
+            )
+            out = (
+                out[0].transpose(0, 1)
+                if seqlens is not None
+                else out.transpose(1, 2)
+                if layout == "bshd"
+                else out
+            )
             return out, lse[0] if seqlens is not None else lse
 
         return run(op, kind)
 
     ours = run(lambda *x, **r: attention(*x, backend=backend, return_lse=True, **r), dtype)
     others, free = [oracle(dtype)], {**rules, "deterministic": False}
-    if not any(BACKENDS["flash"].refusal(describe(*tensors, **free), direction) for direction in ("forward", "backward")):
-        others.append(run(lambda *x, **r: attention(*x, backend="flash", return_lse=True, **{**r, "deterministic": False}), dtype))
+    if not any(
+        BACKENDS["flash"].refusal(describe(*tensors, **free), direction)
+        for direction in ("forward", "backward")
+    ):
+        others.append(
+            run(
+                lambda *x, **r: attention(
+                    *x, backend="flash", return_lse=True, **{**r, "deterministic": False}
+                ),
+                dtype,
+            )
+        )
     for i, (name, got, exact) in enumerate(zip(names, ours, oracle(torch.float64), strict=False)):
         blind = torch.isneginf(exact)
         assert torch.equal(torch.isneginf(got), blind), f"{name}: rows that see no key"
-        assert_twice_as_good(got[~blind], exact[~blind], [other[i][~blind] for other in others], name)
+        assert_twice_as_good(
+            got[~blind], exact[~blind], [other[i][~blind] for other in others], name
+        )
     assert ours[0].dtype == dtype and ours[1].dtype == torch.float32
 
 
@@ -120,11 +145,23 @@ def problems(draw):
     torch.manual_seed(draw(st.integers(0, 2**31)))
     kv_heads = draw(st.integers(1, 3))
     dim = draw(st.sampled_from((32, 64, 96, 128, 192, 256)))
-    q = (draw(st.integers(1, 3)), kv_heads * draw(st.integers(1, 4)), draw(st.integers(1, 400)), dim)
-    tensors = inputs((q, (q[0], kv_heads, draw(st.integers(1, 400)), dim)), draw(st.sampled_from(HALF)))
+    q = (
+        draw(st.integers(1, 3)),
+        kv_heads * draw(st.integers(1, 4)),
+        draw(st.integers(1, 400)),
+        dim,
+    )
+    tensors = inputs(
+        (q, (q[0], kv_heads, draw(st.integers(1, 400)), dim)), draw(st.sampled_from(HALF))
+    )
     if draw(st.booleans()):  # the outliers of the FlashAttention-3 paper, section 4.3
-        tensors = tuple(t + 10 * torch.randn_like(t) * (torch.rand_like(t) < 0.001) for t in tensors)
-    return tensors, {"window": (draw(SIDE), draw(SIDE)), "softcap": draw(st.sampled_from((0.0, 0.0, 20.0)))}
+        tensors = tuple(
+            t + 10 * torch.randn_like(t) * (torch.rand_like(t) < 0.001) for t in tensors
+        )
+    return tensors, {
+        "window": (draw(SIDE), draw(SIDE)),
+        "softcap": draw(st.sampled_from((0.0, 0.0, 20.0))),
+    }
 
 
 @pytest.mark.parametrize("backend", OURS)
@@ -148,7 +185,10 @@ def test_random_shapes_windows_and_softcaps(backend, problem, deterministic):
 @example(lengths=[(5, 2)], causal=False, left=0, dim=64)
 def test_ragged_batches(backend, lengths, causal, left, dim):
     lengths_q, lengths_k = zip(*lengths, strict=True)
-    q, k, v = (torch.randn(sum(n), h, dim, device=CUDA, dtype=torch.bfloat16) for n, h in ((lengths_q, 4), (lengths_k, 2), (lengths_k, 2)))
+    q, k, v = (
+        torch.randn(sum(n), h, dim, device=CUDA, dtype=torch.bfloat16)
+        for n, h in ((lengths_q, 4), (lengths_k, 2), (lengths_k, 2))
+    )
     ragged = Ragged.of(lengths_q, lengths_k, device=CUDA)
     rules = {"causal": causal, "window": (left, None), "seqlens": ragged}
     if not BACKENDS[backend].refusal(describe(q, k, v, **rules), "backward"):
@@ -167,14 +207,18 @@ def test_masks_and_biases(backend, kind):
     check(backend, tensors, torch.bfloat16, bias=bias, causal=kind == "bias")
 
 
-@pytest.mark.parametrize(("seq", "dtype"), [(256, torch.bfloat16), (250, torch.bfloat16), (250, torch.float32)], ids=str)
+@pytest.mark.parametrize(
+    ("seq", "dtype"), [(256, torch.bfloat16), (250, torch.bfloat16), (250, torch.float32)], ids=str
+)
 @pytest.mark.parametrize("last", FUSED)
 @pytest.mark.parametrize("first", FUSED)
 def test_any_forward_pass_is_followed_by_any_backward_pass(first, last, seq, dtype):
     """They share out and lse only."""
     q, k, v = inputs(((2, 4, seq, 64), (2, 4, seq, 64)), dtype)
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False)
+    p = problem_of(
+        x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False
+    )
     skip_unless_able(first, p)
     skip_unless_able(last, p, "backward")
     dout = torch.randn_like(q)
@@ -210,14 +254,22 @@ def test_both_layouts_and_slices_of_a_projection(backend):
     assert torch.equal(out, heads_first.transpose(1, 2))
 
 
-@pytest.mark.parametrize("kind", ["elements apart", "odd address", "odd strides", "expanded heads", "expanded gradient"])
+@pytest.mark.parametrize(
+    "kind", ["elements apart", "odd address", "odd strides", "expanded heads", "expanded gradient"]
+)
 @pytest.mark.parametrize("backend", FUSED)
 def test_what_kernels_cannot_load_is_copied(backend, kind):
     make = {
         "elements apart": lambda: torch.randn(2, 4, 64, 70, device=CUDA, dtype=torch.float16).mT,
-        "odd address": lambda: torch.randn(2 * 4 * 70 * 64 + 1, device=CUDA, dtype=torch.float16)[1:].view(2, 4, 70, 64),
-        "odd strides": lambda: torch.randn(2, 4, 70, 67, device=CUDA, dtype=torch.float16)[..., :64],
-        "expanded heads": lambda: torch.randn(2, 1, 70, 64, device=CUDA, dtype=torch.float16).expand(2, 4, 70, 64),
+        "odd address": lambda: torch.randn(2 * 4 * 70 * 64 + 1, device=CUDA, dtype=torch.float16)[
+            1:
+        ].view(2, 4, 70, 64),
+        "odd strides": lambda: torch.randn(2, 4, 70, 67, device=CUDA, dtype=torch.float16)[
+            ..., :64
+        ],
+        "expanded heads": lambda: torch.randn(
+            2, 1, 70, 64, device=CUDA, dtype=torch.float16
+        ).expand(2, 4, 70, 64),
         "expanded gradient": lambda: torch.randn(2, 4, 70, 64, device=CUDA, dtype=torch.float16),
     }[kind]
     odd = [make().detach().requires_grad_() for _ in range(3)]
@@ -249,7 +301,9 @@ def test_a_nan_stays_in_its_sequence_and_its_head(backend, seq):
 
 
 @pytest.mark.parametrize("launched", ["call by call", "as a graph"])
-@pytest.mark.parametrize(("batch", "seq", "causal"), [(8, 128, False), (32, 512, False), (32, 512, True)])
+@pytest.mark.parametrize(
+    ("batch", "seq", "causal"), [(8, 128, False), (32, 512, False), (32, 512, True)]
+)
 @pytest.mark.parametrize("backend", OURS)
 def test_calls_in_a_row_wait_for_each_other(backend, batch, seq, causal, launched):
     """Hopper's begins while the kernel before it ends, be that its own or torch's: each here reads what the one before wrote."""
@@ -280,14 +334,20 @@ def test_calls_in_a_row_wait_for_each_other(backend, batch, seq, causal, launche
 @pytest.mark.parametrize("backend", OURS)
 def test_a_nan_stays_in_its_ragged_sequence(backend):
     lengths = (70, 3, 130)
-    q, k, v = (torch.randn(sum(lengths), 2, 64, device=CUDA, dtype=torch.bfloat16) for _ in range(3))
+    q, k, v = (
+        torch.randn(sum(lengths), 2, 64, device=CUDA, dtype=torch.bfloat16) for _ in range(3)
+    )
     ragged = Ragged.of(lengths, device=CUDA)
     skip_unless_able(backend, describe(q, k, v, seqlens=ragged))
     clean = attention(q, k, v, seqlens=ragged, backend=backend)
     for poisoned in (q, k, v):
         poisoned[70:73] = math.nan
     out = attention(q, k, v, seqlens=ragged, backend=backend)
-    assert out[70:73].isnan().all() and torch.equal(out[:70], clean[:70]) and torch.equal(out[73:], clean[73:])
+    assert (
+        out[70:73].isnan().all()
+        and torch.equal(out[:70], clean[:70])
+        and torch.equal(out[73:], clean[73:])
+    )
 
 
 MARKS = {
@@ -323,7 +383,9 @@ def test_memory_grows_with_the_tokens_not_with_their_square(backend):
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
-            grads = torch.autograd.grad(attention(q, k, v, causal=True, backend=backend), (q, k, v), dout)
+            grads = torch.autograd.grad(
+                attention(q, k, v, causal=True, backend=backend), (q, k, v), dout
+            )
             torch.cuda.synchronize()
             peak = torch.cuda.max_memory_allocated() - before
             del grads
@@ -334,18 +396,36 @@ def test_memory_grows_with_the_tokens_not_with_their_square(backend):
 def test_choosing_takes_no_device_memory():
     device = capability.current()
     before = torch.cuda.memory_allocated()
-    choose(Problem(64, 64, 64, 131072, 131072, 128, torch.bfloat16, device.torch_device, device.capability, 0.1, right=0))
+    choose(
+        Problem(
+            64,
+            64,
+            64,
+            131072,
+            131072,
+            128,
+            torch.bfloat16,
+            device.torch_device,
+            device.capability,
+            0.1,
+            right=0,
+        )
+    )
     assert torch.cuda.memory_allocated() == before
 
 
 @pytest.mark.parametrize("backend", ["auto", *OURS])
 def test_the_operation_keeps_the_rules_of_torch(backend):
     q, k, v = inputs(((2, 4, 70, 64), (2, 2, 90, 64)), torch.bfloat16, grad=True)
-    skip_unless_able(backend if backend != "auto" else "math", describe(q, k, v, causal=True), "backward")
+    skip_unless_able(
+        backend if backend != "auto" else "math", describe(q, k, v, causal=True), "backward"
+    )
     # Gradients by atomic additions differ between two runs: only the rules are checked here, and what they are worth elsewhere.
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     opcheck(
-        torch.ops.gpudeck.attention_forward.default, (q, k, v, None, None, None, [0, 0], [-1, 0], 0.1, 0.0, True, backend), test_utils=tests
+        torch.ops.gpudeck.attention_forward.default,
+        (q, k, v, None, None, None, [0, 0], [-1, 0], 0.1, 0.0, True, backend),
+        test_utils=tests,
     )
 
 
@@ -353,12 +433,19 @@ def test_a_compiled_program_runs_whole():
     def program(q, k, v):
         return attention(q * 2, k, v, causal=True, layout="bshd").relu()
 
-    q, k, v = (torch.randn(2, 100, 4, 64, device=CUDA, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    q, k, v = (
+        torch.randn(2, 100, 4, 64, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
+        for _ in range(3)
+    )
     compiled = torch.compile(program, fullgraph=True)
     dout = torch.randn_like(q)
     for ours, eager in zip((compiled(q, k, v),), (program(q, k, v),), strict=True):
         torch.testing.assert_close(ours, eager, rtol=2e-2, atol=2e-2)
-        for a, b in zip(torch.autograd.grad(ours, (q, k, v), dout), torch.autograd.grad(eager, (q, k, v), dout), strict=True):
+        for a, b in zip(
+            torch.autograd.grad(ours, (q, k, v), dout),
+            torch.autograd.grad(eager, (q, k, v), dout),
+            strict=True,
+        ):
             torch.testing.assert_close(a, b, rtol=5e-2, atol=5e-2)
 
 
@@ -377,8 +464,12 @@ def test_installed_below_scaled_dot_product_attention(dim):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             ours = call()
             torch.cuda.synchronize()
-        compiled = torch.compile(lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))(q, k, v)
-        dropped = scaled_dot_product_attention(q, k, v, dropout_p=0.5, is_causal=True, enable_gqa=True)
+        compiled = torch.compile(
+            lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        )(q, k, v)
+        dropped = scaled_dot_product_attention(
+            q, k, v, dropout_p=0.5, is_causal=True, enable_gqa=True
+        )
         torch.autograd.grad(dropped, (q, k, v), dout)
     finally:
         accel.uninstall()
@@ -397,7 +488,12 @@ def test_a_hugging_face_model_gives_the_same_words():
 
     register()
     config = transformers.LlamaConfig(
-        hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1000
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=1000,
     )
     tokens = torch.randint(0, 1000, (2, 37), device=CUDA)
     padding = torch.ones_like(tokens)
@@ -405,10 +501,21 @@ def test_a_hugging_face_model_gives_the_same_words():
     logits = {}
     for name in ("sdpa", "gpudeck"):
         torch.manual_seed(0)
-        model = transformers.LlamaForCausalLM._from_config(config, attn_implementation=name).to(CUDA, torch.bfloat16).eval()
+        model = (
+            transformers.LlamaForCausalLM._from_config(config, attn_implementation=name)
+            .to(CUDA, torch.bfloat16)
+            .eval()
+        )
         with torch.no_grad():
-            logits[name] = [model(tokens).logits, model(tokens, attention_mask=padding).logits[:, 5:]]
-            logits[name].append(model.generate(tokens, max_new_tokens=5, do_sample=False, pad_token_id=0)[:, :38].float())
+            logits[name] = [
+                model(tokens).logits,
+                model(tokens, attention_mask=padding).logits[:, 5:],
+            ]
+            logits[name].append(
+                model.generate(tokens, max_new_tokens=5, do_sample=False, pad_token_id=0)[
+                    :, :38
+                ].float()
+            )
     for ours, theirs in zip(logits["gpudeck"], logits["sdpa"], strict=True):
         assert (ours - theirs).norm() / theirs.norm() < 0.02
 
@@ -417,7 +524,12 @@ def test_a_hugging_face_model_gives_the_same_words():
 def test_flashcore_with_tiles_chosen_and_given(blocks):
     q, k, v = inputs(((4, 8, 200, 64), (4, 8, 200, 64)), torch.float16)
     out = flashcore.attention(q, k, v, causal=True, block_m=blocks[0], block_n=blocks[1])
-    assert_twice_as_good(out, reference(q, k, v, causal=True), [reference(q, k, v, causal=True, dtype=torch.float16)], "out")
+    assert_twice_as_good(
+        out,
+        reference(q, k, v, causal=True),
+        [reference(q, k, v, causal=True, dtype=torch.float16)],
+        "out",
+    )
 
 
 def test_flash_attention_3_on_hopper():

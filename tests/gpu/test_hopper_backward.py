@@ -64,15 +64,23 @@ def assert_close(got, dout, q, k, v, what="", **asked):
     exact = plain(dout, q, k, v, **asked, dtype=torch.float64)[2:]
     rough = plain(dout, q, k, v, **asked, dtype=q.dtype)[2:]
     given = plain(dout, q, k, v, **asked, dtype=torch.float64, out_as=q.dtype)[2:]
-    for name, x, to, other, rounded in zip(("dq", "dk", "dv"), got, exact, rough, given, strict=True):
-        apart, allowed = (x - to).abs().max().item(), 2 * (other - to).abs().max().item() + (rounded - to).abs().max().item() + 1e-4
+    for name, x, to, other, rounded in zip(
+        ("dq", "dk", "dv"), got, exact, rough, given, strict=True
+    ):
+        apart, allowed = (
+            (x - to).abs().max().item(),
+            2 * (other - to).abs().max().item() + (rounded - to).abs().max().item() + 1e-4,
+        )
         assert apart <= allowed, f"{what}: {name} is {apart} off; {allowed} allowed"
 
 
 def run(dout, q, k, v, out, lse, *, ragged=None, deterministic=False, **asked):
     """`backward`, into memory that was NaN before."""
     size = q.numel() + 2 * q.shape[0] * q.shape[1] * (q.shape[2] + 256) * 256
-    poison = [torch.full((size,), math.nan, device="cuda"), *(torch.full_like(x, math.nan) for x in (q, k, v))]
+    poison = [
+        torch.full((size,), math.nan, device="cuda"),
+        *(torch.full_like(x, math.nan) for x in (q, k, v)),
+    ]
     del poison
     return backward(dout, q, k, v, out, lse, ragged=ragged, deterministic=deterministic, **asked)
 
@@ -80,7 +88,10 @@ def run(dout, q, k, v, out, lse, *, ragged=None, deterministic=False, **asked):
 def tensors(q_shape, kv_shape, dtype, seed=0):
     """Standard normal dout, q, k, v of [B,H,S,D]."""
     at = torch.Generator("cuda").manual_seed(seed)
-    return [torch.randn(shape, generator=at, device="cuda").to(dtype) for shape in (q_shape, q_shape, kv_shape, kv_shape)]
+    return [
+        torch.randn(shape, generator=at, device="cuda").to(dtype)
+        for shape in (q_shape, q_shape, kv_shape, kv_shape)
+    ]
 
 
 def check(dout, q, k, v, *, deterministic, **asked):
@@ -93,25 +104,42 @@ def check(dout, q, k, v, *, deterministic, **asked):
 @BOTH
 @pytest.mark.parametrize("dim", [64, 128, 256])
 @pytest.mark.parametrize(
-    "rule", [NONE, CAUSAL, {**NONE, "left": 70, "right": 20}, {**NONE, "left": 100}], ids=["full", "causal", "window", "left"]
+    "rule",
+    [NONE, CAUSAL, {**NONE, "left": 70, "right": 20}, {**NONE, "left": 100}],
+    ids=["full", "causal", "window", "left"],
 )
-@pytest.mark.parametrize(("seq_q", "seq_k"), [(256, 256), (1, 1), (77, 131), (200, 65), (333, 333), (1, 300), (640, 1000)])
+@pytest.mark.parametrize(
+    ("seq_q", "seq_k"),
+    [(256, 256), (1, 1), (77, 131), (200, 65), (333, 333), (1, 300), (640, 1000)],
+)
 def test_gradients(dim, rule, seq_q, seq_k, deterministic):
-    check(*tensors((2, 4, seq_q, dim), (2, 2, seq_k, dim), BF16), scale=dim**-0.5, deterministic=deterministic, **rule)
+    check(
+        *tensors((2, 4, seq_q, dim), (2, 2, seq_k, dim), BF16),
+        scale=dim**-0.5,
+        deterministic=deterministic,
+        **rule,
+    )
 
 
 @BOTH
 @pytest.mark.parametrize("dim", [8, 40, 64, 72, 128, 192, 256])
 @pytest.mark.parametrize("dtype", [FP16, BF16], ids=["fp16", "bf16"])
 def test_head_sizes_and_dtypes(dim, dtype, deterministic):
-    check(*tensors((1, 6, 150, dim), (1, 2, 190, dim), dtype), scale=dim**-0.5, deterministic=deterministic, **CAUSAL)
+    check(
+        *tensors((1, 6, 150, dim), (1, 2, 190, dim), dtype),
+        scale=dim**-0.5,
+        deterministic=deterministic,
+        **CAUSAL,
+    )
 
 
 @BOTH
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_softcap(dim, deterministic):
     inputs = tensors((1, 2, 200, dim), (1, 2, 200, dim), BF16)
-    check(*inputs, scale=dim**-0.5 * 4, deterministic=deterministic, left=None, right=0, softcap=3.0)
+    check(
+        *inputs, scale=dim**-0.5 * 4, deterministic=deterministic, left=None, right=0, softcap=3.0
+    )
 
 
 @BOTH
@@ -123,10 +151,19 @@ def test_outliers(dim, deterministic):
 
     def draw():
         rare = torch.rand(shape, generator=at, device="cuda") < 0.001
-        return (torch.randn(shape, generator=at, device="cuda") + 10 * rare * torch.randn(shape, generator=at, device="cuda")).to(FP16)
+        return (
+            torch.randn(shape, generator=at, device="cuda")
+            + 10 * rare * torch.randn(shape, generator=at, device="cuda")
+        ).to(FP16)
 
     check(
-        torch.randn(shape, generator=at, device="cuda").half(), draw(), draw(), draw(), scale=dim**-0.5, deterministic=deterministic, **NONE
+        torch.randn(shape, generator=at, device="cuda").half(),
+        draw(),
+        draw(),
+        draw(),
+        scale=dim**-0.5,
+        deterministic=deterministic,
+        **NONE,
     )
 
 
@@ -147,7 +184,9 @@ def test_strides(dim, deterministic):
 @pytest.mark.parametrize("rule", [NONE, CAUSAL], ids=["full", "causal"])
 def test_ragged_is_each_sequence_alone(dim, rule, deterministic):
     lengths_q, lengths_k = [5, 0, 130, 64, 257, 1], [70, 10, 130, 0, 300, 9]
-    starts_q, starts_k = (torch.tensor([0, *x], device="cuda").cumsum(0).int() for x in (lengths_q, lengths_k))
+    starts_q, starts_k = (
+        torch.tensor([0, *x], device="cuda").cumsum(0).int() for x in (lengths_q, lengths_k)
+    )
     dout, q, k, v = tensors((1, 4, sum(lengths_q), dim), (1, 2, sum(lengths_k), dim), BF16)
     # A neighbour's NaN stays with the neighbour.
     for x in (dout, q):
@@ -179,7 +218,9 @@ def test_nan_stays_in_its_head(dim, deterministic):
     q[0, 1, 3] = math.nan
     dout[1, 0, 99] = math.nan
     out, lse = plain(dout, q, k, v, **NONE, scale=0.1, dtype=torch.float64)[:2]
-    for x in run(dout, q, k, v, out.to(BF16), lse.float(), scale=0.1, deterministic=deterministic, **NONE):
+    for x in run(
+        dout, q, k, v, out.to(BF16), lse.float(), scale=0.1, deterministic=deterministic, **NONE
+    ):
         assert x[0, 0].isfinite().all()
         assert x[1, 1].isfinite().all()
 
@@ -189,7 +230,10 @@ def test_nan_stays_in_its_head(dim, deterministic):
 def test_repeats_are_bit_identical(dim, rule):
     dout, q, k, v = tensors((2, 4, 900, dim), (2, 2, 900, dim), BF16)
     out, lse = plain(dout, q, k, v, **rule, scale=0.1, dtype=torch.float64)[:2]
-    first, *others = (run(dout, q, k, v, out.to(BF16), lse.float(), scale=0.1, deterministic=True, **rule) for _ in range(4))
+    first, *others = (
+        run(dout, q, k, v, out.to(BF16), lse.float(), scale=0.1, deterministic=True, **rule)
+        for _ in range(4)
+    )
     assert all(torch.equal(x, y) for other in others for x, y in zip(first, other, strict=True))
 
 
@@ -203,7 +247,16 @@ def test_blind_rows_and_no_scale(deterministic):
 
 def test_nothing_to_see():
     dout, q, k, v = tensors((1, 2, 5, 64), (1, 2, 0, 64), BF16)
-    got = run(dout, q, k, v, torch.zeros_like(q), torch.full(q.shape[:3], -math.inf, device="cuda"), scale=0.1, **NONE)
+    got = run(
+        dout,
+        q,
+        k,
+        v,
+        torch.zeros_like(q),
+        torch.full(q.shape[:3], -math.inf, device="cuda"),
+        scale=0.1,
+        **NONE,
+    )
     assert [x.shape for x in got] == [q.shape, k.shape, v.shape]
     assert not got[0].any()
 

@@ -52,7 +52,9 @@ def check(q, k, v, out, lse, **asked):
     assert not out[blind].any()
     if not blind.all():
         apart = (lse - exact_lse)[~blind].abs().max()
-        assert apart <= 2 * (rough_lse - exact_lse)[~blind].abs().max() + 1e-4, f"lse is {apart} off"
+        assert apart <= 2 * (rough_lse - exact_lse)[~blind].abs().max() + 1e-4, (
+            f"lse is {apart} off"
+        )
     apart = (out - exact).abs().max()
     bound = 2 * (rough - exact).abs().max() + 1e-5
     assert apart <= bound, f"out is {apart} off; {bound} allowed"
@@ -61,7 +63,10 @@ def check(q, k, v, out, lse, **asked):
 def tensors(q_shape, kv_shape, dtype, seed=0):
     """Standard normal q, k, v of [B,H,S,D]."""
     at = torch.Generator("cuda").manual_seed(seed)
-    return [torch.randn(shape, generator=at, device="cuda").to(dtype) for shape in (q_shape, kv_shape, kv_shape)]
+    return [
+        torch.randn(shape, generator=at, device="cuda").to(dtype)
+        for shape in (q_shape, kv_shape, kv_shape)
+    ]
 
 
 def run(q, k, v, *, ragged=None, **asked):
@@ -75,7 +80,13 @@ def run(q, k, v, *, ragged=None, **asked):
 @pytest.mark.parametrize("dim", [32, 64, 96, 128, 192, 256])
 @pytest.mark.parametrize(
     "kind",
-    [NONE, CAUSAL, {**NONE, "left": 100}, {**NONE, "left": 70, "right": 30}, {**CAUSAL, "softcap": 20.0}],
+    [
+        NONE,
+        CAUSAL,
+        {**NONE, "left": 100},
+        {**NONE, "left": 70, "right": 30},
+        {**CAUSAL, "softcap": 20.0},
+    ],
     ids=["full", "causal", "left", "window", "causal, softcap"],
 )
 def test_every_kind_and_head_size(dim, dtype, kind):
@@ -85,8 +96,13 @@ def test_every_kind_and_head_size(dim, dtype, kind):
 
 
 @pytest.mark.parametrize("dim", [64, 128, 256])
-@pytest.mark.parametrize("kind", [NONE, CAUSAL, {**NONE, "left": 5, "right": 3}, {**NONE, "left": 300, "right": -20}])
-@pytest.mark.parametrize("lengths", [(1, 1), (1, 700), (7, 129), (129, 7), (200, 64), (64, 200), (500, 1), (192, 512), (640, 640)])
+@pytest.mark.parametrize(
+    "kind", [NONE, CAUSAL, {**NONE, "left": 5, "right": 3}, {**NONE, "left": 300, "right": -20}]
+)
+@pytest.mark.parametrize(
+    "lengths",
+    [(1, 1), (1, 700), (7, 129), (129, 7), (200, 64), (64, 200), (500, 1), (192, 512), (640, 640)],
+)
 def test_lengths(lengths, dim, kind):
     seq_q, seq_k = lengths
     q, k, v = tensors((1, 3, seq_q, dim), (1, 1, seq_k, dim), BF16)
@@ -111,16 +127,27 @@ def test_random_shapes():
 
 
 @pytest.mark.parametrize("dim", [64, 128, 256])
-@pytest.mark.parametrize("kind", [NONE, CAUSAL, {**NONE, "left": 60, "right": 10}, {**CAUSAL, "softcap": 8.0}])
+@pytest.mark.parametrize(
+    "kind", [NONE, CAUSAL, {**NONE, "left": 60, "right": 10}, {**CAUSAL, "softcap": 8.0}]
+)
 def test_ragged(dim, kind):
     lengths_q, lengths_k = [70, 0, 1, 500, 129, 20, 0], [70, 33, 300, 131, 0, 64, 0]
     q, k, v = tensors((1, 4, sum(lengths_q), dim), (1, 2, sum(lengths_k), dim), BF16)
-    starts = [torch.tensor([0, *n], dtype=torch.int32, device="cuda").cumsum(0, dtype=torch.int32) for n in (lengths_q, lengths_k)]
+    starts = [
+        torch.tensor([0, *n], dtype=torch.int32, device="cuda").cumsum(0, dtype=torch.int32)
+        for n in (lengths_q, lengths_k)
+    ]
     asked = {**kind, "scale": dim**-0.5}
     out, lse = run(q, k, v, ragged=Ragged(*starts, max(lengths_q), max(lengths_k)), **asked)
     for i in range(len(lengths_q)):
         here_q, here_k = (slice(int(at[i]), int(at[i + 1])) for at in starts)
-        parts = q[:, :, here_q], k[:, :, here_k], v[:, :, here_k], out[:, :, here_q], lse[:, :, here_q]
+        parts = (
+            q[:, :, here_q],
+            k[:, :, here_k],
+            v[:, :, here_k],
+            out[:, :, here_q],
+            lse[:, :, here_q],
+        )
         check(*parts, **asked)
 
 
@@ -130,7 +157,9 @@ def test_many_ragged_sequences(dim):
     at = random.Random(dim)
     lengths = [at.choice([0, 1, at.randint(2, 64), at.randint(65, 700)]) for _ in range(120)]
     q, k, v = tensors((1, 4, sum(lengths), dim), (1, 2, sum(lengths), dim), BF16)
-    starts = torch.tensor([0, *lengths], dtype=torch.int32, device="cuda").cumsum(0, dtype=torch.int32)
+    starts = torch.tensor([0, *lengths], dtype=torch.int32, device="cuda").cumsum(
+        0, dtype=torch.int32
+    )
     asked = {**CAUSAL, "scale": dim**-0.5}
     out, lse = run(q, k, v, ragged=Ragged(starts, starts, max(lengths), max(lengths)), **asked)
     for first, length in zip(starts.tolist(), lengths, strict=False):
@@ -165,7 +194,11 @@ def test_strides_need_no_copy():
     long = torch.randn(2, 4, 400, 64, device="cuda").to(BF16)
     cases = {
         "BSHD, packed": [packed[:, :, i].transpose(1, 2) for i in range(3)],
-        "repeated": [packed[:, :, 0].transpose(1, 2), one.expand(2, 4, 150, 64), one.expand(2, 4, 150, 64)],
+        "repeated": [
+            packed[:, :, 0].transpose(1, 2),
+            one.expand(2, 4, 150, 64),
+            one.expand(2, 4, 150, 64),
+        ],
         "sliced": [long[:, :, 30:180], long[:, :, 100:250], long[:, :, 200:350]],
     }
     for name, (q, k, v) in cases.items():
@@ -181,7 +214,9 @@ def test_what_it_does_not_take_is_said():
     q = torch.zeros(1, 2, 16, 64, device="cuda", dtype=BF16)
     assert "float16" in supports(*[q.float()] * 3)
     assert "multiples of 8" in supports(*[q[..., :20]] * 3)
-    assert "k: " in supports(q, torch.zeros(2 * 16 * 64 + 1, device="cuda", dtype=BF16)[1:].view(1, 2, 16, 64), q)
+    assert "k: " in supports(
+        q, torch.zeros(2 * 16 * 64 + 1, device="cuda", dtype=BF16)[1:].view(1, 2, 16, 64), q
+    )
     assert "side by side" in supports(q.transpose(2, 3).contiguous().transpose(2, 3), q, q)
 
 
@@ -197,7 +232,12 @@ def test_nothing_to_attend_to(seq_k):
 def test_outliers(dim):
     """The distribution of the FlashAttention-3 paper, section 4.3: N(0, 1) + N(0, 100) with a chance of 0.001."""
     shape = (1, 4, 1000, dim)
-    q, k, v = ((torch.randn(shape) + 10 * torch.randn(shape) * (torch.rand(shape) < 0.001)).to("cuda", FP16) for _ in range(3))
+    q, k, v = (
+        (torch.randn(shape) + 10 * torch.randn(shape) * (torch.rand(shape) < 0.001)).to(
+            "cuda", FP16
+        )
+        for _ in range(3)
+    )
     for kind in (NONE, CAUSAL):
         asked = {**kind, "scale": dim**-0.5}
         check(q, k, v, *run(q, k, v, **asked), **asked)

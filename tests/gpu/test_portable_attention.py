@@ -21,7 +21,14 @@ NAMES = ("out", "lse", "dq", "dk", "dv", "dbias")
 
 
 def case(q, kv=None, dtype=torch.bfloat16, bias=None, mask=False, layout="bhsd", **rules):
-    return {"q": q, "kv": kv or q, "dtype": dtype, "bias": bias, "mask": mask, "layout": layout} | rules
+    return {
+        "q": q,
+        "kv": kv or q,
+        "dtype": dtype,
+        "bias": bias,
+        "mask": mask,
+        "layout": layout,
+    } | rules
 
 
 CASES = {
@@ -30,7 +37,9 @@ CASES = {
     "64, more queries": case((1, 4, 517, 64), (1, 4, 333, 64), right=0, layout="bshd"),
     "64, window, grouped": case((1, 4, 700, 64), (1, 1, 700, 64), left=100, right=20),
     "128, causal": case((1, 4, 640, 128), right=0),
-    "128, grouped, from the left": case((2, 4, 384, 128), (2, 2, 400, 128), left=130, dtype=torch.float16, layout="bshd"),
+    "128, grouped, from the left": case(
+        (2, 4, 384, 128), (2, 2, 400, 128), left=130, dtype=torch.float16, layout="bshd"
+    ),
     "128, softcap": case((1, 2, 300, 128), softcap=20.0, right=0),
     "256, causal": case((1, 2, 400, 256), right=0),
     "256": case((1, 2, 256, 256), dtype=torch.float16),
@@ -59,12 +68,19 @@ def data(case):
         return torch.randn(shape, device=CUDA, dtype=case["dtype"])
 
     q, k, v, dout = normal(case["q"]), normal(case["kv"]), normal(case["kv"]), normal(case["q"])
-    bias = None if case["bias"] is None else torch.randn(case["bias"], device=CUDA, dtype=case["dtype"])
+    bias = (
+        None
+        if case["bias"] is None
+        else torch.randn(case["bias"], device=CUDA, dtype=case["dtype"])
+    )
     return q, k, v, dout, bias > 0 if case["mask"] else bias
 
 
 def rules_of(case):
-    return {name: case.get(name) for name in ("left", "right")} | {"scale": case["q"][3] ** -0.5, "softcap": case.get("softcap", 0.0)}
+    return {name: case.get(name) for name in ("left", "right")} | {
+        "scale": case["q"][3] ** -0.5,
+        "softcap": case.get("softcap", 0.0),
+    }
 
 
 def ours(q, k, v, dout, bias=None, ragged=None, **rules):
@@ -79,7 +95,14 @@ def exact(q, k, v, dout, bias=None, ragged=None, dtype=torch.float64, **rules):
     given = bias.detach().to(dtype).requires_grad_() if additive else bias
     window = (rules["left"], rules["right"])
     out, lse = reference(
-        *leaves, window=window, scale=rules["scale"], softcap=rules["softcap"], bias=given, ragged=ragged, dtype=dtype, return_lse=True
+        *leaves,
+        window=window,
+        scale=rules["scale"],
+        softcap=rules["softcap"],
+        bias=given,
+        ragged=ragged,
+        dtype=dtype,
+        return_lse=True,
     )
     out.backward(dout.to(dtype))
     return out.detach(), lse.detach(), *(x.grad for x in leaves), given.grad if additive else None
@@ -91,7 +114,10 @@ def assert_twice_as_good(got, truth, plain):
             continue
         assert torch.equal(x.isinf(), right.isinf()) and not x.isnan().any(), name
         seen = ~right.isinf()
-        error, allowed = (x.double() - right)[seen].abs().max(), 2 * (rough.double() - right)[seen].abs().max() + 1e-5
+        error, allowed = (
+            (x.double() - right)[seen].abs().max(),
+            2 * (rough.double() - right)[seen].abs().max() + 1e-5,
+        )
         assert error <= allowed, f"{name}: {error:.3g} > {allowed:.3g}"
 
 
@@ -100,7 +126,9 @@ def test_the_answer_and_the_gradients_are_as_good_as_the_plain_computation(name)
     q, k, v, dout, bias = data(CASES[name])
     rules = rules_of(CASES[name])
     got = ours(q, k, v, dout, bias, **rules)
-    assert_twice_as_good(got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules))
+    assert_twice_as_good(
+        got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules)
+    )
     again = ours(q, k, v, dout, bias, **rules)
     for what, a, b in zip(NAMES, got, again, strict=True):
         assert a is None or torch.equal(a, b), f"{what} is another the second time"
@@ -110,12 +138,25 @@ def test_the_answer_and_the_gradients_are_as_good_as_the_plain_computation(name)
 def test_sequences_end_to_end(dim, right):
     torch.manual_seed(0)
     lengths_q, lengths_k = [5, 0, 130, 77, 256], [5, 9, 200, 0, 256]
-    starts = [torch.tensor([0, *torch.tensor(n).cumsum(0)], dtype=torch.int32, device=CUDA) for n in (lengths_q, lengths_k)]
-    q, dout = (torch.randn(1, 4, sum(lengths_q), dim, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
-    k, v = (torch.randn(1, 2, sum(lengths_k), dim, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
-    ragged, rules = Ragged(*starts, 256, 256), {"left": None, "right": right, "scale": dim**-0.5, "softcap": 0.0}
+    starts = [
+        torch.tensor([0, *torch.tensor(n).cumsum(0)], dtype=torch.int32, device=CUDA)
+        for n in (lengths_q, lengths_k)
+    ]
+    q, dout = (
+        torch.randn(1, 4, sum(lengths_q), dim, device=CUDA, dtype=torch.bfloat16) for _ in range(2)
+    )
+    k, v = (
+        torch.randn(1, 2, sum(lengths_k), dim, device=CUDA, dtype=torch.bfloat16) for _ in range(2)
+    )
+    ragged, rules = (
+        Ragged(*starts, 256, 256),
+        {"left": None, "right": right, "scale": dim**-0.5, "softcap": 0.0},
+    )
     got = ours(q, k, v, dout, ragged=ragged, **rules)
-    truth, plain = (exact(q, k, v, dout, ragged=ragged, dtype=d, **rules) for d in (torch.float64, torch.bfloat16))
+    truth, plain = (
+        exact(q, k, v, dout, ragged=ragged, dtype=d, **rules)
+        for d in (torch.float64, torch.bfloat16)
+    )
     assert_twice_as_good(got, truth, plain)
 
 
@@ -124,7 +165,9 @@ PLAIN = {"left": None, "right": None, "scale": 0.125}
 
 def small(batch=2, heads=4, seq=100, dim=64):
     torch.manual_seed(0)
-    return tuple(torch.randn(batch, heads, seq, dim, device=CUDA, dtype=torch.float16) for _ in range(3))
+    return tuple(
+        torch.randn(batch, heads, seq, dim, device=CUDA, dtype=torch.float16) for _ in range(3)
+    )
 
 
 def test_a_stream_of_its_own_and_a_thread_that_has_not_used_the_gpu():
@@ -142,13 +185,18 @@ def test_a_stream_of_its_own_and_a_thread_that_has_not_used_the_gpu():
 
 
 def test_many_threads_share_a_launch():
-    inputs = [tuple(torch.randn(2, 4, 100, 64, device=CUDA, dtype=torch.float16) for _ in range(3)) for _ in range(8)]
+    inputs = [
+        tuple(torch.randn(2, 4, 100, 64, device=CUDA, dtype=torch.float16) for _ in range(3))
+        for _ in range(8)
+    ]
     expected = [forward(*x, **PLAIN)[0] for x in inputs]
     torch.cuda.synchronize()
     wrong = []
 
     def work(i):
-        wrong.extend(i for _ in range(200) if not torch.equal(forward(*inputs[i], **PLAIN)[0], expected[i]))
+        wrong.extend(
+            i for _ in range(200) if not torch.equal(forward(*inputs[i], **PLAIN)[0], expected[i])
+        )
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
@@ -169,7 +217,9 @@ def test_more_heads_than_a_grid_has_rows():
     q, k, v = (torch.randn(70000, 1, 16, 16, device=CUDA, dtype=torch.float16) for _ in range(3))
     out = forward(q, k, v, **PLAIN)[0]
     scores = torch.softmax(q[-1, 0].double() @ k[-1, 0].double().T * 0.125, -1)
-    torch.testing.assert_close(out[-1, 0].double(), scores @ v[-1, 0].double(), atol=2e-3, rtol=1e-2)
+    torch.testing.assert_close(
+        out[-1, 0].double(), scores @ v[-1, 0].double(), atol=2e-3, rtol=1e-2
+    )
 
 
 def test_offsets_beyond_32_bits():
@@ -212,7 +262,10 @@ def test_a_replayed_graph_gives_the_same_bits():
 
 def test_a_graph_says_what_does_not_fit():
     replay = Replay(torch.sin, torch.zeros(4, device=CUDA))
-    with pytest.raises(ValueError, match=r"input 0 was captured as float32 \[4\] on cuda:0; got float32 \[5\] on cuda:0"):
+    with pytest.raises(
+        ValueError,
+        match=r"input 0 was captured as float32 \[4\] on cuda:0; got float32 \[5\] on cuda:0",
+    ):
         replay(torch.zeros(5, device=CUDA))
     with pytest.raises(ValueError, match="captured with 1 inputs; got 2"):
         replay(torch.zeros(4, device=CUDA), torch.zeros(4, device=CUDA))

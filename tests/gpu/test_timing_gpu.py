@@ -73,7 +73,9 @@ def test_short_calls_in_turn_take_what_they_take_without_events_between_them():
         with torch.cuda.graph(graph):
             for _ in range(8):
                 a.mul_(1.0)
-    loops = measure_in_turn([graph.replay for graph in graphs], 0.3, CUDA, lambda *_: None, lambda _: None)
+    loops = measure_in_turn(
+        [graph.replay for graph in graphs], 0.3, CUDA, lambda *_: None, lambda _: None
+    )
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(1000):
@@ -127,13 +129,21 @@ def test_energy_is_what_the_card_drew_meanwhile(capsys):
 
 
 def test_a_comparison_of_all_backends(capsys):
-    argv = ["--seq=1024", "--head-dim=64", "--direction=both", "--seconds=0.2", "--power=yes"]  # 2.2 s a cell
+    argv = [
+        "--seq=1024",
+        "--head-dim=64",
+        "--direction=both",
+        "--seconds=0.2",
+        "--power=yes",
+    ]  # 2.2 s a cell
     r = run("compare", argv, capsys)
     assert len(r.cells) == 2 * 2 * 7
     for cell in r.cells:
         assert cell.tflops > 0 if cell.backend else cell.note
         assert not cell.backend or (cell.sensors.sm_mhz and cell.sensors.watts)
-    assert all(cell.tflops for cell in r.cells if cell.contender in ("auto", "flash", "cudnn", "triton"))
+    assert all(
+        cell.tflops for cell in r.cells if cell.contender in ("auto", "flash", "cudnn", "triton")
+    )
 
 
 @pytest.mark.parametrize("inputs", ["normal", "outliers"])

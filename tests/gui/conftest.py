@@ -12,12 +12,12 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
-from app import theme
+from app.assistant.session_requests import SessionRequest
+from app.charts.past import Remember
+from app.link.requests import Find, Link, Request, Wake
 from app.models.model_requests import ListModels
-from app.models.past import Remember
-from app.models.requests import Find, Link, Request, Wake
-from app.models.session_requests import SessionRequest
-from app.views.window import MainWindow
+from app.shell.window import MainWindow
+from app.widgets import theme
 from tests.gui import snapshots
 
 OFFSCREEN = "This plugin does not support raise()"
@@ -28,13 +28,19 @@ OFFSCREEN = "This plugin does not support raise()"
 def clean_qt(qapp: QApplication) -> Iterator[None]:
     """Fails where Qt warned, or a QThread still runs."""
     said: list[str] = []
-    before = qInstallMessageHandler(lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None)
+    before = qInstallMessageHandler(
+        lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None
+    )
     theme.apply(qapp, "light")
     yield
     qapp.processEvents()
     qInstallMessageHandler(before)
     assert [text for text in said if text != OFFSCREEN] == []
-    assert [t for t in gc.get_objects() if isinstance(t, QThread) and t is not qapp.thread() and t.isRunning()] == []
+    assert [
+        t
+        for t in gc.get_objects()
+        if isinstance(t, QThread) and t is not qapp.thread() and t.isRunning()
+    ] == []
 
 
 class Fed:
@@ -67,7 +73,12 @@ class Fed:
         else:
             self.asked.append(request)
 
-    def feed(self, snapshot: snapshots.Snapshot, history: bool = False, gap: tuple[float, float] | None = None) -> None:
+    def feed(
+        self,
+        snapshot: snapshots.Snapshot,
+        history: bool = False,
+        gap: tuple[float, float] | None = None,
+    ) -> None:
         if history:
             for device, columns in snapshots.history(snapshot, gap=gap).items():
                 self.window.load_history(device, columns)

@@ -30,7 +30,9 @@ def thumbnail(picture: QImage) -> QImage:
     """The mean colour of each block."""
     flat = picture.convertToFormat(QImage.Format.Format_RGB32)
     size = -(-flat.width() // BLOCK), -(-flat.height() // BLOCK)
-    return flat.scaled(*size, Qt.AspectRatioMode.IgnoreAspectRatio, Qt.TransformationMode.SmoothTransformation)
+    return flat.scaled(
+        *size, Qt.AspectRatioMode.IgnoreAspectRatio, Qt.TransformationMode.SmoothTransformation
+    )
 
 
 def unlike(picture: QImage, reference: QImage) -> int:
@@ -76,14 +78,18 @@ def _nearest(values: Values, other: Values) -> Values:
 def sheet(pictures: Mapping[str, QImage], across: int = 4, width: int = 640) -> QImage:
     """All pictures on one, each under its name."""
     height, line = width * 5 // 8, 18
-    made = QImage(across * width, -(-len(pictures) // across) * (height + line), QImage.Format.Format_RGB32)
+    made = QImage(
+        across * width, -(-len(pictures) // across) * (height + line), QImage.Format.Format_RGB32
+    )
     made.fill(QColor("#808080"))
     painter = QPainter(made)
     for i, (name, picture) in enumerate(pictures.items()):
         left, top = i % across * width, i // across * (height + line)
         painter.drawText(QRect(left + 4, top, width, line), Qt.AlignmentFlag.AlignVCenter, name)
         box = picture.size().scaled(width - 4, height, Qt.AspectRatioMode.KeepAspectRatio)
-        smooth = picture.scaled(box, Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation)
+        smooth = picture.scaled(
+            box, Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation
+        )
         painter.drawImage(left, top + line, smooth)
     painter.end()
     return made

@@ -28,25 +28,25 @@ from PySide6.QtCore import QCoreApplication, QEvent, QTimer
 from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app import theme
-from app.desktop import Desktop
-from app.models.cleaning_requests import InTrash, Scan, Scanned
-from app.models.message import Curve
-from app.models.requests import Answered, Inspect, Inspected, Request
+from app.assistant.message import Curve
+from app.cleanup.requests import InTrash, Scan, Scanned
+from app.link.requests import Answered, Inspect, Inspected, Request
+from app.shell.desktop import Desktop
+from app.widgets import theme
 from assistant.housekeeping import Find
 from assistant.housekeeping.find import encoded
-from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.devices import trace
-from scheduler.devices.fields import HEADLINE
-from scheduler.devices.model import Detail, Process, Reading
 from scheduler.devices.replay import ReplaySource
-from scheduler.errors import UserError
-from scheduler.jobs import Event, Job, Running, Starting
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.devices import Detail, Process, Reading
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.fields import HEADLINE
+from scheduler.protocol.jobs import Event, Job, Running, Starting
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Alert
 from scheduler.store import Store
 from scheduler.store.keeper import Keeper
-from scheduler.telemetry.snapshot import Alert
 from tests.gui import snapshots
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
@@ -66,14 +66,52 @@ _CLOCK = "import time\nreal, began = time.time, {began!r}\ntime.time = lambda: {
 
 
 _TRAIN = Process(
-    4711, "python", "ada", int(40 * GIB), 3, False, NOW - 3600, 900, "python train.py --epochs 3", "0123456789ab", "compute", 87.0
+    4711,
+    "python",
+    "ada",
+    int(40 * GIB),
+    3,
+    False,
+    NOW - 3600,
+    900,
+    "python train.py --epochs 3",
+    "0123456789ab",
+    "compute",
+    87.0,
 )
-_DRAW = Process(812, "Xorg", "root", int(GIB / 5), None, False, NOW - 90000, 12, "/usr/lib/xorg/Xorg :0", "", "graphics", 1.0)
-INSPECTED = Inspected((Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),))
-_DEBRIS = (("cache", "cache/kernels", 0.2, 40), ("core", "core.1", 1.0, 3), ("artefacts", "jobs/7", 3.0, 100))
+_DRAW = Process(
+    812,
+    "Xorg",
+    "root",
+    int(GIB / 5),
+    None,
+    False,
+    NOW - 90000,
+    12,
+    "/usr/lib/xorg/Xorg :0",
+    "",
+    "graphics",
+    1.0,
+)
+INSPECTED = Inspected(
+    (Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),)
+)
+_DEBRIS = (
+    ("cache", "cache/kernels", 0.2, 40),
+    ("core", "core.1", 1.0, 3),
+    ("artefacts", "jobs/7", 3.0, 100),
+)
 SCANNED = Scanned(
     tuple(
-        Find(kind, encoded(f"/data/{name}"), encoded("/data"), int(size * GIB), f"nobody used it for {days} days", days * 86400.0, "seal")
+        Find(
+            kind,
+            encoded(f"/data/{name}"),
+            encoded("/data"),
+            int(size * GIB),
+            f"nobody used it for {days} days",
+            days * 86400.0,
+            "seal",
+        )
         for kind, name, size, days in _DEBRIS
     ),
     InTrash(),
@@ -85,7 +123,9 @@ def moment() -> Iterator[Path]:
     """A state folder in which it is NOW, for this process and those that it starts, in UTC."""
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         began, real = time.time(), time.time
-        (Path(made) / "sitecustomize.py").write_text(_CLOCK.format(began=began, now=NOW, speed=_SPEED))
+        (Path(made) / "sitecustomize.py").write_text(
+            _CLOCK.format(began=began, now=NOW, speed=_SPEED)
+        )
         patch.setenv("PYTHONPATH", made)
         patch.setenv("TZ", "UTC")
         time.tzset()
@@ -107,7 +147,10 @@ def fill(home: Path, count: int) -> None:
     length = moments[-1].time - moments[0].time + 0.5
     file = home / "h100.trace.gz"
     with trace.Writer(file, header.devices, header.started, header.notes) as writer:
-        for at in (*moments[start:], *(msgspec.structs.replace(m, time=m.time + length) for m in moments[:start])):
+        for at in (
+            *moments[start:],
+            *(msgspec.structs.replace(m, time=m.time + length) for m in moments[:start]),
+        ):
             writer.add(at)
     settings.save(Settings(source=f"replay:{file}*{count}"))
     source, keeper = ReplaySource(file, count, NOW), Keeper(paths.history_file(), print)
@@ -116,27 +159,52 @@ def fill(home: Path, count: int) -> None:
             keeper.take((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))
     keeper.close()
     first = source.devices()[0].id
-    jobs = [msgspec.structs.replace(j, spec=j.spec) for j in snapshots.jobs(first) if not isinstance(j.state, Running | Starting)]
-    grid = msgspec.structs.replace(jobs[-1], id=10, state=msgspec.structs.replace(jobs[-1].state, result=snapshots.raw(snapshots.grid())))
-    jobs.append(msgspec.structs.replace(grid, spec=msgspec.structs.replace(grid.spec, name="compare", workload="compare")))
+    jobs = [
+        msgspec.structs.replace(j, spec=j.spec)
+        for j in snapshots.jobs(first)
+        if not isinstance(j.state, Running | Starting)
+    ]
+    grid = msgspec.structs.replace(
+        jobs[-1],
+        id=10,
+        state=msgspec.structs.replace(jobs[-1].state, result=snapshots.raw(snapshots.grid())),
+    )
+    jobs.append(
+        msgspec.structs.replace(
+            grid, spec=msgspec.structs.replace(grid.spec, name="compare", workload="compare")
+        )
+    )
     store = Store(paths.store_file())
-    store.restore([(job, {}) for job in jobs], [e for job in jobs for e in _told(job)], (), False, 10)
+    store.restore(
+        [(job, {}) for job in jobs], [e for job in jobs for e in _told(job)], (), False, 10
+    )
     store.put_alerts([_alert(i, first) for i in range(1, 5)])
     store.close()
 
 
 def _charted(reading: Reading) -> Reading:
-    return msgspec.structs.replace(reading, values={field: reading.values[field] for field in HEADLINE if field in reading.values})
+    return msgspec.structs.replace(
+        reading,
+        values={field: reading.values[field] for field in HEADLINE if field in reading.values},
+    )
 
 
 def _told(job: Job) -> list[tuple[int, Event]]:
     ended = getattr(job.state, "ended", None)
-    return [(job.id, Event(job.submitted, "submitted", "")), *([] if ended is None else [(job.id, Event(ended, job.status, ""))])]
+    return [
+        (job.id, Event(job.submitted, "submitted", "")),
+        *([] if ended is None else [(job.id, Event(ended, job.status, ""))]),
+    ]
 
 
 def _alert(number: int, device: str) -> Alert:
-    at, text = NOW - 700 + 100 * number, f"GPU 0 is at {82 + number} °C, {5 - number} °C below its slow-down temperature"
-    return Alert(number, "too hot", device, None, text, at - 10, at, at + 60, acknowledged=number < 3)
+    at, text = (
+        NOW - 700 + 100 * number,
+        f"GPU 0 is at {82 + number} °C, {5 - number} °C below its slow-down temperature",
+    )
+    return Alert(
+        number, "too hot", device, None, text, at - 10, at, at + 60, acknowledged=number < 3
+    )
 
 
 class Stage:
@@ -154,7 +222,9 @@ class Stage:
         self.desktop.verbs.replied.connect(self._hear)
         self.window.resize(*SIZE)
         self.desktop.start()
-        self._until(lambda: self.window.state.link.connected and self.window.state.history.rows() > 10)
+        self._until(
+            lambda: self.window.state.link.connected and self.window.state.history.rows() > 10
+        )
         self.desktop.feed.stop()
         self.settle()
 
@@ -198,13 +268,20 @@ class Stage:
 def stage(app: QApplication, count: int) -> Iterator[Stage]:
     """The window of a machine with `count` GPUs, in FONT."""
     if FONT not in QFontDatabase.families():
-        raise UserError(f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core")
+        raise UserError(
+            f"the pictures are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core"
+        )
     before = app.font()
     app.setFont(QFont(FONT))
     with moment() as home:
         fill(home, count)
         with Client() as deck:
-            eventually(lambda: len(deck.snapshot().devices) == count and all(s.reading for s in deck.snapshot().devices))
+            eventually(
+                lambda: (
+                    len(deck.snapshot().devices) == count
+                    and all(s.reading for s in deck.snapshot().devices)
+                )
+            )
         made = Stage(app)
         try:
             yield made
@@ -246,10 +323,20 @@ def _assistant(on: Stage) -> None:
     page = on.window.assistant
     page.show_talk()
     if not page.talk.conversation.messages:
-        curve = Curve("GPU 0 temperature", "°C", tuple(NOW - 60 + i for i in range(60)), tuple(40 + i % 9 + i / 3 for i in range(60)))
-        facts = (("job 6", "done, 0.0852 TFLOP/s", "store, 15:58:48"), ("GPU 0 temperature", "61 °C at most", "history, 16:00:00"))
+        curve = Curve(
+            "GPU 0 temperature",
+            "°C",
+            tuple(NOW - 60 + i for i in range(60)),
+            tuple(40 + i % 9 + i / 3 for i in range(60)),
+        )
+        facts = (
+            ("job 6", "done, 0.0852 TFLOP/s", "store, 15:58:48"),
+            ("GPU 0 temperature", "61 °C at most", "history, 16:00:00"),
+        )
         text = "Job 6 is **done**: 0.0852 TFLOP/s. GPU 0 was at most 61 °C warm.\n\n```sh\ngpudeck jobs 6\n```\n"
-        page.show_answer("How did job 6 go?", Answered(text, "template", facts, curves=(curve,), seconds=0.2))
+        page.show_answer(
+            "How did job 6 go?", Answered(text, "template", facts, curves=(curve,), seconds=0.2)
+        )
 
 
 def _models(on: Stage) -> None:

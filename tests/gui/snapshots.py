@@ -7,11 +7,23 @@ import math
 import msgspec
 
 from accel.result import Cell, Check, Result, Sensors, Timing
-from scheduler.devices.fields import HEADLINE
-from scheduler.devices.model import Device, Reading
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.fields import HEADLINE
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Queued,
+    Running,
+    Spec,
+    Starting,
+    State,
+)
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_764_000_000.0
 GIB = 2.0**30
@@ -26,7 +38,13 @@ CPU = Device("cpu", 0, "AMD EPYC 9B14", "cpu", "CPU: no NVIDIA GPU found")
 REPLAY_NOTE = "REPLAY of h100.trace.gz"
 
 
-def gpu_reading(device: Device, time: float = NOW, busy: bool = True, temp: float | None = None, throttle: str = "none") -> Reading:
+def gpu_reading(
+    device: Device,
+    time: float = NOW,
+    busy: bool = True,
+    temp: float | None = None,
+    throttle: str = "none",
+) -> Reading:
     """A plausible H100: busy or at rest, waving a little so that curves can be told apart."""
     wave = math.sin(time / 17 + device.index)
     values = {
@@ -39,7 +57,9 @@ def gpu_reading(device: Device, time: float = NOW, busy: bool = True, temp: floa
         "power": 610 + 60 * wave if busy else 71.0,
         "power_limit": 700.0,
     }
-    return Reading(device.id, time, values, methods={"tflops": TFLOPS_METHOD}, texts={"throttle": throttle})
+    return Reading(
+        device.id, time, values, methods={"tflops": TFLOPS_METHOD}, texts={"throttle": throttle}
+    )
 
 
 def cpu_reading(time: float = NOW) -> Reading:
@@ -49,16 +69,34 @@ def cpu_reading(time: float = NOW) -> Reading:
         "tflops": "no job counts its operations now",
     }
     wave = math.sin(time / 11)
-    return Reading("cpu", time, {"util": 40 + 30 * wave, "mem_used": (11 + wave) * GIB, "mem_total": 31.3 * GIB}, absent)
+    return Reading(
+        "cpu",
+        time,
+        {"util": 40 + 30 * wave, "mem_used": (11 + wave) * GIB, "mem_total": 31.3 * GIB},
+        absent,
+    )
 
 
-def result(job: int = 1, tflops: float = 0.0852, verdict: str = "pass", workload: str = "attention", at: float = NOW) -> Result:
+def result(
+    job: int = 1,
+    tflops: float = 0.0852,
+    verdict: str = "pass",
+    workload: str = "attention",
+    at: float = NOW,
+) -> Result:
     return Result(
         workload=workload,
         device="CPU: AMD EPYC 9B14 (2 threads)",
         backend="flash",
         reason="auto: the fastest that takes float32 with 64 elements a head here",
-        params={"batch": 1, "heads": 4, "seq": 1024, "head_dim": 64, "causal": False, "dtype": "float32"},
+        params={
+            "batch": 1,
+            "heads": 4,
+            "seq": 1024,
+            "head_dim": 64,
+            "causal": False,
+            "dtype": "float32",
+        },
         verdict=verdict,
         checks=(Check("out", 3.2e-7, 1e-5), Check("lse", 1.1e-7, 1e-5)),
         timing=Timing(12.61, 12.61, 14.02, 15.77, 12.2, 16.1, 312),
@@ -77,7 +115,9 @@ H100 = "NVIDIA H100 80GB HBM3"
 CONTENDERS = {"auto": 1.0, "flash": 0.52, "cudnn": 0.93, "hopper": 1.01, "triton": 0.8, "fa4": 0.97}
 
 
-def grid(workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDERS), at: float = NOW) -> Result:
+def grid(
+    workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDERS), at: float = NOW
+) -> Result:
     """A grid as an H100 might leave it, with made-up figures; flash refuses the longest sequences of head size 256."""
     cells = tuple(
         cell(dim, causal, seq, direction, contender)
@@ -93,7 +133,12 @@ def grid(workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDE
         device=H100,
         backend=best.backend,
         reason=f"the fastest of {len(cells)} cells",
-        params={"seq": "512,1024,2048,4096,8192,16384", "head_dim": "64,128,256", "causal": "both", "dtype": "bfloat16"},
+        params={
+            "seq": "512,1024,2048,4096,8192,16384",
+            "head_dim": "64,128,256",
+            "causal": "both",
+            "dtype": "bfloat16",
+        },
         timing=best.timing,
         flops=best.flops,
         cells=cells,
@@ -101,13 +146,21 @@ def grid(workload: str = "compare", contenders: tuple[str, ...] = tuple(CONTENDE
 
 
 def cell(dim: int, causal: bool, seq: int, direction: str, contender: str) -> Cell:
-    made = Cell(16384 // seq, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16", direction, contender)  # type: ignore[arg-type]
+    made = Cell(
+        16384 // seq, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16", direction, contender
+    )  # type: ignore[arg-type]
     if contender == "flash" and dim == 256 and seq > 8192:
         return msgspec.structs.replace(made, note="cannot do this: it is a made-up refusal")
     wave = 1 + 0.03 * math.sin(dim + seq + len(contender))
-    peak = {64: 560, 128: 680, 256: 730}[dim] * (0.72 if direction == "backward" else 1) * (seq / (seq + (700 if causal else 300)))
+    peak = (
+        {64: 560, 128: 680, 256: 730}[dim]
+        * (0.72 if direction == "backward" else 1)
+        * (seq / (seq + (700 if causal else 300)))
+    )
     tflops = peak * CONTENDERS[contender] * wave
-    flops = 4.0 * 16384 * seq * 2048 * (0.5 if causal else 1) * (2.5 if direction == "backward" else 1)
+    flops = (
+        4.0 * 16384 * seq * 2048 * (0.5 if causal else 1) * (2.5 if direction == "backward" else 1)
+    )
     ms = flops / tflops / 1e9
     return msgspec.structs.replace(
         made,
@@ -123,10 +176,18 @@ def cell(dim: int, causal: bool, seq: int, direction: str, contender: str) -> Ce
 
 def ceilings(number: int = 20, dtype: str = "bfloat16") -> tuple[Job, ...]:
     """What the roofline lies below: a matrix product and a copy."""
-    gemm = msgspec.structs.replace(result(number, 712.0, workload="gemm"), device=H100, params={"size": 8192, "dtype": dtype})
-    copy = msgspec.structs.replace(result(number + 1, 0.0, workload="copy"), device=H100, params={"mib": 2048}, bandwidth=2.9e12)
+    gemm = msgspec.structs.replace(
+        result(number, 712.0, workload="gemm"), device=H100, params={"size": 8192, "dtype": dtype}
+    )
+    copy = msgspec.structs.replace(
+        result(number + 1, 0.0, workload="copy"),
+        device=H100,
+        params={"mib": 2048},
+        bandwidth=2.9e12,
+    )
     return tuple(
-        job(number + i, Done(NOW - 60, NOW - 50, (gpu(0).id,), raw(r)), r.workload, r.workload) for i, r in enumerate((gemm, copy))
+        job(number + i, Done(NOW - 60, NOW - 50, (gpu(0).id,), raw(r)), r.workload, r.workload)
+        for i, r in enumerate((gemm, copy))
     )
 
 
@@ -134,9 +195,23 @@ def raw(made: Result) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(made))
 
 
-def job(number: int, state: State, name: str = "attention", workload: str | None = "attention") -> Job:
-    argv = ("python", "-P", "-m", "accel.workloads.attention", "--seq=1024") if workload else ("python", "train.py", "--epochs=3")
-    spec = Spec(argv, name, "/home/ada/models/small", {"PATH": "/usr/bin"}, 1, workload, {"seq": "1024"} if workload else {})
+def job(
+    number: int, state: State, name: str = "attention", workload: str | None = "attention"
+) -> Job:
+    argv = (
+        ("python", "-P", "-m", "accel.workloads.attention", "--seq=1024")
+        if workload
+        else ("python", "train.py", "--epochs=3")
+    )
+    spec = Spec(
+        argv,
+        name,
+        "/home/ada/models/small",
+        {"PATH": "/usr/bin"},
+        1,
+        workload,
+        {"seq": "1024"} if workload else {},
+    )
     return Job(number, spec, NOW - 400 + number, state)
 
 
@@ -148,16 +223,38 @@ def jobs(device: str) -> tuple[Job, ...]:
         job(8, Running("a8", (device,), NOW - 21, 4711, 99, "boot", progress)),
         job(7, Starting("a7", (device,), NOW - 0.2), "warm-up", None),
         job(6, Done(NOW - 90, NOW - 72, (device,), raw(result(6, 0.0852)))),
-        job(5, Done(NOW - 120, NOW - 101, (device,), raw(result(5, 0.0791, "fail: out is off by 3.1e-02, allowed 1.0e-05")))),
-        job(4, Failed(NOW - 160, NOW - 150, "exited with status 1: CUDA out of memory", 1, (device,)), "train", None),
+        job(
+            5,
+            Done(
+                NOW - 120,
+                NOW - 101,
+                (device,),
+                raw(result(5, 0.0791, "fail: out is off by 3.1e-02, allowed 1.0e-05")),
+            ),
+        ),
+        job(
+            4,
+            Failed(NOW - 160, NOW - 150, "exited with status 1: CUDA out of memory", 1, (device,)),
+            "train",
+            None,
+        ),
         job(3, Cancelled(NOW - 170, NOW - 200, (device,)), "train", None),
-        job(2, Lost(NOW - 260, NOW - 250, "the machine went down while it ran", (device,)), "nightly", None),
+        job(
+            2,
+            Lost(NOW - 260, NOW - 250, "the machine went down while it ran", (device,)),
+            "nightly",
+            None,
+        ),
         job(1, Done(NOW - 300, NOW - 280, (device,), raw(result(1, 0.0834)))),
     )
 
 
 def snapshot(
-    states: tuple[DeviceState, ...], jobs: tuple[Job, ...] = (), time: float = NOW, settings: Settings | None = None, **rest: object
+    states: tuple[DeviceState, ...],
+    jobs: tuple[Job, ...] = (),
+    time: float = NOW,
+    settings: Settings | None = None,
+    **rest: object,
 ) -> Snapshot:
     made = {"seq": 1, "source": "nvml", **rest}
     return Snapshot(time=time, devices=states, jobs=jobs, settings=settings or Settings(), **made)  # type: ignore[arg-type]
@@ -168,25 +265,38 @@ def cpu_snapshot(time: float = NOW, with_jobs: bool = True, **rest: object) -> S
     return snapshot((state,), jobs("cpu") if with_jobs else (), time, **{"source": "cpu", **rest})  # type: ignore[arg-type]
 
 
-def gpu_snapshot(count: int = 1, time: float = NOW, replay: bool = False, **rest: object) -> Snapshot:
+def gpu_snapshot(
+    count: int = 1, time: float = NOW, replay: bool = False, **rest: object
+) -> Snapshot:
     """`count` GPUs; the first is held by job 8, the others are busy and idle in turn."""
     states = []
     for index in range(count):
         device = gpu(index, "replay" if replay else "nvidia", REPLAY_NOTE if replay else "")
         busy = index % 3 != 2
         use = Busy("process 4711 (python) computes on it") if busy else Idle(time - 100)
-        states.append(DeviceState(device, gpu_reading(device, time, busy), use, (8,) if index == 0 else ()))
+        states.append(
+            DeviceState(device, gpu_reading(device, time, busy), use, (8,) if index == 0 else ())
+        )
     rest = {"source": "replay h100.trace.gz" if replay else "nvml", **rest}
     return snapshot(tuple(states), jobs(gpu(0).id), time, **rest)  # type: ignore[arg-type]
 
 
-def history(made: Snapshot, seconds: float = 600, hz: float = 2.0, gap: tuple[float, float] | None = None) -> dict[str, Columns]:
+def history(
+    made: Snapshot, seconds: float = 600, hz: float = 2.0, gap: tuple[float, float] | None = None
+) -> dict[str, Columns]:
     """Ten minutes of the snapshot's devices up to its moment; `gap`: a stretch (s before now) with no readings."""
     found = {}
     times = [made.time - seconds + i / hz for i in range(int(seconds * hz))]
     if gap:
         times = [t for t in times if not gap[0] <= made.time - t <= gap[1]]
     for state in made.devices:
-        read = [cpu_reading(t) if state.device.kind == "cpu" else gpu_reading(state.device, t, int(t // 60) % 4 != 0) for t in times]
-        found[state.device.id] = Columns(times, {field: [r.values.get(field) for r in read] for field in HEADLINE})
+        read = [
+            cpu_reading(t)
+            if state.device.kind == "cpu"
+            else gpu_reading(state.device, t, int(t // 60) % 4 != 0)
+            for t in times
+        ]
+        found[state.device.id] = Columns(
+            times, {field: [r.values.get(field) for r in read] for field in HEADLINE}
+        )
     return found

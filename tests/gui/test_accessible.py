@@ -19,9 +19,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import theme
-from app.models.requests import Answered
-from app.views.window import PAGES
+from app.link.requests import Answered
+from app.shell.window import PAGES
+from app.widgets import theme
 from tests.gui import snapshots
 
 CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
@@ -34,7 +34,11 @@ def name_of(widget: QWidget) -> str:
 
 
 def focusable(widget: QWidget) -> bool:
-    return widget.isEnabled() and widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.focusProxy() is None
+    return (
+        widget.isEnabled()
+        and widget.focusPolicy() != Qt.FocusPolicy.NoFocus
+        and widget.focusProxy() is None
+    )
 
 
 def nameless(window: QWidget) -> list[str]:
@@ -43,18 +47,23 @@ def nameless(window: QWidget) -> list[str]:
         if not widget.isVisible() or isinstance(widget, QScrollBar | QSplitterHandle | QHeaderView):
             continue
         if isinstance(widget.parent(), QComboBox) or (
-            isinstance(widget.parentWidget(), QAbstractItemView) and not isinstance(widget, CONTROLS)
+            isinstance(widget.parentWidget(), QAbstractItemView)
+            and not isinstance(widget, CONTROLS)
         ):
             continue  # a part of a control that has a name
         if (isinstance(widget, CONTROLS) or focusable(widget)) and not name_of(widget):
-            found.append(f"{type(widget).__name__} {widget.objectName()} in {type(widget.parentWidget()).__name__}")
+            found.append(
+                f"{type(widget).__name__} {widget.objectName()} in {type(widget.parentWidget()).__name__}"
+            )
     return found
 
 
 @pytest.mark.parametrize("count", [2, 24])
 def test_every_control_of_every_page_has_a_name(fed, count):
     fed.feed(snapshots.gpu_snapshot(count), history=True)
-    fed.window.assistant.show_answer("What happened?", Answered("# Much\n\nhappened", "template", (("a", "b", "c"),)))
+    fed.window.assistant.show_answer(
+        "What happened?", Answered("# Much\n\nhappened", "template", (("a", "b", "c"),))
+    )
     found = {}
     for page in PAGES:
         fed.window.show_page(page)
@@ -74,7 +83,11 @@ def test_the_tab_key_goes_through_the_window_and_comes_round(fed):
         at = at.nextInFocusChain()
         if at is fed.window:
             break
-        if at.isVisibleTo(fed.window) and focusable(at) and at.focusPolicy() & Qt.FocusPolicy.TabFocus:
+        if (
+            at.isVisibleTo(fed.window)
+            and focusable(at)
+            and at.focusPolicy() & Qt.FocusPolicy.TabFocus
+        ):
             seen.append(at)
     assert set(fed.window.rail.buttons.values()) <= set(seen)
     assert set(fed.window.strip.tiles.values()) <= set(seen)
@@ -92,8 +105,14 @@ def test_a_box_that_is_checked_is_told_by_a_tick_and_not_by_its_colour_alone(qtb
     box.resize(40, 40)
     picture = box.grab().toImage()
     tick = QColor(theme.tokens().on_accent)
-    dots = [picture.pixelColor(x, y) for x in range(picture.width()) for y in range(picture.height())]
-    drawn = sum(abs(dot.lightness() - tick.lightness()) < 30 for dot in dots if dot.hslHue() == tick.hslHue() or dot == tick)
+    dots = [
+        picture.pixelColor(x, y) for x in range(picture.width()) for y in range(picture.height())
+    ]
+    drawn = sum(
+        abs(dot.lightness() - tick.lightness()) < 30
+        for dot in dots
+        if dot.hslHue() == tick.hslHue() or dot == tick
+    )
     ground = sum(dot == QColor(theme.tokens().accent) for dot in dots)
     theme.apply(app, before or "light")
     assert ground > 50, "the box is filled"

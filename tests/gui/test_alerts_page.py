@@ -8,17 +8,42 @@ import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.herald import Herald
-from app.models.requests import Acknowledge, AlertLog, Logged
-from app.views.alerts import EMPTY
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Alert
+from app.alerts.page import EMPTY
+from app.link.requests import Acknowledge, AlertLog, Logged
+from app.shell.notifier import Herald
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Alert
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
-HOT = Alert(3, "too hot", snapshots.gpu(1).id, None, "GPU 1 is at 86 °C, 3 °C below its slow-down temperature", NOW - 20, NOW - 10)
-STUCK = Alert(4, "no progress", "", 8, "job 8 (attention) has made no progress for 30 min", NOW - 1900, NOW - 100)
-OVER = Alert(1, "slowed down", snapshots.gpu(0).id, None, "GPU 0 has been slowed down", NOW - 500, NOW - 490, NOW - 300)
+HOT = Alert(
+    3,
+    "too hot",
+    snapshots.gpu(1).id,
+    None,
+    "GPU 1 is at 86 °C, 3 °C below its slow-down temperature",
+    NOW - 20,
+    NOW - 10,
+)
+STUCK = Alert(
+    4,
+    "no progress",
+    "",
+    8,
+    "job 8 (attention) has made no progress for 30 min",
+    NOW - 1900,
+    NOW - 100,
+)
+OVER = Alert(
+    1,
+    "slowed down",
+    snapshots.gpu(0).id,
+    None,
+    "GPU 0 has been slowed down",
+    NOW - 500,
+    NOW - 490,
+    NOW - 300,
+)
 
 
 def show(fed, *alerts: Alert, time: float = NOW, **rest: object) -> None:
@@ -27,7 +52,10 @@ def show(fed, *alerts: Alert, time: float = NOW, **rest: object) -> None:
 
 def cells(fed) -> list[list[str]]:
     model = fed.window.alerts.model
-    return [[model.index(r, c).data() for c in range(model.columnCount())] for r in range(model.rowCount())]
+    return [
+        [model.index(r, c).data() for c in range(model.columnCount())]
+        for r in range(model.rowCount())
+    ]
 
 
 def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
@@ -38,7 +66,11 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     button.click()
     assert fed.asked == [AlertLog()]
     fed.window.deliver(Logged((STUCK, HOT, OVER)))
-    assert [(c[0], c[2]) for c in cells(fed)] == [("raised", "31 min 40 s"), ("raised", "20 s"), ("over", "3 min 20 s")]
+    assert [(c[0], c[2]) for c in cells(fed)] == [
+        ("raised", "31 min 40 s"),
+        ("raised", "20 s"),
+        ("over", "3 min 20 s"),
+    ]
     assert "job 8" in cells(fed)[0][3]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page.table, Qt.Key.Key_A)
@@ -80,10 +112,17 @@ def test_the_desktop_is_told_once_of_what_is_new_and_not_in_quiet_hours():
     told: list[tuple[str, str]] = []
     herald = Herald(lambda title, text: told.append((title, text)))
     now = time.time() + 5
-    old, new = msgspec.structs.replace(HOT, raised=now - 60), msgspec.structs.replace(HOT, id=9, raised=now)
+    old, new = (
+        msgspec.structs.replace(HOT, raised=now - 60),
+        msgspec.structs.replace(HOT, id=9, raised=now),
+    )
 
     def hear(**settings: object) -> None:
-        herald.hear(snapshots.gpu_snapshot(2, now, alerts=(old, new), settings=msgspec.structs.replace(Settings(), **settings)))
+        herald.hear(
+            snapshots.gpu_snapshot(
+                2, now, alerts=(old, new), settings=msgspec.structs.replace(Settings(), **settings)
+            )
+        )
 
     hear(alert_notify=False)
     hour = time.localtime(now).tm_hour

@@ -11,13 +11,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtTest import QTest
 
-from app import theme
-from app.models.brief import LISTED, brief
-from app.tray import Tray, picture
-from app.views.compact import Compact
-from scheduler import settings
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Alert
+from app.shell.tray import Tray, picture
+from app.strip.brief import LISTED, brief
+from app.strip.compact import Compact
+from app.widgets import theme
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Alert
 from tests.gui import snapshots
 
 ALERT = Alert(1, "too hot", snapshots.gpu(0).id, None, "hot", 0.0, 0.0)
@@ -34,7 +34,9 @@ def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qa
     assert calm.pixelColor(32, 3) == QColor(theme.LIGHT.accent)
     assert alarm.pixelColor(32, 3) == QColor(theme.LIGHT.hot)
     assert brief(msgspec.structs.replace(made, alerts=(ALERT,))).alarm
-    assert not brief(msgspec.structs.replace(made, alerts=(msgspec.structs.replace(ALERT, acknowledged=True),))).alarm
+    assert not brief(
+        msgspec.structs.replace(made, alerts=(msgspec.structs.replace(ALERT, acknowledged=True),))
+    ).alarm
     chosen: list[str] = []
     tray.opened.connect(lambda: chosen.append("open"))
     tray.compacted.connect(lambda: chosen.append("compact"))
@@ -44,7 +46,9 @@ def test_the_tray_shows_the_busiest_device_and_turns_when_something_is_raised(qa
     assert chosen == ["open", "compact", "quit"]
 
 
-def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_only_what_is_new(qapp):
+def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_only_what_is_new(
+    qapp,
+):
     now = brief(snapshots.gpu_snapshot(2, replay=True))
     assert [row.title for row in now.rows] == ["REPLAY 0", "REPLAY 1"]
     tray, told = Tray(), []
@@ -57,7 +61,11 @@ def test_a_replay_is_called_one_in_the_tray_and_the_strip_and_the_tray_is_told_o
 
 def test_what_cannot_be_read_is_no_zero(qapp):
     made = snapshots.gpu_snapshot(1)
-    nothing = brief(msgspec.structs.replace(made, devices=(msgspec.structs.replace(made.devices[0], reading=None),)))
+    nothing = brief(
+        msgspec.structs.replace(
+            made, devices=(msgspec.structs.replace(made.devices[0], reading=None),)
+        )
+    )
     assert nothing.figure == "–"
     assert nothing.rows[0].values[0] == "N/A"
 
@@ -74,7 +82,9 @@ def test_the_compact_strip_stays_small_and_on_top(qapp, count):
     assert strip.accessibleDescription().count("GPU ") == min(count, LISTED)
     assert ("and 60 more" in strip.accessibleDescription()) == (count == 72)
     image = strip.grab().toImage()
-    assert theme.LIGHT.accent in {image.pixelColor(x, y).name() for x in range(60, 130, 3) for y in range(image.height())}
+    assert theme.LIGHT.accent in {
+        image.pixelColor(x, y).name() for x in range(60, 130, 3) for y in range(image.height())
+    }
     told: list[str] = []
     strip.opened.connect(lambda: told.append("open"))
     strip.closed.connect(lambda: told.append("closed"))
@@ -111,8 +121,8 @@ def test_diagnostics_go_to_the_clipboard(fed):
 def test_everything_is_as_large_as_the_settings_ask_for(home):
     settings.save(Settings(scale=1.5))
     code = (
-        "from app import desktop; desktop.scale();"
-        "from PySide6.QtWidgets import QApplication; from app.views.window import MainWindow;"
+        "from app.shell import desktop; desktop.scale();"
+        "from PySide6.QtWidgets import QApplication; from app.shell.window import MainWindow;"
         "app = QApplication([]); print(MainWindow().grab().width() / MainWindow().width())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,12 +11,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
-from app import theme
-from app.feeds.verbs import Verbs
-from app.models.conversation import Conversation
-from app.models.message import Curve
-from app.models.requests import Answered, Ask, Refused, Report, SaveReport, UseCpu, Waits, Wrote
-from app.models.session_requests import (
+from app.assistant.conversation import Conversation
+from app.assistant.message import Curve
+from app.assistant.session_requests import (
     BringBack,
     DropSession,
     FindSessions,
@@ -32,8 +29,11 @@ from app.models.session_requests import (
     Summary,
     WriteText,
 )
-from app.models.tree import Saved
-from app.views.talk import Talk
+from app.assistant.talk import Talk
+from app.assistant.tree import Saved
+from app.link.requests import Answered, Ask, Refused, Report, SaveReport, UseCpu, Waits, Wrote
+from app.link.verbs import Verbs
+from app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.test_accessible import nameless
@@ -58,7 +58,9 @@ def test_hundreds_of_messages_have_few_widgets_and_each_is_reached(fed):
     talk = opened(fed)
     long = Conversation()
     for i in range(100):
-        long.answered(Answered(f"answer {i}\n\n" * (1 + i % 5), "template", (), long.ask(f"question {i}")))
+        long.answered(
+            Answered(f"answer {i}\n\n" * (1 + i % 5), "template", (), long.ask(f"question {i}"))
+        )
     talk.open(long)
     fed.settle()
     bar = talk.messages.verticalScrollBar()
@@ -75,7 +77,9 @@ def test_hundreds_of_messages_have_few_widgets_and_each_is_reached(fed):
     assert seen == set(long.path)
     assert len(talk.messages.findChildren(type(talk.messages.bubbles[0]))) < 30
     ends = [(b.y(), b.y() + b.height()) for b in talk.messages.bubbles]
-    assert all(end <= begin for (_, end), (begin, _) in pairwise(ends)), "no message lies over another"
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(ends)), (
+        "no message lies over another"
+    )
 
 
 def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
@@ -89,7 +93,9 @@ def test_the_tab_key_goes_through_the_messages_in_their_order(fed):
     for _ in range(30):
         QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
         fed.settle()
-        bubble = next((b for b in talk.messages.bubbles if b.isAncestorOf(QApplication.focusWidget())), None)
+        bubble = next(
+            (b for b in talk.messages.bubbles if b.isAncestorOf(QApplication.focusWidget())), None
+        )
         if bubble is not None and (not reached or reached[-1] != bubble.number):
             reached.append(bubble.number)
             assert talk.messages.viewport().rect().intersects(bubble.geometry())
@@ -105,7 +111,9 @@ def test_edit_branch_and_go_through_the_versions(fed, qtbot):
     assert talk.entry.input.text() == "one"
     assert talk.entry.editing.isVisible()
     QTest.keyClick(fed.window, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: (talk.entry.input.text(), talk.entry.editing.isVisible()) == ("", False))
+    qtbot.waitUntil(
+        lambda: (talk.entry.input.text(), talk.entry.editing.isVisible()) == ("", False)
+    )
     QTest.keyClick(talk.entry.input, Qt.Key.Key_Up)
     QTest.keyClicks(talk.entry.input, " more")
     QTest.keyClick(talk.entry.input, Qt.Key.Key_Return)
@@ -142,7 +150,9 @@ def test_what_waits_for_the_gpu_can_be_answered_on_the_cpu_now(fed, qtbot):
     assert fed.asked[-1] == UseCpu()
     fed.window.deliver(Waits("the model tiny writes", number))
     qtbot.waitUntil(lambda: not talk.messages.bubbles[1].use_cpu.isVisible())
-    fed.window.deliver(Answered("brief", "model tiny", (), number, tokens=84, seconds=2.1, device="cpu"))
+    fed.window.deliver(
+        Answered("brief", "model tiny", (), number, tokens=84, seconds=2.1, device="cpu")
+    )
     assert "84 tokens in 2.1 s on cpu" in talk.messages.bubbles[1].writer.text()
 
 
@@ -166,7 +176,9 @@ def test_copy_delete_and_undo(fed):
 
 
 def test_the_report_of_a_brief_is_saved_where_the_user_says(fed, monkeypatch):
-    monkeypatch.setattr(QFileDialog, "open", lambda self: None)  # offscreen, Qt warns of any second window
+    monkeypatch.setattr(
+        QFileDialog, "open", lambda self: None
+    )  # offscreen, Qt warns of any second window
     talk = opened(fed)
     talk.write_brief()
     fed.window.deliver(Answered("all is well", "template", id=talk.asked.number, report=b"packed"))
@@ -192,7 +204,12 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     assert fed.files[-1] == KeepSession(first.saved()), "it is kept before there is an answer"
     other = Conversation()
     other.answered(Answered("old answer", "template", (), other.ask("old question")))
-    fed.window.deliver(Sessions(FindSessions(), (Summary(first.key, first.title, 2.0), Summary(other.key, other.title, 1.0))))
+    fed.window.deliver(
+        Sessions(
+            FindSessions(),
+            (Summary(first.key, first.title, 2.0), Summary(other.key, other.title, 1.0)),
+        )
+    )
     page.sessions.list.setCurrentRow(1)
     QTest.keyClick(page.sessions.list, Qt.Key.Key_Return)
     assert fed.files[-1] == OpenSession(other.key)
@@ -217,11 +234,27 @@ def test_conversations_are_opened_renamed_deleted_and_brought_back(fed, qtbot):
     fed.window.deliver(Sessions(FindSessions("ha"), ()))  # of what was typed before
     assert page.sessions.list.count() == 2
     for i in range(20):
-        other.answered(Answered("It was in the Hall." if i == 3 else "It was not.", "template", (), other.ask(f"<img src=x> {i}")))
+        other.answered(
+            Answered(
+                "It was in the Hall." if i == 3 else "It was not.",
+                "template",
+                (),
+                other.ask(f"<img src=x> {i}"),
+            )
+        )
     fed.window.deliver(Opened(other.saved()))
-    assert "It was in the Hall." in [b.text.toPlainText() for b in talk.messages.bubbles], "what was searched is brought into view"
-    fed.window.deliver(Sessions(FindSessions("hall"), (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)))
-    assert page.sessions.list.item(0).toolTip() == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;", "what was said is no markup"
+    assert "It was in the Hall." in [b.text.toPlainText() for b in talk.messages.bubbles], (
+        "what was searched is brought into view"
+    )
+    fed.window.deliver(
+        Sessions(
+            FindSessions("hall"), (Summary(other.key, "<img src=x>", 1.0, "in the <b>Hall</b>"),)
+        )
+    )
+    assert (
+        page.sessions.list.item(0).toolTip()
+        == "&lt;img src=x&gt;<br>in the &lt;b&gt;Hall&lt;/b&gt;"
+    ), "what was said is no markup"
 
 
 def test_the_assistant_is_woken_once_when_its_page_is_first_seen(fed):
@@ -234,7 +267,9 @@ def test_the_assistant_is_woken_once_when_its_page_is_first_seen(fed):
 def test_presets_that_could_not_be_read_are_read_again_before_any_are_edited(fed):
     opened(fed)
     page = fed.window.assistant
-    fed.window.deliver(Refused(ReadPresets(), "presets.json cannot be read now: Too many open files"))
+    fed.window.deliver(
+        Refused(ReadPresets(), "presets.json cannot be read now: Too many open files")
+    )
     fed.files.clear()
     page.talk.entry.edit_presets.trigger()
     assert fed.files == [ReadPresets()] and not page.presets.isVisible()
@@ -254,7 +289,9 @@ def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_pa
     page.presets.table.item(line, 1).setText("How much energy did I use today, in all?")
     page.presets.done.click()
     kept = next(r for r in fed.files if isinstance(r, KeepPresets))
-    assert kept.presets[-1] == Preset("How much energy did", "How much energy did I use today, in all?")
+    assert kept.presets[-1] == Preset(
+        "How much energy did", "How much energy did I use today, in all?"
+    )
     assert talk.isVisible()
     talk.show_answer("one", Answered("1", "template"))
     page.save(str(tmp_path / "x.md"))
@@ -262,15 +299,24 @@ def test_presets_are_taken_and_edited_and_a_conversation_is_exported(fed, tmp_pa
     assert "> one" in fed.files[-1].text
 
 
-@pytest.mark.parametrize(("scheme", "size"), [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))])
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))],
+)
 def test_nothing_is_clipped_or_nameless_whatever_is_open(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
     talk = opened(fed)
     facts = tuple((f"GPU 0 reading {i}", "66 °C", "NVML readings") for i in range(80))
-    talk.show_answer("how hot?", Answered(CODE * 2, "model rwkv7-g1-1.5B", facts, 0, (CURVE,) * 4, 84, 2.1))
+    talk.show_answer(
+        "how hot?", Answered(CODE * 2, "model rwkv7-g1-1.5B", facts, 0, (CURVE,) * 4, 84, 2.1)
+    )
     talk.again(talk.conversation.path[1])
-    talk.conversation.answered(Answered(CODE, "model rwkv7-g1-1.5B", facts, talk.conversation.number, (CURVE,) * 3, 84, 2.1))
+    talk.conversation.answered(
+        Answered(
+            CODE, "model rwkv7-g1-1.5B", facts, talk.conversation.number, (CURVE,) * 3, 84, 2.1
+        )
+    )
     talk.entry.edit(1, "one\ntwo")
     talk.entry.say("the message is in the clipboard")
     talk.undo.offer("A message was deleted.", lambda: None)

@@ -5,22 +5,27 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.models.conversation import Conversation
-from app.models.requests import Answered, Ask
-from app.models.session_requests import SessionRequest
-from app.views.bubble import Bubble
-from assistant.tools.call import Call
-from assistant.tools.choices import choices, question
+from app.assistant.bubble import Bubble
+from app.assistant.conversation import Conversation
+from app.assistant.session_requests import SessionRequest
+from app.link.requests import Answered, Ask
+from assistant.intents.call import Call
+from assistant.intents.choices import choices, question
 from tests.gui.conftest import Fed
 
-WAITING, HOLD = Call("answer", "waiting", {"job": 7}), Call("operate", "pause", {"job": "<b>x</b> & y"})
+WAITING, HOLD = (
+    Call("answer", "waiting", {"job": 7}),
+    Call("operate", "pause", {"job": "<b>x</b> & y"}),
+)
 OFFERED = choices([WAITING, HOLD])
 
 
 def asked_back(fed: Fed) -> Bubble:
     """The message that asks."""
     fed.window.show_page("assistant")
-    fed.window.assistant.show_answer("job 7 ?!", Answered(question(OFFERED), "template", choices=OFFERED))
+    fed.window.assistant.show_answer(
+        "job 7 ?!", Answered(question(OFFERED), "template", choices=OFFERED)
+    )
     fed.settle()
     return fed.window.assistant.talk.messages.bubbles[-1]
 
@@ -32,7 +37,11 @@ def sent(fed: Fed) -> list[object]:
 def test_each_choice_is_a_button_that_asks_the_same_with_what_was_meant(fed: Fed) -> None:
     bubble = asked_back(fed)
     shown = [made for made in bubble.choices.buttons.values() if made.isVisible()]
-    assert [made.text() for made in shown] == ["1  why job 7 waits", "2  hold job <b>x</b> && y", "None of these"]
+    assert [made.text() for made in shown] == [
+        "1  why job 7 waits",
+        "2  hold job <b>x</b> && y",
+        "None of these",
+    ]
     assert not bubble.text.isVisible(), "the card says it all"
     assert bubble.height() >= bubble.choices.height() > 3 * shown[0].height()
     shown[1].click()
@@ -42,7 +51,9 @@ def test_each_choice_is_a_button_that_asks_the_same_with_what_was_meant(fed: Fed
     assert talk.conversation.messages[-2].text == "hold job <b>x</b> & y"
     fed.window.assistant.deliver(Answered("It is held.", "template", id=talk.conversation.number))
     talk.again_last()
-    assert sent(fed)[1:] == [Ask("job 7 ?!", talk.conversation.number, HOLD)], "it is not asked back again"
+    assert sent(fed)[1:] == [Ask("job 7 ?!", talk.conversation.number, HOLD)], (
+        "it is not asked back again"
+    )
 
 
 def test_a_choice_is_made_by_its_number_and_anything_else_is_a_request(fed: Fed) -> None:
@@ -69,7 +80,9 @@ def test_by_keyboard_each_choice_has_a_name_and_is_reached(fed: Fed) -> None:
     QTest.keyClick(card.buttons["2"], Qt.Key.Key_Tab)
     QTest.keyClick(card.buttons["none"], Qt.Key.Key_Space)
     entry = fed.window.assistant.talk.entry
-    assert sent(fed) == [] and entry.input.text() == "job 7 ?!" and entry.instead is not None, "it can be put another way"
+    assert sent(fed) == [] and entry.input.text() == "job 7 ?!" and entry.instead is not None, (
+        "it can be put another way"
+    )
 
 
 def test_what_was_asked_back_and_chosen_is_kept(fed: Fed) -> None:

@@ -9,8 +9,9 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.desktop import Desktop
-from app.models.cleaning_requests import (
+from app.cleanup.page import NOTHING
+from app.cleanup.page import Clean as CleanPage
+from app.cleanup.requests import (
     Clean,
     Cleaned,
     EmptyTrash,
@@ -23,14 +24,13 @@ from app.models.cleaning_requests import (
     StopScan,
     TrashEmptied,
 )
-from app.models.requests import Refused
-from app.views.clean import NOTHING
-from app.views.clean import Clean as CleanPage
+from app.link.requests import Refused
+from app.shell.desktop import Desktop
 from assistant.housekeeping import Emptied, Find, Item, Left, Receipt, Undone
 from assistant.housekeeping.find import encoded
-from scheduler import settings
-from scheduler.devices.model import Process
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.devices import Process
+from scheduler.protocol.settings import Settings
 from tests.gui.test_accessible import nameless
 from tests.support import state_folder
 from tests.unit.assistant.debris import aged, write
@@ -47,7 +47,15 @@ def find(kind: str, path: str, size: int = GIB, days: float = 40) -> Find:
 KERNELS = tuple(find("cache", f"/data/cache/K{i}", (20 - i) * 2**20) for i in range(12))
 DUMP = find("core", "/data/core.\x1b[31m1")
 ARTEFACTS = find("artefacts", "/data/jobs/7/artefacts", 3 * GIB, 100)
-ORPHAN = Find("process", "", "", 5 * GIB, "python holds a GPU for job 7", 3600.0, process=Process(4711, "python"))
+ORPHAN = Find(
+    "process",
+    "",
+    "",
+    5 * GIB,
+    "python holds a GPU for job 7",
+    3600.0,
+    process=Process(4711, "python"),
+)
 FINDS = (*KERNELS, DUMP, ARTEFACTS, ORPHAN)
 
 
@@ -103,11 +111,19 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
     }
     assert page.tree.rows.chosen() == (DUMP, *KERNELS)
     assert page.total.text() == "13 things, 1.2 GiB chosen"
-    assert page.progress.text() == "14 things, 4.2 GiB found · there may be more: not done after 60 s · 1 not looked at"
+    assert (
+        page.progress.text()
+        == "14 things, 4.2 GiB found · there may be more: not done after 60 s · 1 not looked at"
+    )
     assert "Permission denied" in page.progress.toolTip()
     model = page.tree.rows
     dumps = model.index(2, 0)
-    assert [model.index(0, i, dumps).data() for i in range(4)] == ["/data/core.\\x1b[31m1", "1.0 GiB", "40 days", "may go: core"]
+    assert [model.index(0, i, dumps).data() for i in range(4)] == [
+        "/data/core.\\x1b[31m1",
+        "1.0 GiB",
+        "40 days",
+        "may go: core",
+    ]
     assert nameless(page) == []
 
 
@@ -115,7 +131,11 @@ def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked):
     scanned(page, *FINDS)
     tree, model = page.tree, page.tree.rows
     assert tree.hasFocus()
-    for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Space):  # the process, its kind, artefacts
+    for key in (
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Space,
+    ):  # the process, its kind, artefacts
         QTest.keyClick(tree, key)
     settle()
     assert ARTEFACTS in model.chosen()
@@ -144,7 +164,10 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
     assert model.chosen() == (ARTEFACTS,), "what was chosen and left stays so"
-    assert page.said.text() == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
+    assert (
+        page.said.text()
+        == "12 things, 174 MiB, in the trash now · 1 stayed: /data/core.\\x1b[31m1: python (pid 4711) has it open"
+    )
     assert "12 things, 174 MiB" in page.trash.text()
     asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
@@ -179,8 +202,17 @@ def test_a_refusal_is_told_and_a_search_stopped(page, asked):
     assert asked[-2:] == [Scan(), StopScan()]
 
 
-def test_real_files_go_and_come_back(qapp, clean_qt, tmp_path: Path, qtbot, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TRITON_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_CACHE", "CUDA_CACHE_PATH"):
+def test_real_files_go_and_come_back(
+    qapp, clean_qt, tmp_path: Path, qtbot, monkeypatch: pytest.MonkeyPatch
+):
+    for name in (
+        "TRITON_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "CUDA_CACHE_PATH",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))

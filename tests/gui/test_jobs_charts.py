@@ -6,22 +6,32 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.models.job_charts import OWN
-from scheduler.devices.model import Process
-from scheduler.jobs import Done
+from app.jobs.charts import OWN
+from scheduler.protocol.devices import Process
+from scheduler.protocol.jobs import Done
 from tests.gui import snapshots
 from tests.gui.snapshots import GIB, NOW
 
 GPU = snapshots.gpu(0).id
 
 
-def shared(at: float, memory: float | None = 10 * GIB, sm: float | None = 30.0) -> snapshots.Snapshot:
+def shared(
+    at: float, memory: float | None = 10 * GIB, sm: float | None = 30.0
+) -> snapshots.Snapshot:
     """GPU 0 is held by jobs 7 and 8, and somebody else is on it, too; job 8 has run for a minute."""
     made = snapshots.gpu_snapshot(2, at)
     first, second = made.devices
-    own = [Process(pid, "python", memory=memory, job=job, sm=sm) for pid, job in ((1, 8), (2, 8), (3, 7), (4, None))]
+    own = [
+        Process(pid, "python", memory=memory, job=job, sm=sm)
+        for pid, job in ((1, 8), (2, 8), (3, 7), (4, None))
+    ]
     reading = msgspec.structs.replace(first.reading, processes=tuple(own))
-    jobs = tuple(msgspec.structs.replace(j, state=msgspec.structs.replace(j.state, at=NOW - 60)) if j.id == 8 else j for j in made.jobs)
+    jobs = tuple(
+        msgspec.structs.replace(j, state=msgspec.structs.replace(j.state, at=NOW - 60))
+        if j.id == 8
+        else j
+        for j in made.jobs
+    )
     first = msgspec.structs.replace(first, reading=reading, holders=(7, 8))
     return msgspec.structs.replace(made, devices=(first, second), jobs=jobs)
 
@@ -55,7 +65,9 @@ def test_a_running_job_has_its_devices_and_its_own_share(fed, page):
     assert (start, end) == (NOW - 60, NOW), "its own time, not ten minutes"
     times, told = fed.window.state.shares.window(8, GPU, NOW - 60, NOW)
     assert (len(times), told[:, -1].tolist()) == (31, [60.0, 20 * GIB])
-    assert fed.window.state.shares.window(8, GPU, NOW - 10, NOW - 5)[0].tolist() == list(np.arange(NOW - 10, NOW - 4))
+    assert fed.window.state.shares.window(8, GPU, NOW - 10, NOW - 5)[0].tolist() == list(
+        np.arange(NOW - 10, NOW - 4)
+    )
 
 
 def test_where_the_driver_tells_nothing_of_a_process_the_device_stands_alone(fed):

@@ -6,8 +6,8 @@ import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.models.job_compare import compare
-from scheduler.jobs import Done
+from app.jobs.compare import compare
+from scheduler.protocol.jobs import Done
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -15,8 +15,12 @@ from tests.gui.snapshots import NOW
 def test_each_parameter_result_and_need_stands_beside_its_other():
     made = snapshots.cpu_snapshot()
     left, right = made.jobs[-1], made.jobs[3]
-    spec = msgspec.structs.replace(right.spec, params={"seq": "2048", "causal": "true"}, memory=2**30)
-    pairs = {p.caption.strip(): p for p in compare(left, msgspec.structs.replace(right, spec=spec), made)}
+    spec = msgspec.structs.replace(
+        right.spec, params={"seq": "2048", "causal": "true"}, memory=2**30
+    )
+    pairs = {
+        p.caption.strip(): p for p in compare(left, msgspec.structs.replace(right, spec=spec), made)
+    }
     assert (pairs["seq"].left, pairs["seq"].right, pairs["seq"].differs) == ("1024", "2048", True)
     assert (pairs["causal"].left, pairs["causal"].right) == ("", "true")
     assert not pairs["Folder"].differs
@@ -55,7 +59,9 @@ def test_two_jobs_are_selected_and_compared_by_keyboard(fed):
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     assert page.chosen() == [6, 5]
     page.table.setFocus()
-    QTest.keyClick(page.table, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)  # all of a hundred thousand would take Qt minutes
+    QTest.keyClick(
+        page.table, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier
+    )  # all of a hundred thousand would take Qt minutes
     assert page.chosen() == [6, 5]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     assert (page.compared.isVisible(), page.details.isVisible()) == (False, True)
@@ -66,7 +72,9 @@ def test_hostile_words_are_shown_as_they_are(fed):
     made = snapshots.cpu_snapshot()
     name = "<img src=file:///etc/passwd><b>x</b>"
     jobs = tuple(
-        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name=name)) for j in made.jobs if isinstance(j.state, Done)
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name=name))
+        for j in made.jobs
+        if isinstance(j.state, Done)
     )
     fed.window.show_page("jobs")
     fed.feed(msgspec.structs.replace(made, jobs=jobs[:2]))

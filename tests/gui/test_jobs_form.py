@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.feeds.verbs import Verbs
-from app.models.job_form import FIELDS, JobForm
-from app.models.requests import Foresee, Foretold, Refused, Submit, Submitted
+from app.jobs.form import FIELDS, JobForm
+from app.link.requests import Foresee, Foretold, Refused, Submit, Submitted
+from app.link.verbs import Verbs
 from scheduler.client import Client
-from scheduler.jobs import Forecast
-from scheduler.settings import ClusterSettings
-from scheduler.telemetry.snapshot import Snapshot
+from scheduler.protocol.jobs import Forecast
+from scheduler.protocol.settings import ClusterSettings
+from scheduler.protocol.snapshot import Snapshot
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.support import eventually, state_folder
@@ -74,7 +74,9 @@ def of(fed, kind: type) -> list[object]:
 
 
 def with_clusters(snapshot: Snapshot, *names: str) -> Snapshot:
-    settings = msgspec.structs.replace(snapshot.settings, clusters={name: ClusterSettings("http://head:8265") for name in names})
+    settings = msgspec.structs.replace(
+        snapshot.settings, clusters={name: ClusterSettings("http://head:8265") for name in names}
+    )
     return msgspec.structs.replace(snapshot, settings=settings)
 
 
@@ -82,7 +84,9 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
     assert (page.form.isVisible(), page.details.isVisible()) == (True, False)
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
     for field in FIELDS:
-        assert fed.app.focusWidget() is page.form.editors.get(field.name, page.form.where), field.name
+        assert fed.app.focusWidget() is page.form.editors.get(field.name, page.form.where), (
+            field.name
+        )
         assert fed.app.focusWidget().accessibleName() == field.label
         QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
         QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
@@ -100,16 +104,28 @@ def test_a_cluster_is_a_choice_where_there_are_any_and_stays_chosen_where_it_is_
     form.editors["command"].setText("true")
     assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, False)
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 3), "slurm:hpc", "ray:lab"))
-    assert [form.where.itemText(at) for at in range(form.where.count())] == ["this machine", "ray:lab", "slurm:hpc"]
-    assert (form.where.isVisible(), form.editors["env"].isVisible(), form.editors["env"].isEnabled()) == (True, True, False)
+    assert [form.where.itemText(at) for at in range(form.where.count())] == [
+        "this machine",
+        "ray:lab",
+        "slurm:hpc",
+    ]
+    assert (
+        form.where.isVisible(),
+        form.editors["env"].isVisible(),
+        form.editors["env"].isEnabled(),
+    ) == (True, True, False)
     form.where.setCurrentIndex(2)
     assert form.editors["env"].isEnabled()
     form.editors["env"].setText("A=1")
     fed.feed(snapshots.gpu_snapshot(2, NOW + 6))
-    assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), "never another place than the one that was chosen"
+    assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), (
+        "never another place than the one that was chosen"
+    )
     assert form.form.submission() == Submit(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
     form.where.setCurrentIndex(0)
-    assert form.form.submission() == Submit(("true",), {}), "here a job has this window's environment"
+    assert form.form.submission() == Submit(("true",), {}), (
+        "here a job has this window's environment"
+    )
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
     assert not form.where.isVisible()
 
@@ -162,7 +178,11 @@ def test_what_was_typed_is_there_again_and_escape_leads_back_to_the_table(fed, p
     QTest.keyClicks(page.form.editors["command"], "true")
     QTest.keyClick(page.form.editors["command"], Qt.Key.Key_Escape)
     fed.settle()
-    assert (page.form.isVisible(), page.details.isVisible(), page.table.hasFocus()) == (False, True, True)
+    assert (page.form.isVisible(), page.details.isVisible(), page.table.hasFocus()) == (
+        False,
+        True,
+        True,
+    )
     page.new.click()
     assert page.form.editors["command"].selectedText() == "true"
 
@@ -172,13 +192,30 @@ def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp
         eventually(lambda: deck.snapshot().devices)
         deck.pause()
         form = JobForm()
-        form.values |= {"command": "sh -c 'echo hi'", "cwd": str(tmp_path), "array": "4,7", "timeout": "90", "tags": "a,b", "priority": "2"}
+        form.values |= {
+            "command": "sh -c 'echo hi'",
+            "cwd": str(tmp_path),
+            "array": "4,7",
+            "timeout": "90",
+            "tags": "a,b",
+            "priority": "2",
+        }
         verbs, replies = Verbs(), []
         verbs.replied.connect(replies.append)
         deck.configure(clusters={"slurm:none": ClusterSettings()})
         away = Submit(("true",), {"where": "slurm:none", "cwd": "/only/there", "env": {"A": "1"}})
-        too_much, nowhere = Submit(("true",), {"gpus": 99}), Submit(("true",), {"cwd": "/only/there"})
-        for request in (Foresee(form.submission()), form.submission(), Foresee(too_much), Foresee(nowhere), Foresee(away), away):
+        too_much, nowhere = (
+            Submit(("true",), {"gpus": 99}),
+            Submit(("true",), {"cwd": "/only/there"}),
+        )
+        for request in (
+            Foresee(form.submission()),
+            form.submission(),
+            Foresee(too_much),
+            Foresee(nowhere),
+            Foresee(away),
+            away,
+        ):
             before = len(replies)
             verbs.request(request)
             qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)
@@ -187,7 +224,8 @@ def test_the_daemon_foretells_and_queues_what_the_form_says(clean_qt, qtbot, tmp
         assert isinstance(made, Submitted)
         *specs, there = [job.spec for job in reversed(deck.jobs())]
         assert [(s.index, s.argv, s.cwd, s.timeout, s.tags, s.priority) for s in specs] == [
-            (index, ("sh", "-c", "echo hi"), os.fspath(tmp_path), 90.0, ("a", "b"), 2) for index in (4, 7)
+            (index, ("sh", "-c", "echo hi"), os.fspath(tmp_path), 90.0, ("a", "b"), 2)
+            for index in (4, 7)
         ]
         assert isinstance(refused, Refused)
         assert "99 GPUs" in refused.message

@@ -7,13 +7,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.feeds.verbs import PAGE, Verbs
-from app.models.job_list import search_for
-from app.models.requests import Fetch, Fetched, Find, Found, Refused, Repeat, Tail, Timeline
+from app.jobs.listing import search_for
+from app.link.requests import Fetch, Fetched, Find, Found, Refused, Repeat, Tail, Timeline
+from app.link.verbs import PAGE, Verbs
 from scheduler.client import Client
-from scheduler.jobs import Done, Failed, Job, Queued
-from scheduler.messages import NEWEST
-from scheduler.search import ENDED, Search
+from scheduler.protocol.jobs import Done, Failed, Job, Queued
+from scheduler.protocol.messages import NEWEST
+from scheduler.protocol.search import ENDED, Search
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.support import state_folder
@@ -32,13 +32,17 @@ def ids(page) -> list[int]:
 def older(first: int, last: int, **changes: object) -> tuple[Job, ...]:
     """Jobs that ended before those of the snapshot, the newest first."""
     made = [snapshots.job(n, Done(NOW - 900, NOW - 880, ("cpu",))) for n in range(first, last, -1)]
-    return tuple(msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, **changes)) for j in made)
+    return tuple(
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, **changes)) for j in made
+    )
 
 
 def shifted(number: int) -> snapshots.Snapshot:
     """A snapshot whose jobs have numbers from `number` on."""
     made = snapshots.cpu_snapshot()
-    return msgspec.structs.replace(made, jobs=tuple(msgspec.structs.replace(j, id=j.id + number) for j in made.jobs))
+    return msgspec.structs.replace(
+        made, jobs=tuple(msgspec.structs.replace(j, id=j.id + number) for j in made.jobs)
+    )
 
 
 @pytest.fixture
@@ -79,9 +83,14 @@ def test_jobs_of_long_ago_are_told_of_compared_and_run_again_by_keyboard(fed, pa
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     assert page.details.title.text() == "Job 950 · attention"
     assert "long ago" in page.details.facts.toPlainText()
-    assert (Tail(950), Timeline(950)) == tuple(r for r in fed.asked if isinstance(r, Tail | Timeline) and r.job == 950)[::-1]
+    assert (Tail(950), Timeline(950)) == tuple(
+        r for r in fed.asked if isinstance(r, Tail | Timeline) and r.job == 950
+    )[::-1]
     QTest.keyClick(page.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
-    assert (page.compared.isVisible(), page.compared.title.text()) == (True, "Jobs 949 and 950 side by side")
+    assert (page.compared.isVisible(), page.compared.title.text()) == (
+        True,
+        "Jobs 949 and 950 side by side",
+    )
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
     assert [request.job for request in fed.asked if isinstance(request, Repeat)] == [948]
@@ -95,7 +104,13 @@ def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(
     assert ids(page) == [1007, 1004, 1003, 1002]
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1] == Find(Search("train", ("queued", *ENDED)), NEWEST)
-    fed.window.deliver(Found(finds(fed)[1], (*older(900, 899, name="train"), snapshots.job(800, Queued("later"), "train", None)), None))
+    fed.window.deliver(
+        Found(
+            finds(fed)[1],
+            (*older(900, 899, name="train"), snapshots.job(800, Queued("later"), "train", None)),
+            None,
+        )
+    )
     assert ids(page) == [1007, 800, 1004, 1003, 1002, 900]
     page.filter.clear()
     page.kinds.setCurrentText("Running")
@@ -111,14 +126,18 @@ def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, 
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].search.outcomes == ("queued",)
-    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    fed.window.deliver(
+        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None)
+    )
     assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
 
 
 def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, page, qtbot):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800))
+    fed.window.deliver(
+        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800)
+    )
     assert finds(fed)[2].before == 1800, "nobody has scrolled"
     fed.window.deliver(Found(finds(fed)[2], (snapshots.job(1700, Queued("later")),), None))
     assert ids(page) == [1009, 1700, 1800, 1900]
@@ -127,7 +146,9 @@ def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, pag
 def test_words_group_device_and_time_become_a_search():
     made = snapshots.gpu_snapshot(2)
     found = search_for("lr  group:night gpu:1 x:y", "Failed", 3600.0, made)
-    assert found == Search("lr x:y", ("failed", "lost", "rejected"), "night", made.devices[1].device.id, NOW - 3600.0)
+    assert found == Search(
+        "lr x:y", ("failed", "lost", "rejected"), "night", made.devices[1].device.id, NOW - 3600.0
+    )
     assert search_for("gpu:7 group:", "Every state", 0.0, made) == Search(group="", device="7")
 
 
@@ -152,7 +173,13 @@ def test_a_page_that_could_not_be_read_is_asked_for_again_later(fed, page, qtbot
 def test_a_job_of_long_ago_is_fetched_where_it_is_asked_for(fed, page):
     fed.window._show_job(17)
     assert Fetch(17) in fed.asked
-    fed.window.deliver(Fetched(snapshots.job(17, Failed(NOW - 9e5, NOW - 8e5, "exited with status 1", 1), "ancient", None)))
+    fed.window.deliver(
+        Fetched(
+            snapshots.job(
+                17, Failed(NOW - 9e5, NOW - 8e5, "exited with status 1", 1), "ancient", None
+            )
+        )
+    )
     assert page.details.title.text() == "Job 17 · ancient"
     fed.feed(msgspec.structs.replace(shifted(1000), time=NOW + 1))
     assert page.details.title.text() == "Job 17 · ancient"
@@ -177,17 +204,23 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
         verbs.stop()
 
 
-def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(fed, page, qtbot):
+def test_a_job_that_was_found_waiting_is_gone_from_those_that_wait_once_a_snapshot_told_that_it_ended(
+    fed, page, qtbot
+):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.window.deliver(Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    fed.window.deliver(
+        Found(finds(fed)[1], tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None)
+    )
     made = shifted(1000)
     ended = snapshots.job(1010, Done(NOW - 9, NOW - 8, ("cpu",)))
     fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=(*made.jobs, ended)))
     assert ids(page) == [1009, 1020]
     fed.feed(msgspec.structs.replace(made, time=NOW + 2))
     fed.window.deliver(Found(finds(fed)[1], (snapshots.job(1010, Queued("later")),), None))
-    assert ids(page) == [1009, 1020], "no snapshot tells of it any more, and a page that came late is of long ago"
+    assert ids(page) == [1009, 1020], (
+        "no snapshot tells of it any more, and a page that came late is of long ago"
+    )
 
 
 def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
@@ -196,7 +229,10 @@ def test_a_job_that_had_ended_is_told_anew_in_its_place(fed, page):
     page.model.dataChanged.connect(lambda first, last: changed.append((first.row(), last.row())))
     made = shifted(1000)
     other = tuple(
-        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name="renamed")) if j.id == 1004 else j for j in made.jobs
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name="renamed"))
+        if j.id == 1004
+        else j
+        for j in made.jobs
     )
     fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=other))
     at = ids(page).index(1004)

@@ -6,10 +6,20 @@ import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.feeds.verbs import Verbs
-from app.models.requests import Cancel, CancelMany, Hold, Move, Refused, Repeat, Submitted, Tail, Timeline
+from app.link.requests import (
+    Cancel,
+    CancelMany,
+    Hold,
+    Move,
+    Refused,
+    Repeat,
+    Submitted,
+    Tail,
+    Timeline,
+)
+from app.link.verbs import Verbs
 from scheduler.client import Client
-from scheduler.jobs import Queued
+from scheduler.protocol.jobs import Queued
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.support import state_folder
@@ -24,7 +34,9 @@ def orders(fed) -> list[object]:
 
 def waiting(*numbers: int, hold: bool = False) -> snapshots.Snapshot:
     jobs = [snapshots.job(n, Queued("GPU 0 is held by job 8")) for n in numbers]
-    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, hold=hold)) for j in jobs]
+    jobs = [
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, hold=hold)) for j in jobs
+    ]
     made = snapshots.cpu_snapshot(NOW + hold)
     return msgspec.structs.replace(made, jobs=(*jobs, *made.jobs[1:]))
 
@@ -47,17 +59,31 @@ def test_a_waiting_job_is_dragged_among_those_of_its_priority(fed):
     page = fed.window.jobs
     fed.window.show_page("jobs")
     made = waiting(10, 11, 12, 13)
-    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, priority=5)) if j.id in (10, 11) else j for j in made.jobs]
+    jobs = [
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, priority=5))
+        if j.id in (10, 11)
+        else j
+        for j in made.jobs
+    ]
     fed.feed(msgspec.structs.replace(made, jobs=tuple(jobs)))
     model = page.model
     rows = {line.id: at for at, line in enumerate(model.rows)}
     assert [line.id for line in model.rows[:6]] == [8, 7, 10, 11, 12, 13]
-    assert [n for n, at in rows.items() if model.flags(model.index(at, 0)) & Qt.ItemFlag.ItemIsDragEnabled] == [10, 11, 12, 13]
+    assert [
+        n
+        for n, at in rows.items()
+        if model.flags(model.index(at, 0)) & Qt.ItemFlag.ItemIsDragEnabled
+    ] == [10, 11, 12, 13]
 
     def drop(job: int, row: int, on: int | None = None) -> bool:
-        data, parent = model.mimeData([model.index(rows[job], 0)]), model.index(on, 0) if on is not None else model.index(-1, -1)
+        data, parent = (
+            model.mimeData([model.index(rows[job], 0)]),
+            model.index(on, 0) if on is not None else model.index(-1, -1),
+        )
         possible = model.canDropMimeData(data, Qt.DropAction.MoveAction, row, 0, parent)
-        assert not model.dropMimeData(data, Qt.DropAction.MoveAction, row, 0, parent), "the table itself moves nothing"
+        assert not model.dropMimeData(data, Qt.DropAction.MoveAction, row, 0, parent), (
+            "the table itself moves nothing"
+        )
         return possible
 
     assert drop(13, rows[12])
@@ -65,7 +91,12 @@ def test_a_waiting_job_is_dragged_among_those_of_its_priority(fed):
     assert drop(11, rows[10])
     assert drop(10, -1, on=rows[11])
     before = orders(fed)
-    assert before == [Move(13, 12, False), Move(12, 13, True), Move(11, 10, False), Move(10, 11, False)]
+    assert before == [
+        Move(13, 12, False),
+        Move(12, 13, True),
+        Move(11, 10, False),
+        Move(10, 11, False),
+    ]
     assert not drop(13, rows[10])
     assert not drop(11, rows[13])
     assert not drop(12, 0)
@@ -94,7 +125,9 @@ def test_what_does_not_wait_can_be_neither_held_nor_moved(fed):
     fed.feed(waiting(10, 11))
     for number in (8, 6):
         page.choose(number)
-        assert not any(b.isVisible() for b in (page.details.hold, page.details.earlier, page.details.later))
+        assert not any(
+            b.isVisible() for b in (page.details.hold, page.details.earlier, page.details.later)
+        )
         for key, modifier in ((Qt.Key.Key_Up, ALT), (Qt.Key.Key_Down, ALT), (Qt.Key.Key_H, CTRL)):
             QTest.keyClick(page, key, modifier)
     assert orders(fed) == []
@@ -107,15 +140,30 @@ def test_a_refused_order_says_why(fed):
         assert fed.window.status.message.text() == f"not {type(request).__name__}"
 
 
-def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(clean_qt, qtbot, tmp_path):
+def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
+    clean_qt, qtbot, tmp_path
+):
     with state_folder(tmp_path / "home"), Client() as deck:
         deck.pause()
-        wishes = {"priority": 3, "timeout": "2h", "retries": 2, "backoff": 5, "group": "night", "notes": "long", "tags": ("a",)}
+        wishes = {
+            "priority": 3,
+            "timeout": "2h",
+            "retries": 2,
+            "backoff": 5,
+            "group": "night",
+            "notes": "long",
+            "tags": ("a",),
+        }
         first = deck.submit(["true"], hold=True, cwd=tmp_path, params={"lr": "0.1"}, **wishes)
         second = deck.submit(["true"], priority=3)
         verbs, replies = Verbs(), []
         verbs.replied.connect(replies.append)
-        for request in (Hold(first.id, False), Move(second.id, first.id, False), Repeat(first.id), Hold(4711, True)):
+        for request in (
+            Hold(first.id, False),
+            Move(second.id, first.id, False),
+            Repeat(first.id),
+            Hold(4711, True),
+        ):
             before = len(replies)
             verbs.request(request)
             qtbot.waitUntil(lambda before=before: len(replies) > before, timeout=PATIENCE_MS)

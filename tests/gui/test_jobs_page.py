@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
-from app.models.requests import Accepted, Refused, Tailed, Timeline, Told, WriteReport
-from scheduler.jobs import Event, Queued, Usage
+from app.link.requests import Accepted, Refused, Tailed, Timeline, Told, WriteReport
+from scheduler.protocol.jobs import Event, Queued, Usage
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -31,7 +31,12 @@ def page(fed):
 def replaced(number: int, **changes: object) -> snapshots.Snapshot:
     """The snapshot with one job of it changed."""
     made = snapshots.cpu_snapshot(NOW + 1)
-    return msgspec.structs.replace(made, jobs=tuple(msgspec.structs.replace(j, **changes) if j.id == number else j for j in made.jobs))
+    return msgspec.structs.replace(
+        made,
+        jobs=tuple(
+            msgspec.structs.replace(j, **changes) if j.id == number else j for j in made.jobs
+        ),
+    )
 
 
 # details
@@ -39,14 +44,38 @@ def replaced(number: int, **changes: object) -> snapshots.Snapshot:
 
 def test_why_it_waits_what_it_asked_for_and_what_it_used_are_told(fed, page):
     spec = msgspec.structs.replace(
-        page._state.job(9).spec, memory=40 * 2**30, gpu_type="h100", priority=3, timeout=7200.0, retries=2, notes="the long one"
+        page._state.job(9).spec,
+        memory=40 * 2**30,
+        gpu_type="h100",
+        priority=3,
+        timeout=7200.0,
+        retries=2,
+        notes="the long one",
     )
-    fed.feed(replaced(9, spec=spec, state=Queued(WHY), tries=1, usage=Usage(61.5, 31 * 2.0**30, 31_400.0, 87.4)))
+    fed.feed(
+        replaced(
+            9,
+            spec=spec,
+            state=Queued(WHY),
+            tries=1,
+            usage=Usage(61.5, 31 * 2.0**30, 31_400.0, 87.4),
+        )
+    )
     page.choose(9)
     fed.settle()
     facts = page.details.facts.toPlainText()
     assert facts.lstrip().startswith(f"Reason\nwaits: {WHY}")
-    for told in ("40 GiB", "h100", "3", "2 h", "number 2 of 3", "31 GiB", "8.72 Wh", "87 %", "the long one"):
+    for told in (
+        "40 GiB",
+        "h100",
+        "3",
+        "2 h",
+        "number 2 of 3",
+        "31 GiB",
+        "8.72 Wh",
+        "87 %",
+        "the long one",
+    ):
         assert told in facts
     assert WHY in page.details.doing.text()
 
@@ -57,7 +86,12 @@ def test_the_timeline_is_asked_for_once_a_change_and_told_in_order(fed, page):
     fed.feed(snapshots.cpu_snapshot(NOW + 1))
     fed.feed(snapshots.cpu_snapshot(NOW + 2))
     assert timelines(fed) == []
-    fed.window.deliver(Told(8, (Event(NOW - 30, "submitted"), Event(NOW - 21, "started", "attempt 1 on <b>GPU 0</b>"))))
+    fed.window.deliver(
+        Told(
+            8,
+            (Event(NOW - 30, "submitted"), Event(NOW - 21, "started", "attempt 1 on <b>GPU 0</b>")),
+        )
+    )
     facts = page.details.facts.toPlainText()
     assert facts.index("submitted") < facts.index("started: attempt 1 on <b>GPU 0</b>")
     fed.window.deliver(Told(5, (Event(NOW, "of another job"),)))
@@ -150,7 +184,9 @@ def ids(page) -> list[int]:
 def queued(number: int, **changes: object) -> snapshots.Job:
     made = snapshots.job(number, Queued("GPU 0 is held by job 8"))
     place = changes.pop("place", None)
-    return msgspec.structs.replace(made, place=place, spec=msgspec.structs.replace(made.spec, **changes))
+    return msgspec.structs.replace(
+        made, place=place, spec=msgspec.structs.replace(made.spec, **changes)
+    )
 
 
 def with_jobs(*jobs: snapshots.Job, later: float = 1) -> snapshots.Snapshot:
@@ -160,7 +196,11 @@ def with_jobs(*jobs: snapshots.Job, later: float = 1) -> snapshots.Snapshot:
 def test_what_runs_comes_first_then_what_waits_in_its_turn(fed, page):
     ended = snapshots.cpu_snapshot().jobs[3:]
     running = snapshots.cpu_snapshot().jobs[1]
-    fed.feed(with_jobs(queued(13, place=10.5), queued(12), queued(11, priority=5), queued(10), running, *ended))
+    fed.feed(
+        with_jobs(
+            queued(13, place=10.5), queued(12), queued(11, priority=5), queued(10), running, *ended
+        )
+    )
     assert ids(page) == [8, 11, 10, 13, 12, 6, 5, 4, 3, 2, 1]
 
 
@@ -168,7 +208,17 @@ def test_the_chosen_job_stays_chosen_while_jobs_come_go_and_move(fed, page):
     made = snapshots.cpu_snapshot()
     fed.feed(with_jobs(queued(12), queued(11), queued(10), *made.jobs[1:]))
     page.choose(12)
-    fed.feed(with_jobs(queued(14), queued(13), queued(12, priority=9), queued(10), made.jobs[1], *made.jobs[4:], later=2))
+    fed.feed(
+        with_jobs(
+            queued(14),
+            queued(13),
+            queued(12, priority=9),
+            queued(10),
+            made.jobs[1],
+            *made.jobs[4:],
+            later=2,
+        )
+    )
     assert ids(page) == [8, 12, 10, 13, 14, 6, 5, 4, 3, 2, 1], "what has ended stays listed"
     assert page.table.currentIndex().row() == 1
     assert page.details.title.text() == "Job 12 · attention"
@@ -176,13 +226,31 @@ def test_the_chosen_job_stays_chosen_while_jobs_come_go_and_move(fed, page):
 
 
 def test_the_table_says_what_a_job_needs(fed, page):
-    fed.feed(with_jobs(queued(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"), queued(8, gpus=0)))
-    column = [page.model.headerData(i, Qt.Orientation.Horizontal) for i in range(page.model.columnCount())].index("Needs")
-    assert [page.model.index(i, column).data() for i in (0, 1)] == ["2 × h100 · 20 GiB · priority 5 · night", ""]
+    fed.feed(
+        with_jobs(
+            queued(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"),
+            queued(8, gpus=0),
+        )
+    )
+    column = [
+        page.model.headerData(i, Qt.Orientation.Horizontal) for i in range(page.model.columnCount())
+    ].index("Needs")
+    assert [page.model.index(i, column).data() for i in (0, 1)] == [
+        "2 × h100 · 20 GiB · priority 5 · night",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("search", "found"), [("epochs", [9, 3]), ("LONG one", [9]), ("paper", [8]), ("paper epochs", []), ("lr 0.1", [8]), ("(", [])]
+    ("search", "found"),
+    [
+        ("epochs", [9, 3]),
+        ("LONG one", [9]),
+        ("paper", [8]),
+        ("paper epochs", []),
+        ("lr 0.1", [8]),
+        ("(", []),
+    ],
 )
 def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, search, found):
     trained = ("python", "train.py", "--epochs=3")
@@ -190,7 +258,9 @@ def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, searc
         with_jobs(
             queued(9, argv=trained, notes="the long one", priority=1),
             queued(8, tags=("paper", "v2"), params={"optimiser": "lr 0.1"}),
-            msgspec.structs.replace(snapshots.cpu_snapshot().jobs[6], spec=queued(3, argv=trained).spec),
+            msgspec.structs.replace(
+                snapshots.cpu_snapshot().jobs[6], spec=queued(3, argv=trained).spec
+            ),
         )
     )
     page.filter.setText(search)
@@ -199,7 +269,14 @@ def test_a_search_looks_into_commands_notes_tags_and_parameters(fed, page, searc
 
 @pytest.mark.parametrize(
     ("kind", "found"),
-    [("Running", [8, 7]), ("Waiting", [9]), ("Succeeded", [6, 1]), ("Failed", [5, 4, 2]), ("Cancelled", [3]), ("Every state", None)],
+    [
+        ("Running", [8, 7]),
+        ("Waiting", [9]),
+        ("Succeeded", [6, 1]),
+        ("Failed", [5, 4, 2]),
+        ("Cancelled", [3]),
+        ("Every state", None),
+    ],
 )
 def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     QTest.keyClick(page, Qt.Key.Key_F, CTRL)
@@ -208,7 +285,9 @@ def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     QTest.keyClicks(page.kinds, kind[:2])
     assert page.kinds.currentText() == kind
     assert ids(page) == (found or [8, 7, 9, 6, 5, 4, 3, 2, 1])
-    assert page.count.text() == (f"{len(found)}+ jobs" if kind != "Running" and found else "2 jobs" if found else "9+ jobs")
+    assert page.count.text() == (
+        f"{len(found)}+ jobs" if kind != "Running" and found else "2 jobs" if found else "9+ jobs"
+    )
 
 
 def test_a_job_that_the_filters_hide_is_shown_where_it_is_asked_for(fed, page):
@@ -233,13 +312,24 @@ def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_a
     fed.feed(with_jobs(*again[:700], changed, *again[701:], *ended, later=2))
     assert told == [(700, 700)]
     assert sum(old is not new for old, new in zip(before, page.model.rows, strict=True)) == 1
-    fed.feed(with_jobs(*again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), *ended, later=3))
+    fed.feed(
+        with_jobs(
+            *again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), *ended, later=3
+        )
+    )
     assert told[1:] == ["in", (695, 695)]
-    assert ids(page) == [10 + i for i in range(10_000) if not 300 <= i < 305] + [20_000, 20_001, 20_002, *range(6, 0, -1)]
+    assert ids(page) == [10 + i for i in range(10_000) if not 300 <= i < 305] + [
+        20_000,
+        20_001,
+        20_002,
+        *range(6, 0, -1),
+    ]
 
 
 def test_a_report_on_the_chosen_job_is_saved_where_the_user_says(fed, page, monkeypatch):
-    monkeypatch.setattr(QFileDialog, "open", lambda self: None)  # offscreen, Qt warns of any second window
+    monkeypatch.setattr(
+        QFileDialog, "open", lambda self: None
+    )  # offscreen, Qt warns of any second window
     (number,) = page.chosen()
     page.details.report.click()
     (dialog,) = page.details.findChildren(QFileDialog)

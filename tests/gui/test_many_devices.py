@@ -9,13 +9,13 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app import theme
-from app.models.device_page import _FIRST
-from app.models.fleet import CHARTED, MANY
-from app.models.requests import Inspect, Inspected
-from app.views.heat_map import luminance, shade
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import Detail, Part
+from app.devices.sections import _FIRST
+from app.link.requests import Inspect, Inspected
+from app.strip.fleet import CHARTED, MANY
+from app.widgets import theme
+from app.widgets.heat_map import luminance, shade
+from scheduler.protocol.devices import Detail, Part
+from scheduler.protocol.fields import FIELDS
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -28,7 +28,9 @@ def choose(box, text: str) -> None:
     box.setCurrentText(text)
 
 
-@pytest.mark.parametrize(("count", "width", "height"), [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680)])
+@pytest.mark.parametrize(
+    ("count", "width", "height"), [(17, 1280, 800), (72, 1920, 1080), (72, 1024, 680)]
+)
 def test_every_cell_of_many_is_seen_whole(fed, count, width, height):
     fed.window.resize(width, height)
     fed.feed(snapshots.gpu_snapshot(count, replay=True))
@@ -81,7 +83,10 @@ def test_the_map_is_sorted_filtered_and_charted(fed):
 def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
     devices = [snapshots.gpu(i) for i in range(20)]
     states = [
-        snapshots.DeviceState(d, snapshots.gpu_reading(d, temp=86.0 if i == 3 else 50.0), snapshots.Idle(0)) for i, d in enumerate(devices)
+        snapshots.DeviceState(
+            d, snapshots.gpu_reading(d, temp=86.0 if i == 3 else 50.0), snapshots.Idle(0)
+        )
+        for i, d in enumerate(devices)
     ]
     states[5] = msgspec.structs.replace(states[5], reading=None)
     fed.feed(snapshots.snapshot(tuple(states)))
@@ -91,14 +96,18 @@ def test_a_cells_colour_says_how_much_and_its_edge_what_is_the_matter(fed):
     image = fleet.map.grab().toImage()
     left = fleet.map.marks()[3].box.topLeft() + QPoint(1, 5)
     assert image.pixelColor(left.toPoint()).name() == theme.LIGHT.hot
-    assert luminance(shade(1.0)) < luminance(shade(0.5)) < luminance(shade(0.0)), "darker is more, also for who sees no colours"
+    assert luminance(shade(1.0)) < luminance(shade(0.5)) < luminance(shade(0.0)), (
+        "darker is more, also for who sees no colours"
+    )
     assert "Temperature 86 °C" in fleet.map.marks()[3].tooltip
 
 
 def test_a_device_is_opened_by_mouse_and_by_keyboard(fed):
     fed.feed(snapshots.gpu_snapshot(24))
     fleet, window = fed.window.strip.fleet, fed.window
-    QTest.mouseClick(fleet.map, Qt.MouseButton.LeftButton, pos=fleet.map.marks()[4].box.center().toPoint())
+    QTest.mouseClick(
+        fleet.map, Qt.MouseButton.LeftButton, pos=fleet.map.marks()[4].box.center().toPoint()
+    )
     assert window.pages.currentWidget() is window.device
     assert window.device.title.text() == "GPU 4"
     QTest.keyClick(window.device, Qt.Key.Key_Escape)
@@ -156,7 +165,10 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
     assert "NVLink out: N/A, not known yet" in facts["NVLink 0"].tooltip
     assert facts["MIG 1g.10gb"].value == "1.0 GiB used, 10.0 GiB in all"
     assert facts["coretemp Package"].value == "61 °C"
-    assert (facts["0 to 7"].value, facts["8 to 9"].value) == ("0  10  20  30  40  50  60  70", "80  90")
+    assert (facts["0 to 7"].value, facts["8 to 9"].value) == (
+        "0  10  20  30  40  50  60  70",
+        "80  90",
+    )
     fed.window.show_page("dashboard")
     page.inspector.timeout.emit()
     assert not page.inspector.isActive()

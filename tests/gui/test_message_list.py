@@ -10,10 +10,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app import theme
-from app.models.conversation import Conversation
-from app.models.requests import Answered, Wrote
-from app.views.talk import Talk
+from app.assistant.conversation import Conversation
+from app.assistant.talk import Talk
+from app.link.requests import Answered, Wrote
+from app.widgets import theme
 from tests.gui.conftest import Fed
 
 STEPS = 250
@@ -24,7 +24,9 @@ KEYS = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Home, Qt.Key.Key_End)
 def conversation(pairs: int, random: Random) -> Conversation:
     made = Conversation()
     for _ in range(pairs):
-        text = ("word " * random.randint(1, 120) + "\n\n") * random.randint(1, 6) + CODE * random.randint(0, 1)
+        text = ("word " * random.randint(1, 120) + "\n\n") * random.randint(
+            1, 6
+        ) + CODE * random.randint(0, 1)
         facts = (("a", "b", "c"),) * random.randint(0, 30)
         made.answered(Answered(text, "template", facts, made.ask("why " * random.randint(1, 60))))
     return made

@@ -10,9 +10,9 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
-from app import theme
-from app.feeds.modelling import Modelling
-from app.models.message import UNCHECKED
+from app.assistant.message import UNCHECKED
+from app.link.models_link import Modelling
+from app.link.requests import Answered, Chat, Configure, Refused, Wrote
 from app.models.model_requests import (
     AddModel,
     Changed,
@@ -28,13 +28,13 @@ from app.models.model_requests import (
     TimeModel,
     Timing,
 )
-from app.models.requests import Answered, Chat, Configure, Refused, Wrote
-from app.views.models import ModelsPage
+from app.models.page import ModelsPage
+from app.widgets import theme
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
 from assistant.messages import Rate, Speed
-from scheduler.errors import UserError
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.test_accessible import nameless
@@ -42,10 +42,43 @@ from tests.gui.test_window_pages import clipped
 from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 NEEDS = {"cpu": 11_800_000_000, "cuda": 5_900_000_000}
-USED = Model("/m/rwkv7-g1-0.1B", "rwkv7-g1-0.1B", 382_000_000, 191_000_000, 12, 768, 65536, "BF16", "BlinkDL", {"cpu": 767, "cuda": 384})
-LARGE = Model("/m/rwkv7-g1-2.9B", "rwkv7-g1-2.9B", 5_900_000_000, 2_950_000_000, 32, 2560, 65536, "BF16", "flash-linear-attention", NEEDS)
-LLAMA = Model("/m/llama", "llama", problem="/m/llama holds a model of type 'llama'; only RWKV-7 (type 'rwkv7') can be used.")
-SPEED = Speed("rwkv7-g1-2.9B", "cuda", 2_950_000_000, 3.1, Rate(130.0, 128.0, 131.0, 5), Rate(9000.0, 8800.0, 9100.0, 5))
+USED = Model(
+    "/m/rwkv7-g1-0.1B",
+    "rwkv7-g1-0.1B",
+    382_000_000,
+    191_000_000,
+    12,
+    768,
+    65536,
+    "BF16",
+    "BlinkDL",
+    {"cpu": 767, "cuda": 384},
+)
+LARGE = Model(
+    "/m/rwkv7-g1-2.9B",
+    "rwkv7-g1-2.9B",
+    5_900_000_000,
+    2_950_000_000,
+    32,
+    2560,
+    65536,
+    "BF16",
+    "flash-linear-attention",
+    NEEDS,
+)
+LLAMA = Model(
+    "/m/llama",
+    "llama",
+    problem="/m/llama holds a model of type 'llama'; only RWKV-7 (type 'rwkv7') can be used.",
+)
+SPEED = Speed(
+    "rwkv7-g1-2.9B",
+    "cuda",
+    2_950_000_000,
+    3.1,
+    Rate(130.0, 128.0, 131.0, 5),
+    Rate(9000.0, 8800.0, 9100.0, 5),
+)
 
 
 def opened(fed: Fed) -> ModelsPage:
@@ -67,7 +100,10 @@ def test_what_each_model_needs_and_why_one_cannot_be_used_is_said(fed):
     assert used.use_mark.isVisible()
     assert not used.use.isVisible()
     assert "2.95 B parameters · 32 layers" in large.details.text()
-    assert "needs 11.0 GiB on the CPU, 5.5 GiB on a GPU (44.2 GiB is free there now)" in large.needs.text()
+    assert (
+        "needs 11.0 GiB on the CPU, 5.5 GiB on a GPU (44.2 GiB is free there now)"
+        in large.needs.text()
+    )
     assert "'llama'" in llama.problem.text()
     assert not llama.use.isVisible()
 
@@ -86,7 +122,9 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     card.stop.click()
     assert fed.asked[-1] == StopTiming()
     fed.window.deliver(Timed(LARGE.path, SPEED))
-    assert card.speed.text().startswith("on cuda: decodes 130 tok/s (from 128 to 131), reads prompts at 9000 tok/s")
+    assert card.speed.text().startswith(
+        "on cuda: decodes 130 tok/s (from 128 to 131), reads prompts at 9000 tok/s"
+    )
     card.forget.click()
     assert fed.asked[-1] == ForgetModel(LARGE.path)
     fed.window.deliver(Changed("rwkv7-g1-2.9B is off the list; its files stay"))
@@ -100,7 +138,9 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
 def test_files_and_folders_are_dropped(fed):
     page = opened(fed)
     data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile("/m/a"), QUrl("https://example.org/b"), QUrl.fromLocalFile("/m/c.pth")])
+    data.setUrls(
+        [QUrl.fromLocalFile("/m/a"), QUrl("https://example.org/b"), QUrl.fromLocalFile("/m/c.pth")]
+    )
     spot, copy, left = QPointF(9, 9), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
     page.dropEvent(QDropEvent(spot, copy, data, left, Qt.KeyboardModifier.NoModifier))
     assert fed.asked == [AddModel("/m/a"), AddModel("/m/c.pth")]
@@ -123,7 +163,10 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     assert not page.bar.isVisible()
 
 
-@pytest.mark.parametrize(("scheme", "size"), [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))])
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [pytest.param("light", (1280, 800), marks=pytest.mark.slow), ("dark", (1024, 680))],
+)
 def test_nothing_is_clipped_or_nameless(fed, scheme, size):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
@@ -145,7 +188,9 @@ def test_the_list_is_kept_and_the_files_of_a_forgotten_model_stay(home, tmp_path
     listed, ours = modelling.carry_out(ListModels()).found
     assert (listed.layers, listed.problem) == (1, "")
     modelling.carry_out(ForgetModel(str(folder)))
-    assert modelling.carry_out(ListModels()).found == (ours,), "the one that comes with the program stays"
+    assert modelling.carry_out(ListModels()).found == (ours,), (
+        "the one that comes with the program stays"
+    )
     assert (folder / "model.safetensors").is_file()
     with pytest.raises(UserError, match="OWNER/NAME"):
         modelling.carry_out(PullModel("tiny"))
@@ -166,7 +211,10 @@ def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked
     qtbot.waitUntil(lambda: "about" in talk.entry.where.text())
     assert "not checked against facts" in talk.messages.bubbles[1].note.text()
     fed.window.deliver(Answered("a joke", "model rwkv7-g1-0.1B", (), asked.id, note=UNCHECKED))
-    assert (talk.messages.bubbles[1].note.text(), talk.messages.bubbles[1].note.property("meaning")) == (UNCHECKED, "warm")
+    assert (
+        talk.messages.bubbles[1].note.text(),
+        talk.messages.bubbles[1].note.property("meaning"),
+    ) == (UNCHECKED, "warm")
     talk.again_last()
     fed.window.deliver(Wrote("half of a", fed.asked[-1].id))
     talk.entry.stop.click()
@@ -177,7 +225,9 @@ def test_free_chat_is_offered_with_a_large_model_and_says_that_it_is_not_checked
     fed.window.deliver(Answered("66 °C", "template", (), fed.asked[-1].id))
     talk.entry.free.click()
     talk.ask("another one")
-    assert fed.asked[-1].turns == ("tell me a joke", "a joke", "another one"), "what was answered from facts is no part of the chat"
+    assert fed.asked[-1].turns == ("tell me a joke", "a joke", "another one"), (
+        "what was answered from facts is no part of the chat"
+    )
     fed.window.deliver(Models((msgspec.structs.replace(USED, parameters=14_000_000),)))
     assert not talk.entry.free.isEnabled()
     assert not talk.entry.free.isChecked()

@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
-from app.models.past import Remember, page
-from app.models.requests import Accepted, Export, Refused, Remembered
-from scheduler.devices.model import Reading
+from app.charts.past import Remember, page
+from app.link.requests import Accepted, Export, Refused, Remembered
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
 from scheduler.store.keeper import Keeper
-from scheduler.telemetry.annotation import Annotation
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -28,7 +28,17 @@ def keeper(tmp_path_factory):
     for device in GPUS:
         for start in range(0, len(times), 600):
             piece = times[start : start + 600]
-            made.take((Reading(device, t, {"util": 50 + 40 * np.sin(t / 3000), "power": 300.0, "temp": 60.0}), 20.0) for t in piece)
+            made.take(
+                (
+                    Reading(
+                        device,
+                        t,
+                        {"util": 50 + 40 * np.sin(t / 3000), "power": 300.0, "temp": 60.0},
+                    ),
+                    20.0,
+                )
+                for t in piece
+            )
             for due in made.due():
                 made.merge(due)
     made.note(
@@ -37,7 +47,9 @@ def keeper(tmp_path_factory):
             Annotation(NOW - 80_000, NOW - 70_000, "job", "job 76 (prepare): done", GPUS[1], 76),
             Annotation(NOW - 25_000, NOW - 24_000, "throttle", "held down: power limit", GPUS[0]),
             Annotation(NOW - 22_000, NOW - 21_000, "alert", "GPU 0 is at 93 °C", GPUS[0]),
-            Annotation(NOW - 10_000, NOW - 10_000, "xid", "79: fell off the bus", "GPU-of-another-machine"),
+            Annotation(
+                NOW - 10_000, NOW - 10_000, "xid", "79: fell off the bus", "GPU-of-another-machine"
+            ),
         ]
     )
     yield made
@@ -51,8 +63,14 @@ def seen(fed, keeper):
     def answer(request):
         if isinstance(request, Remember):
             what = request.fields, request.since, request.until, request.points
-            answers = {device: keeper.past(device, *what) for device in request.devices if request.fields}
-            fed.window.deliver(Remembered(page(request, answers, tuple(keeper.annotations(request.since, request.until)))))
+            answers = {
+                device: keeper.past(device, *what) for device in request.devices if request.fields
+            }
+            fed.window.deliver(
+                Remembered(
+                    page(request, answers, tuple(keeper.annotations(request.since, request.until)))
+                )
+            )
 
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     fed.window.requested.connect(answer, Qt.ConnectionType.QueuedConnection)
@@ -68,7 +86,9 @@ def show(seen, seconds=86_400.0):
 
 def test_a_day_is_drawn_from_the_history_with_bands_and_its_gap(seen):
     dashboard = show(seen)
-    drawn = dashboard.charted.draw(("util",), GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels})["util"]
+    drawn = dashboard.charted.draw(
+        ("util",), GPUS, dashboard.span.limits, None, {"util": dashboard.charts["util"].view.pixels}
+    )["util"]
     times, mean = drawn.lines[GPUS[0]]
     assert times[0] < NOW - 86_000
     read = ~np.isnan(mean)
@@ -128,7 +148,9 @@ def test_going_to_a_job_and_comparing_with_it(seen):
     for _ in range(5):
         seen.settle()
     assert dashboard.span.limits == (NOW - 80_500, NOW - 69_500)
-    ghosts = dashboard.charted.draw(("util",), GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500})["util"].ghosts
+    ghosts = dashboard.charted.draw(
+        ("util",), GPUS[:1], dashboard.span.limits, dashboard.beside, {"util": 500}
+    )["util"].ghosts
     times, values = ghosts[GPUS[0]]
     kept = times + (dashboard.beside - dashboard.span.limits[0])
     assert (abs(values - (50 + 40 * np.sin(kept / 3000))) < 5).all()
@@ -149,7 +171,7 @@ def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(f
     fed.window.deliver(Refused(asked[0], "the daemon is gone"))
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "not at once"
-    monkeypatch.setattr("app.models.past._AGAIN_S", 0.0)
+    monkeypatch.setattr("app.charts.past._AGAIN_S", 0.0)
     dashboard.refresh()
     assert len([r for r in fed.remember if r.fields]) == 2
     fed.window.show_page("jobs")
@@ -181,7 +203,14 @@ def test_what_is_shown_is_exported(seen, tmp_path):
     dashboard.legend.chips[GPUS[0]].click()
     dashboard.save(str(tmp_path / "x.csv"))
     (request,) = [r for r in seen.asked if isinstance(r, Export)]
-    assert ([d.id for d in request.devices], request.since, request.until) == ([GPUS[1]], *dashboard.span.limits)
+    assert ([d.id for d in request.devices], request.since, request.until) == (
+        [GPUS[1]],
+        *dashboard.span.limits,
+    )
     seen.window.deliver(Accepted(request))
     seen.window.deliver(Refused(request, "the disk is full"))
-    assert said == [f"written to {tmp_path}/x.png", f"written to {tmp_path}/x.csv", "the disk is full"]
+    assert said == [
+        f"written to {tmp_path}/x.png",
+        f"written to {tmp_path}/x.csv",
+        "the disk is full",
+    ]

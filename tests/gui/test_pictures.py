@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication
 
-from app import theme
+from app.widgets import theme
 from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
 from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, stage
 
@@ -20,7 +20,9 @@ from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, st
 @pytest.fixture(autouse=True)
 def drawn_alike(qapp: QApplication) -> None:
     if FONT not in QFontDatabase.families():
-        pytest.skip(f"the references are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core")
+        pytest.skip(
+            f"the references are drawn in {FONT}, which is not installed here. On Debian: apt install fonts-dejavu-core"
+        )
 
 
 def reference(name: str) -> QImage:
@@ -30,7 +32,9 @@ def reference(name: str) -> QImage:
 
 
 @pytest.mark.parametrize("count", FLEETS)
-def test_every_page_looks_as_it_did(qapp: QApplication, clean_qt: None, tmp_path: Path, count: int) -> None:
+def test_every_page_looks_as_it_did(
+    qapp: QApplication, clean_qt: None, tmp_path: Path, count: int
+) -> None:
     wrong = []
     with stage(qapp, count) as on:
         for name, widget in pictures(on, count):
@@ -42,7 +46,12 @@ def test_every_page_looks_as_it_did(qapp: QApplication, clean_qt: None, tmp_path
 
 
 def test_there_is_a_reference_of_every_picture_and_no_other() -> None:
-    names = {f"{count}-{view}-{scheme}" for count in FLEETS for view in VIEWS[count] for scheme in SCHEMES}
+    names = {
+        f"{count}-{view}-{scheme}"
+        for count in FLEETS
+        for view in VIEWS[count]
+        for scheme in SCHEMES
+    }
     assert {file.stem for file in REFERENCES.iterdir()} == names
     assert sum(file.stat().st_size for file in REFERENCES.iterdir()) < 500_000
 
@@ -64,8 +73,16 @@ def faults(on: Stage) -> Iterator[tuple[str, Callable[[], object], Callable[[], 
     yield "no legend", page.legend.hide, page.legend.show
     yield "no buttons above the charts", page.bar.hide, page.bar.show
     yield "no tile of the last GPU", tile.hide, tile.show
-    yield "no bars of jobs", lambda: page.jobs.show_spans((), page.span.limits, {}), on.window.refresh
-    yield "text in the colour of what is behind it", lambda: app.setStyleSheet(sheet + hidden()), lambda: app.setStyleSheet(sheet)
+    yield (
+        "no bars of jobs",
+        lambda: page.jobs.show_spans((), page.span.limits, {}),
+        on.window.refresh,
+    )
+    yield (
+        "text in the colour of what is behind it",
+        lambda: app.setStyleSheet(sheet + hidden()),
+        lambda: app.setStyleSheet(sheet),
+    )
     yield "no rail", on.window.rail.hide, on.window.rail.show
 
 
@@ -74,7 +91,9 @@ def hidden() -> str:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_seen_and_what_is_smoothed_otherwise_is_not(qapp: QApplication, clean_qt: None) -> None:
+def test_what_is_wrong_is_seen_and_what_is_smoothed_otherwise_is_not(
+    qapp: QApplication, clean_qt: None
+) -> None:
     with stage(qapp, 8) as on:
         VIEWS[8]["dashboard"](on)
         on.settle()

@@ -7,14 +7,40 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.models.requests import Accepted, Inspect, Inspected, Kill, Refused
-from app.views.processes import EMPTY, NO_GPU, NOTHING_FOUND
-from scheduler.devices.model import Detail, Process
+from app.link.requests import Accepted, Inspect, Inspected, Kill, Refused
+from app.processes.page import EMPTY, NO_GPU, NOTHING_FOUND
+from scheduler.protocol.devices import Detail, Process
 from tests.gui import snapshots
 
 NOW = snapshots.NOW
-TRAIN = Process(4711, "python", "ada", 40 * 2**30, 3, False, NOW - 3600, 900, "python train.py --epochs 3", "0123456789ab", "compute", 87.0)
-DRAW = Process(812, "Xorg", "root", 200 * 2**20, None, False, NOW - 90000, 12, "/usr/lib/xorg/Xorg :0", "", "graphics", 1.0)
+TRAIN = Process(
+    4711,
+    "python",
+    "ada",
+    40 * 2**30,
+    3,
+    False,
+    NOW - 3600,
+    900,
+    "python train.py --epochs 3",
+    "0123456789ab",
+    "compute",
+    87.0,
+)
+DRAW = Process(
+    812,
+    "Xorg",
+    "root",
+    200 * 2**20,
+    None,
+    False,
+    NOW - 90000,
+    12,
+    "/usr/lib/xorg/Xorg :0",
+    "",
+    "graphics",
+    1.0,
+)
 STRANGER = Process(99, "?", "", None, None)
 FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Since", "Kind", "Container", "Command")
 
@@ -32,7 +58,10 @@ def page(fed):
 
 
 def shown(page):
-    return [[page.model.index(r, c).data() for c in range(page.model.columnCount())] for r in range(page.model.rowCount())]
+    return [
+        [page.model.index(r, c).data() for c in range(page.model.columnCount())]
+        for r in range(page.model.rowCount())
+    ]
 
 
 def column(page, name):
@@ -47,7 +76,9 @@ def test_all_about_each_process(page):
     assert draw[:5] == ["GPU 0", "812", "root", "", "200 MiB"]
     assert stranger[:7] == ["GPU 1", "99", "?", "", "N/A", "N/A", "?"]
     assert "another container or user" in stranger[-1]
-    assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+    assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(
+        Qt.ItemDataRole.ToolTipRole
+    )
 
 
 def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
@@ -55,10 +86,19 @@ def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
     header = page.table.horizontalHeader()
     at = QPoint(header.sectionViewportPosition(FIELDS.index("PID")) + 40, 10)
     QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
-    first, title = column(page, "PID"), page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)
+    first, title = (
+        column(page, "PID"),
+        page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal),
+    )
     QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
-    assert {title[-1], page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)[-1]} == {"▾", "▴"}
-    assert {tuple(first), tuple(column(page, "PID"))} == {("99", "812", "4711"), ("4711", "812", "99")}
+    assert {
+        title[-1],
+        page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)[-1],
+    } == {"▾", "▴"}
+    assert {tuple(first), tuple(column(page, "PID"))} == {
+        ("99", "812", "4711"),
+        ("4711", "812", "99"),
+    }
     page.table.setCurrentIndex(page.model.index(0, FIELDS.index("Memory")))
     QTest.keyClick(page.table, Qt.Key.Key_S)
     assert column(page, "PID") == ["99", "812", "4711"], "least memory first, by the keyboard"
@@ -107,7 +147,9 @@ def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
     page.table.selectRow(1)
     page.end.click()
     page.yes.click()
-    fed.window.deliver(Refused(Kill(DRAW), "process 812 (Xorg) belongs to root; only its owner or root may end it"))
+    fed.window.deliver(
+        Refused(Kill(DRAW), "process 812 (Xorg) belongs to root; only its owner or root may end it")
+    )
     assert "belongs to root" in fed.window.status.message.text()
 
 
@@ -115,11 +157,15 @@ def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, f
     page.table.selectRow(1)
     page.end.click()
     grown = msgspec.structs.replace(DRAW, memory=50 * 2**30)
-    fed.window.deliver(Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),)))
+    fed.window.deliver(
+        Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),))
+    )
     assert page.chosen().process.pid == 812
     assert page._question.isVisible(), "it is the same process"
     reused = msgspec.structs.replace(DRAW, ticks=13)
-    fed.window.deliver(Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),)))
+    fed.window.deliver(
+        Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),))
+    )
     assert not page._question.isVisible(), "the pid means another process now"
 
 

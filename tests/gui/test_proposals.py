@@ -8,10 +8,10 @@ import msgspec
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
-from app.models.conversation import Conversation
-from app.models.requests import Answered, Approve, Refused
-from app.models.session_requests import SessionRequest
-from app.models.tree import Saved
+from app.assistant.conversation import Conversation
+from app.assistant.session_requests import SessionRequest
+from app.assistant.tree import Saved
+from app.link.requests import Answered, Approve, Refused
 from assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
 
@@ -31,7 +31,8 @@ def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
     fed.window.show_page("assistant")
     talk = fed.window.assistant.talk
     fed.window.assistant.show_answer(
-        "stop job 7", Answered("as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal)
+        "stop job 7",
+        Answered("as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal),
     )
     fed.settle()
     return talk.conversation.path[-1]
@@ -56,7 +57,9 @@ def test_the_card_says_what_would_be_done_and_an_answer_is_sent_once(fed: Fed) -
     (request,) = asked(fed)
     assert request == Approve(PROPOSAL, "once", talk.conversation.number)
     assert talk.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
-    fed.window.assistant.deliver(Answered("Job 7 was taken out of the queue.", "template", id=talk.conversation.number))
+    fed.window.assistant.deliver(
+        Answered("Job 7 was taken out of the queue.", "template", id=talk.conversation.number)
+    )
     fed.settle()
     shown = talk.messages.bubbles[-3].proposal
     assert shown.standing.text() == "Allowed once."
@@ -72,7 +75,10 @@ def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
     proposed(fed)
     card = fed.window.assistant.talk.messages.bubbles[-1].proposal
     names = [made.accessibleName() for made in card.buttons.values()]
-    assert names == [f"{word}: Cancel job 7 (train)" for word in ("Allow once", "Allow for this session", "Never")]
+    assert names == [
+        f"{word}: Cancel job 7 (train)"
+        for word in ("Allow once", "Allow for this session", "Never")
+    ]
     assert card.accessibleName() == "Proposal: Cancel job 7 (train)"
     assert PROPOSAL.effect in card.accessibleDescription()
     card.buttons["once"].setFocus()
@@ -83,7 +89,9 @@ def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
 
 
 def test_hostile_names_are_shown_as_they_are(fed: Fed) -> None:
-    proposed(fed, msgspec.structs.replace(PROPOSAL, title=EVIL, effect=EVIL, details=((EVIL, EVIL),)))
+    proposed(
+        fed, msgspec.structs.replace(PROPOSAL, title=EVIL, effect=EVIL, details=((EVIL, EVIL),))
+    )
     card = fed.window.assistant.talk.messages.bubbles[-1].proposal
     for part in (card.title, card.effect, card.details, card.standing):
         assert part.textFormat() == Qt.TextFormat.PlainText
@@ -115,7 +123,9 @@ def test_a_refusal_is_told_where_the_answer_would_stand(fed: Fed) -> None:
 
 def test_it_is_kept_with_the_conversation() -> None:
     conversation = Conversation()
-    conversation.answered(Answered("x", "template", id=conversation.ask("stop job 7"), proposal=PROPOSAL))
+    conversation.answered(
+        Answered("x", "template", id=conversation.ask("stop job 7"), proposal=PROPOSAL)
+    )
     conversation.decide(conversation.path[-1], "never")
     again = Conversation(msgspec.json.decode(msgspec.json.encode(conversation.saved()), type=Saved))
     kept = again.messages[1]
@@ -124,8 +134,13 @@ def test_it_is_kept_with_the_conversation() -> None:
 
 def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
     fed.window.show_page("assistant")
-    facts = (("GPU 0 power: 300 W", "300 W", "NVML readings, 18:03:20"), ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"))
-    fed.window.assistant.show_answer("how hot?", Answered("😀 **GPU 0** temperature: now 71 °C.", "template", facts))
+    facts = (
+        ("GPU 0 power: 300 W", "300 W", "NVML readings, 18:03:20"),
+        ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"),
+    )
+    fed.window.assistant.show_answer(
+        "how hot?", Answered("😀 **GPU 0** temperature: now 71 °C.", "template", facts)
+    )
     fed.settle()
     bubble = fed.window.assistant.talk.messages.bubbles[-1]
     cursor = bubble.text.textCursor()

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from app.report_file import save_report
-from app.report_pdf import as_pdf
+from app.report.file import save_report
+from app.report.pdf import as_pdf
 from assistant.reports.report import Chart, Excerpt, Line, Prose, Report, Section, Table
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 TIMES = tuple(float(i) for i in range(100))
 WAVE = tuple(float(i % 50) for i in range(100))
 CHART = Chart(
-    "Power", "W", 0.0, 99.0, tuple(Line(f"GPU {i}", TIMES, WAVE, WAVE, WAVE) for i in range(2)), "readings", note="GPU 0: mean 25 W"
+    "Power",
+    "W",
+    0.0,
+    99.0,
+    tuple(Line(f"GPU {i}", TIMES, WAVE, WAVE, WAVE) for i in range(2)),
+    "readings",
+    note="GPU 0: mean 25 W",
 )
 EMPTY = Chart("Temperature", "°C", 0.0, 99.0, (), "readings", note="no data (no sensor)")
 
@@ -23,7 +29,14 @@ EMPTY = Chart("Temperature", "°C", 0.0, 99.0, (), "readings", note="no data (no
 def report(charts: int = 1) -> Report:
     sections = (
         Section("", (Prose("## What happened\n\nA job ran at 611 TFLOP/s."),)),
-        Section("Figures", (Table("Outcome", ("", ""), (("State", "done"),)), *(CHART for _ in range(charts)), EMPTY)),
+        Section(
+            "Figures",
+            (
+                Table("Outcome", ("", ""), (("State", "done"),)),
+                *(CHART for _ in range(charts)),
+                EMPTY,
+            ),
+        ),
         Section("Log", (Excerpt("", "<img src=/etc/passwd> \ufffc line", "log of job 7"),)),
     )
     return Report("job", "Report on job 7: <b>x</b>", 0.0, 99.0, 100.0, "template", sections, (), 7)

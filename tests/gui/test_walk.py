@@ -15,8 +15,8 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.models.requests import Cancel, Find
-from app.views.window import PAGES
+from app.link.requests import Cancel, Find
+from app.shell.window import PAGES
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -54,7 +54,14 @@ class Person:
         at = QPointF(self.place(widget))
         turned = QPoint(0, 120 * notches)
         event = QWheelEvent(
-            at, self.window.mapToGlobal(at), QPoint(), turned, Qt.MouseButton.NoButton, NONE, Qt.ScrollPhase.NoScrollPhase, False
+            at,
+            self.window.mapToGlobal(at),
+            QPoint(),
+            turned,
+            Qt.MouseButton.NoButton,
+            NONE,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
         )
         QApplication.sendEvent(self.window.windowHandle(), event)
         self.fed.settle()
@@ -124,7 +131,9 @@ def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
     table = page.table
     line = next(at for at, row in enumerate(page.model.rows) if row.id == 8)
     box = table.visualRect(page.model.index(line, 1))
-    QTest.mouseClick(window.windowHandle(), LEFT, NONE, table.viewport().mapTo(window, box.center()))
+    QTest.mouseClick(
+        window.windowHandle(), LEFT, NONE, table.viewport().mapTo(window, box.center())
+    )
     person.fed.settle()
     assert page.details.title.text().startswith("Job 8")
     person.click(page.details.cancel)
@@ -132,7 +141,9 @@ def test_jobs_are_chosen_filtered_and_cancelled(person, qtbot):
     person.click(page.filter)
     person.type("train")
     assert page.filter.text() == "train"
-    qtbot.waitUntil(lambda: any(isinstance(found, Find) for found in person.fed.finds))  # once the typing has ended
+    qtbot.waitUntil(
+        lambda: any(isinstance(found, Find) for found in person.fed.finds)
+    )  # once the typing has ended
     assert 0 < len(page.model.rows) < len(window.state.snapshot.jobs)
 
 

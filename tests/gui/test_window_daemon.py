@@ -14,13 +14,22 @@ import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.desktop import Desktop, open_window
-from app.feeds.snapshots import SnapshotFeed
-from app.models.export import as_csv
-from app.models.requests import Cancel, Configure, Refused, Submit, Submitted, Tail, Tailed, WriteReport
-from scheduler import paths, settings
+from app.link.requests import (
+    Cancel,
+    Configure,
+    Refused,
+    Submit,
+    Submitted,
+    Tail,
+    Tailed,
+    WriteReport,
+)
+from app.link.snapshots import SnapshotFeed
+from app.shell.desktop import Desktop, open_window
+from app.workloads.result_export import as_csv
 from scheduler.client import Client
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.support import state_folder
 
@@ -44,20 +53,30 @@ def test_the_window_starts_the_daemon_follows_it_and_saves_a_report(desktop, qtb
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     assert window.status.link.text() == "connected to the daemon"
     assert window.strip.tiles
-    qtbot.waitUntil(lambda: "jobs" in vars(window), timeout=PATIENCE_MS)  # made before anybody goes there
+    qtbot.waitUntil(
+        lambda: "jobs" in vars(window), timeout=PATIENCE_MS
+    )  # made before anybody goes there
     replies = []
     desktop.verbs.replied.connect(replies.append)
-    desktop.verbs.request(Submit(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"}))
+    desktop.verbs.request(
+        Submit(("sh", "-c", "echo hello from the job; sleep 60"), {"name": "hello"})
+    )
     qtbot.waitUntil(lambda: any(isinstance(r, Submitted) for r in replies), timeout=PATIENCE_MS)
     number = next(r.job.id for r in replies if isinstance(r, Submitted))
     window.show_page("jobs")
-    qtbot.waitUntil(lambda: "hello from the job" in window.jobs.details.log.toPlainText(), timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: "started: attempt 1" in window.jobs.details.facts.toPlainText(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: "hello from the job" in window.jobs.details.log.toPlainText(), timeout=PATIENCE_MS
+    )
+    qtbot.waitUntil(
+        lambda: "started: attempt 1" in window.jobs.details.facts.toPlainText(), timeout=PATIENCE_MS
+    )
     window.jobs.details.cancel.click()
     qtbot.waitUntil(lambda: window.state.job(number).status == "cancelled", timeout=PATIENCE_MS)
     file = tmp_path / "report.pdf"
     desktop.verbs.request(WriteReport(number, str(file)))
-    qtbot.waitUntil(lambda: window.status.message.text() == f"Report written to {file}", timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: window.status.message.text() == f"Report written to {file}", timeout=PATIENCE_MS
+    )
     assert file.read_bytes().startswith(b"%PDF-")
 
 
@@ -67,7 +86,9 @@ def test_the_past_of_devices_is_told_that_the_daemon_found_after_the_window_came
         feed, told = SnapshotFeed(), []
         feed.history.connect(lambda device, history: told.append(device))
         feed.start()
-        qtbot.waitUntil(lambda: (seen := feed.take()) is not None and not seen.devices, timeout=PATIENCE_MS)
+        qtbot.waitUntil(
+            lambda: (seen := feed.take()) is not None and not seen.devices, timeout=PATIENCE_MS
+        )
         assert told == []
         with Client() as deck:
             deck.configure(source="cpu")
@@ -84,7 +105,9 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     assert "4711" in replies[0].message
     assert "4711" in desktop.window.status.message.text()
     desktop.verbs.request(Configure({"theme": "dark"}))
-    qtbot.waitUntil(lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS
+    )
 
 
 def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
@@ -93,18 +116,28 @@ def test_what_the_assistant_proposes_is_done_once_it_is_allowed(desktop, qtbot):
     window.show_page("assistant")
     talk = window.assistant.talk
     talk.ask("pause the queue")
-    qtbot.waitUntil(lambda: talk.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: talk.messages.bubbles[-1].proposal.buttons["once"].isVisible() is True, timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: talk.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS
+    )
+    qtbot.waitUntil(
+        lambda: talk.messages.bubbles[-1].proposal.buttons["once"].isVisible() is True,
+        timeout=PATIENCE_MS,
+    )
     assert not window.state.snapshot.paused
     talk.messages.bubbles[-1].proposal.buttons["once"].click()
     qtbot.waitUntil(lambda: window.state.snapshot.paused, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: talk.conversation.messages[-1].text == "The queue is paused: nothing new starts.", timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: talk.conversation.messages[-1].text == "The queue is paused: nothing new starts.",
+        timeout=PATIENCE_MS,
+    )
     assert talk.conversation.messages[1].decision == "once"
 
 
 def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monkeypatch):
     subscribed, links, real = [], [], Client.subscribe
-    monkeypatch.setattr(Client, "subscribe", lambda self, live=True: (subscribed.append(live), real(self, live))[1])
+    monkeypatch.setattr(
+        Client, "subscribe", lambda self, live=True: (subscribed.append(live), real(self, live))[1]
+    )
     window = desktop.window
     qtbot.waitUntil(lambda: window.state.history.rows() > 1, timeout=PATIENCE_MS)
     desktop.feed.linked.connect(links.append)
@@ -122,7 +155,9 @@ def test_the_daemon_is_told_whether_anybody_sees_the_window(desktop, qtbot, monk
         act()
         qtbot.waitUntil(lambda seen=seen: subscribed[-1:] == [seen], timeout=PATIENCE_MS)
         before = window.state.snapshot.seq
-        qtbot.waitUntil(lambda before=before: window.state.snapshot.seq > before, timeout=PATIENCE_MS)
+        qtbot.waitUntil(
+            lambda before=before: window.state.snapshot.seq > before, timeout=PATIENCE_MS
+        )
     assert links == [], "the connection is not said to be lost meanwhile"
 
 
@@ -131,7 +166,11 @@ def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtb
     code = "import os, pathlib, sys; pathlib.Path(os.environ['GPUDECK_RESULT']).write_bytes(pathlib.Path(sys.argv[1]).read_bytes())"
     (tmp_path / "made.json").write_bytes(msgspec.json.encode(snapshots.grid()))
     with Client() as client:
-        job = client.submit([sys.executable, "-S", "-c", code, str(tmp_path / "made.json")], name="compare", workload="compare")
+        job = client.submit(
+            [sys.executable, "-S", "-c", code, str(tmp_path / "made.json")],
+            name="compare",
+            workload="compare",
+        )
         client.wait(job.id, 30)
     window.show_page("workloads")
     page.choose("compare")
@@ -188,7 +227,9 @@ def test_a_signal_closes_the_window_and_its_place_is_remembered(clean_qt, qapp, 
     assert not [t for t in threading.enumerate() if t.name.startswith("Dummy") and not t.daemon]
 
 
-def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_window(desktop, qtbot):
+def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_window(
+    desktop, qtbot
+):
     window = desktop.window
     desktop.greet()
     assert window.pages.currentWidget() is window.welcome
@@ -196,7 +237,10 @@ def test_the_first_page_comes_once_and_the_tray_and_compact_strip_live_with_the_
     desktop.greet()
     assert window.pages.currentWidget() is window.dashboard
     window.status.compact.click()
-    qtbot.waitUntil(lambda: desktop.compact.brief is not None and desktop.compact.isVisible(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(
+        lambda: desktop.compact.brief is not None and desktop.compact.isVisible(),
+        timeout=PATIENCE_MS,
+    )
     assert "GPU Deck\n" in desktop.tray.icon.toolTip()
     window.status.compact.click()
     assert not desktop.compact.isVisible()

@@ -8,11 +8,21 @@ import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPaintEvent, QRegion, QTextDocument
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QFileDialog, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QFileDialog,
+    QLabel,
+    QLineEdit,
+    QWidget,
+)
 
-from app import render, theme
-from app.models.charts import scale
-from app.models.requests import (
+from app.assistant.talk import Talk
+from app.charts.chart_data import scale
+from app.charts.chart_values import Values
+from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
+from app.link.requests import (
     Accepted,
     Answered,
     Ask,
@@ -36,17 +46,15 @@ from app.models.requests import (
     Waits,
     Wrote,
 )
-from app.views import heat_map
-from app.views import strip as strip_module
-from app.views.cells import VIEWS
-from app.views.jobs import EMPTY, NOTHING_FOUND, SEARCHING
-from app.views.talk import Talk
-from app.views.tile import Cell
-from app.views.values import Values
-from app.views.widgets import Elided
-from app.views.window import PAGES
-from scheduler.jobs import Done, listed
-from scheduler.settings import Settings
+from app.shell.window import PAGES
+from app.strip import strip as strip_module
+from app.strip.tile import Cell
+from app.tour import render
+from app.widgets import heat_map, theme
+from app.widgets.basic import Elided
+from app.workloads.cells_view import VIEWS
+from scheduler.protocol.jobs import Done, listed
+from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -55,7 +63,11 @@ GPU0 = snapshots.gpu(0).id
 
 def texts(widget: QWidget) -> str:
     """All text that can be read there now."""
-    found = [w.text() for w in widget.findChildren(QLabel) + widget.findChildren(QAbstractButton) if w.isVisible()]
+    found = [
+        w.text()
+        for w in widget.findChildren(QLabel) + widget.findChildren(QAbstractButton)
+        if w.isVisible()
+    ]
     return "\n".join(found)
 
 
@@ -75,7 +87,12 @@ def test_the_cpu_tile(fed):
     assert "Temperature N/A" in tile.accessibleDescription()
 
 
-ORDERS = [((1280, 800),), ((2560, 1440),), ((2560, 1440), (1280, 800)), ((1280, 800), (2560, 1440), (1024, 680))]
+ORDERS = [
+    ((1280, 800),),
+    ((2560, 1440),),
+    ((2560, 1440), (1280, 800)),
+    ((1280, 800), (2560, 1440), (1024, 680)),
+]
 
 
 @pytest.mark.parametrize("sizes", ORDERS, ids=lambda sizes: "-".join(f"{w}x{h}" for w, h in sizes))
@@ -87,20 +104,31 @@ def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, siz
     strip = fed.window.strip
     tiles = list(strip.tiles.values())
     for tile in tiles:
-        assert strip.lines.viewport().rect().contains(tile.geometry().translated(tile.parentWidget().pos()))
+        assert (
+            strip.lines.viewport()
+            .rect()
+            .contains(tile.geometry().translated(tile.parentWidget().pos()))
+        )
         assert tile.height() == tile.sizeHint().height()
         assert "REPLAY" in [cell.text for cell in tile.cells]
         assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
     assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
     assert len({t.form for t in tiles}) == 1
     assert strip.height() < 0.28 * fed.window.height()
-    assert len({t.y() for t in tiles}) == {1280: 2, 2560: 1, 1024: 2}[sizes[-1][0]] if count == 8 else True
+    assert (
+        len({t.y() for t in tiles}) == {1280: 2, 2560: 1, 1024: 2}[sizes[-1][0]]
+        if count == 8
+        else True
+    )
 
 
 def too_narrow(cell: Cell) -> bool:
     """Whether its text needs more room than there is."""
     metrics = QFontMetricsF(cell.font)
-    return metrics.horizontalAdvance(cell.text) > cell.box.width() or metrics.height() > cell.box.height() + 0.01
+    return (
+        metrics.horizontalAdvance(cell.text) > cell.box.width()
+        or metrics.height() > cell.box.height() + 0.01
+    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(1024, 680), (1280, 800), (2560, 1440)])
@@ -108,7 +136,10 @@ def test_the_largest_values_fit_their_tile(fed, width, height):
     devices = [snapshots.gpu(i) for i in range(8)]
     values = {"util": 100.0, "mem_used": 178.4 * snapshots.GIB, "mem_total": 179.1 * snapshots.GIB}
     values |= {"tflops": 2250.0, "temp": 100.0, "power": 1000.0}
-    states = [snapshots.DeviceState(d, snapshots.Reading(d.id, NOW, values), snapshots.Idle(0)) for d in devices]
+    states = [
+        snapshots.DeviceState(d, snapshots.Reading(d.id, NOW, values), snapshots.Idle(0))
+        for d in devices
+    ]
     fed.window.resize(width, height)
     for count in (1, 2, 8):
         fed.feed(snapshots.snapshot(tuple(states[:count])))
@@ -120,7 +151,9 @@ def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, mon
     fed.window.resize(1024, 680)
     fed.feed(snapshots.gpu_snapshot(16))
     strip = fed.window.strip
-    assert (strip.lines.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), "low tiles have room"
+    assert (strip.lines.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), (
+        "low tiles have room"
+    )
     monkeypatch.setattr(strip_module, "_MOST_OF_WINDOW", 0.2)
     fed.feed(snapshots.gpu_snapshot(16))
     assert strip.lines.verticalScrollBar().maximum() > 0
@@ -129,7 +162,9 @@ def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, mon
     seen = [t for t in tiles if strip.lines.viewport().rect().intersects(t)]
     assert len(seen) == 8
     assert all(strip.lines.viewport().rect().contains(t) for t in seen)
-    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {str(i) for i in range(16)}
+    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {
+        str(i) for i in range(16)
+    }
 
 
 class Painted(QObject):
@@ -180,7 +215,9 @@ def test_hot_and_throttled_have_their_colour(fed):
     assert power.meaning == "throttled"
     assert "power limit" in power.tooltip
     image = tile.grab(power.area).toImage()
-    assert QColor(theme.LIGHT.throttled) in [image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())]
+    assert QColor(theme.LIGHT.throttled) in [
+        image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())
+    ]
 
 
 # the dashboard
@@ -202,7 +239,9 @@ def test_one_curve_a_device_and_a_gap_where_nothing_was_read(fed):
     view = fed.window.dashboard.charts["util"].view
     assert list(view.curves.paths) == [snapshots.gpu(i).id for i in range(3)]
     _, path = view.curves.paths[GPU0]
-    points = [(path.elementAt(i).x, path.elementAt(i).isMoveTo()) for i in range(path.elementCount())]
+    points = [
+        (path.elementAt(i).x, path.elementAt(i).isMoveTo()) for i in range(path.elementCount())
+    ]
     jumps = [x for x, jump in points if jump and x > NOW - 590]
     assert len(jumps) == 1  # drawn in two pieces ...
     assert NOW - 201 < jumps[0] < NOW - 198
@@ -232,7 +271,9 @@ def test_all_charts_share_the_time_axis(fed):
     assert "looking back" in dashboard.where.text()
     assert not dashboard.live.isChecked()
     QTest.keyClick(dashboard, Qt.Key.Key_L)
-    assert NOW <= dashboard.charts["util"].view.box.viewRange()[0][1] < NOW + 2, "a live axis moves two pixels at a time"
+    assert NOW <= dashboard.charts["util"].view.box.viewRange()[0][1] < NOW + 2, (
+        "a live axis moves two pixels at a time"
+    )
 
 
 def test_the_mouse_pans_and_zooms(fed):
@@ -270,7 +311,14 @@ def test_times_below_the_charts_are_whole(fed):
 
 
 @pytest.mark.parametrize(
-    ("field", "peak"), [("power", 812.0), ("temp", 96.0), ("tflops", 2100.0), ("mem_used", 79.6 * snapshots.GIB), ("util", 100)]
+    ("field", "peak"),
+    [
+        ("power", 812.0),
+        ("temp", 96.0),
+        ("tflops", 2100.0),
+        ("mem_used", 79.6 * snapshots.GIB),
+        ("util", 100),
+    ],
 )
 def test_every_value_lies_inside_its_chart(fed, field, peak):
     made = snapshots.gpu_snapshot(1)
@@ -299,7 +347,10 @@ def test_the_band_says_which_job_ran_when(fed):
     assert found[6][0].right() == pytest.approx(end, abs=1.5)
     assert found[4][1].meaning == "failed"
     middle = found[4][0].center().toPoint()
-    assert band.grab().toImage().pixelColor(middle).red() > band.grab().toImage().pixelColor(middle).blue()
+    assert (
+        band.grab().toImage().pixelColor(middle).red()
+        > band.grab().toImage().pixelColor(middle).blue()
+    )
     QTest.mouseClick(band, Qt.MouseButton.LeftButton, pos=middle)
     assert fed.window.rail.buttons["jobs"].isChecked()
     assert "Job 4 · train" in texts(fed.window.jobs.details)
@@ -332,7 +383,9 @@ def test_hidden_pages_cost_nothing(fed):
 
 
 @pytest.mark.parametrize(("away", "back"), [("hide", "show"), ("showMinimized", "showNormal")])
-def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(fed, qtbot, away, back):
+def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(
+    fed, qtbot, away, back
+):
     fed.feed(snapshots.gpu_snapshot(1), history=True)
     box = fed.window.dashboard.charts["util"].view.box
     getattr(fed.window, away)()
@@ -357,7 +410,12 @@ def test_ten_repaints_a_second_at_most(fed, qtbot):
     for i in range(50):
         fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i / 100))
     assert len(drawn) <= 1
-    qtbot.waitUntil(lambda: fed.window.dashboard.charts["util"].view.box.viewRange()[0][1] == pytest.approx(NOW + 1.49))
+    qtbot.waitUntil(
+        lambda: (
+            fed.window.dashboard.charts["util"].view.box.viewRange()[0][1]
+            == pytest.approx(NOW + 1.49)
+        )
+    )
     assert len(drawn) <= 2
 
 
@@ -385,7 +443,11 @@ def test_the_table_has_every_job_and_follows_changes_in_place(fed):
     table.selectRow(5)
     assert "Job 4 · train" in texts(fed.window.jobs.details)
     made = snapshots.cpu_snapshot(NOW + 1)
-    fewer = (snapshots.job(10, snapshots.Queued("the CPU is held by job 8")), *made.jobs[:2], *made.jobs[3:])
+    fewer = (
+        snapshots.job(10, snapshots.Queued("the CPU is held by job 8")),
+        *made.jobs[:2],
+        *made.jobs[3:],
+    )
     fed.feed(msgspec.structs.replace(made, jobs=fewer))
     assert [r.id for r in model.rows] == [8, 9, 10, 6, 5, 4, 3, 2, 1]
     assert table.currentIndex().row() == 5
@@ -410,8 +472,12 @@ def test_long_details_begin_at_their_first_line(fed):
     fed.feed(snapshots.cpu_snapshot(with_jobs=False))
     fed.window.show_page("dashboard")
     made = snapshots.cpu_snapshot(NOW + 1)
-    spec = msgspec.structs.replace(made.jobs[3].spec, argv=tuple(f"--a-long-argument={i}" for i in range(99)))
-    fed.feed(msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[3], spec=spec),)))
+    spec = msgspec.structs.replace(
+        made.jobs[3].spec, argv=tuple(f"--a-long-argument={i}" for i in range(99))
+    )
+    fed.feed(
+        msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[3], spec=spec),))
+    )
     fed.window.show_page("jobs")  # its details were filled before they had any height
     fed.settle()
     bar = fed.window.jobs.details.facts.verticalScrollBar()
@@ -428,7 +494,9 @@ def test_no_row_of_the_table_is_cut(fed, height):
     for at in (0, table.model().rowCount() - 1):
         table.scrollTo(table.model().index(at, 0))
         seen = table.viewport().rect()
-        rows = [table.visualRect(table.model().index(i, 0)) for i in range(table.model().rowCount())]
+        rows = [
+            table.visualRect(table.model().index(i, 0)) for i in range(table.model().rowCount())
+        ]
         assert sum(r.top() < seen.bottom() and r.bottom() > seen.bottom() + 1 for r in rows) == 0
         assert seen.height() >= 5 * 30
 
@@ -499,7 +567,10 @@ def test_the_filter_and_the_empty_states(fed, qtbot):
     fed.window.jobs.filter.setText("zzz")
     assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, SEARCHING)
     nothing_more(1)
-    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, NOTHING_FOUND)
+    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (
+        True,
+        NOTHING_FOUND,
+    )
     fed.window.jobs.chooser.clear()
     nothing_more(2)
     fed.feed(snapshots.cpu_snapshot(NOW + 1, with_jobs=False))
@@ -558,7 +629,11 @@ def test_run_submits_the_form(fed, qtbot):
     qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
     (request,) = [r for r in fed.asked if isinstance(r, Submit)]
     assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
-    assert (request.wishes["workload"], request.wishes["gpus"], request.wishes["params"]["seq"]) == ("attention", 1, "512")
+    assert (
+        request.wishes["workload"],
+        request.wishes["gpus"],
+        request.wishes["params"]["seq"],
+    ) == ("attention", 1, "512")
 
 
 def test_progress_then_the_result_then_the_earlier_ones(fed):
@@ -614,7 +689,10 @@ def test_figures_beside_a_low_chart_do_not_overlap(fed):
     fed.window.refresh()
     for made in fed.window.dashboard.charts.values():
         (figures,) = made.view.axis._tickLevels
-        high, figure = made.view.box.height(), QFontMetricsF(made.view.axis.style["tickFont"]).ascent()
+        high, figure = (
+            made.view.box.height(),
+            QFontMetricsF(made.view.axis.style["tickFont"]).ascent(),
+        )
         assert len(figures) >= 2 and high / (len(figures) - 1) > figure, made.title.text()
 
 
@@ -641,7 +719,12 @@ def test_a_failed_verdict_is_marked(fed):
 @pytest.fixture
 def compared(fed):
     """The workloads page with a comparison whose Result is too large for a snapshot."""
-    whole = snapshots.job(30, Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(snapshots.grid())), "compare", "compare")
+    whole = snapshots.job(
+        30,
+        Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(snapshots.grid())),
+        "compare",
+        "compare",
+    )
     made = snapshots.gpu_snapshot(1)
     fed.window.show_page("workloads")
     fed.window.workloads.choose("compare")
@@ -652,7 +735,9 @@ def compared(fed):
 def test_a_large_result_is_asked_for_once_and_then_shown(compared):
     fed, whole = compared
     page = fed.window.workloads
-    assert page.result.figure.text() == "745" and not page.result.cells.isVisible()  # its headline, meanwhile
+    assert (
+        page.result.figure.text() == "745" and not page.result.cells.isVisible()
+    )  # its headline, meanwhile
     fed.feed(msgspec.structs.replace(fed.window.state.snapshot, time=NOW + 1))
     assert [r for r in fed.asked if isinstance(r, Fetch)] == [Fetch(30)]
     fed.window.deliver(Fetched(whole))
@@ -701,7 +786,14 @@ def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
     assert heat.focusPolicy() & Qt.FocusPolicy.TabFocus
     heat.setFocus()
     seen = []
-    for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Up, Qt.Key.Key_Up):
+    for key in (
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Left,
+        Qt.Key.Key_Up,
+        Qt.Key.Key_Up,
+    ):
         QTest.keyClick(heat, key)
         seen.append(heat.current)
     assert seen == [0, 1, 7, 6, 0, 0]
@@ -758,7 +850,9 @@ def test_selectors_choose_what_is_shown(compared):
     assert "head size 128, bfloat16, causal, backward" in cells.contest.marks()[0].tooltip
     assert "72 shapes: geometric mean" in cells.note.text()
     cells.tabs["Roofline"].click()
-    assert {p.contender for p in cells.roofline.roofline.points} == {"flash"} and not cells.note.isVisible()
+    assert {p.contender for p in cells.roofline.roofline.points} == {
+        "flash"
+    } and not cells.note.isVisible()
     cells.tabs["Details"].click()
     assert fed.window.workloads.result.facts.isVisible() and not cells.stack.isVisible()
     assert "made-up refusal" in fed.window.workloads.result.facts.toPlainText()
@@ -766,12 +860,17 @@ def test_selectors_choose_what_is_shown(compared):
     again = msgspec.structs.replace(whole, id=31)
     snapshot = fed.window.state.snapshot
     fed.feed(msgspec.structs.replace(snapshot, jobs=(again, *snapshot.jobs), time=NOW + 1))
-    assert fed.window.workloads.result.title.text().startswith("Job 31") and cells.contender.currentText() == "flash"
+    assert (
+        fed.window.workloads.result.title.text().startswith("Job 31")
+        and cells.contender.currentText() == "flash"
+    )
 
 
 def test_a_roofline_without_ceilings_says_what_to_run(fed):
     made = snapshots.gpu_snapshot(1)
-    small = msgspec.structs.replace(snapshots.grid("attention", ("auto",)), cells=snapshots.grid().cells[:1])
+    small = msgspec.structs.replace(
+        snapshots.grid("attention", ("auto",)), cells=snapshots.grid().cells[:1]
+    )
     job = snapshots.job(30, Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(small)))
     fed.window.show_page("workloads")
     fed.feed(msgspec.structs.replace(made, jobs=(job, *made.jobs)))
@@ -786,7 +885,9 @@ def test_a_roofline_without_ceilings_says_what_to_run(fed):
 
 def test_save_asks_for_a_file_and_says_where_it_went(compared, qtbot, monkeypatch):
     fed, _ = compared
-    monkeypatch.setattr(QFileDialog, "open", lambda self: None)  # offscreen, Qt warns of any second window
+    monkeypatch.setattr(
+        QFileDialog, "open", lambda self: None
+    )  # offscreen, Qt warns of any second window
     result = fed.window.workloads.result
     QTest.keyClick(fed.window, Qt.Key.Key_S, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: bool(result.findChildren(QFileDialog)))
@@ -796,7 +897,11 @@ def test_save_asks_for_a_file_and_says_where_it_went(compared, qtbot, monkeypatc
     assert Save(30, "/data/grid.json") in fed.asked
     fed.window.deliver(Accepted(Save(30, "/data/grid.json")))
     assert "Saved to /data/grid.json" in texts(result)
-    fed.window.deliver(Refused(Save(30, "/data/grid.json"), "cannot write /data/grid.json: No space left on device"))
+    fed.window.deliver(
+        Refused(
+            Save(30, "/data/grid.json"), "cannot write /data/grid.json: No space left on device"
+        )
+    )
     assert "No space left on device" in texts(result)
 
 
@@ -811,7 +916,11 @@ def test_charts_are_painted_in_both_schemes(compared):
             cells.tabs[name].click()
             fed.settle()
             image = chart.grab().toImage()
-            colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
+            colors = {
+                image.pixel(x, y)
+                for x in range(0, image.width(), 3)
+                for y in range(0, image.height(), 3)
+            }
             assert len(colors) > 4, name
             seen.add(frozenset(colors))
     assert len(seen) == 6
@@ -836,8 +945,12 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())
     assert page.entry.stop.isVisible()
     assert not page.entry.send.isEnabled()
-    fed.window.deliver(Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id))
-    qtbot.waitUntil(lambda: page.messages.bubbles[1].writer.text().startswith("written by template"))
+    fed.window.deliver(
+        Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id)
+    )
+    qtbot.waitUntil(
+        lambda: page.messages.bubbles[1].writer.text().startswith("written by template")
+    )
     assert page.messages.bubbles[1].text.toPlainText() == "It was 61 °C."
     page.messages.bubbles[1].sources.click()
     assert "61 °C (reading)" in page.messages.bubbles[1].facts.toPlainText()
@@ -862,7 +975,9 @@ def test_a_failure_is_said_in_the_conversation(fed, qtbot):
     fed.window.show_page("assistant")
     fed.window.assistant.talk.entry.happened.click()
     fed.window.deliver(Refused(fed.asked[0], "the model folder /m has no config.json"))
-    qtbot.waitUntil(lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text())
+    qtbot.waitUntil(
+        lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text()
+    )
     assert fed.window.assistant.talk.messages.bubbles[1].note.property("meaning") == "failed"
 
 
@@ -934,7 +1049,11 @@ def test_settings_show_what_is_in_force(fed):
     fed.window.show_page("settings")
     fed.feed(snapshots.cpu_snapshot(settings=Settings(telemetry_hz=5, source="cpu")))
     rows = fed.window.settings.rows
-    assert (rows["telemetry_hz"].text(), rows["source"].text(), rows["theme"].text()) == ("5", "cpu", "system")
+    assert (rows["telemetry_hz"].text(), rows["source"].text(), rows["theme"].text()) == (
+        "5",
+        "cpu",
+        "system",
+    )
     assert "GPU Deck 0." in fed.window.settings.about.toPlainText()
 
 
@@ -982,7 +1101,9 @@ def test_without_a_daemon_a_change_says_so(fed):
 def test_the_keyboard_reaches_every_page(fed):
     fed.feed(snapshots.cpu_snapshot())
     for number, name in enumerate(PAGES, 1):
-        QTest.keyClick(fed.window, getattr(Qt.Key, f"Key_{number}"), Qt.KeyboardModifier.ControlModifier)
+        QTest.keyClick(
+            fed.window, getattr(Qt.Key, f"Key_{number}"), Qt.KeyboardModifier.ControlModifier
+        )
         assert fed.window.rail.buttons[name].isChecked()
         assert fed.window.pages.currentWidget() is getattr(fed.window, name)
     fed.window.rail.buttons["jobs"].click()
@@ -1026,7 +1147,10 @@ def contrast(one: str, other: str) -> float:
     """WCAG 2 contrast ratio."""
 
     def luminance(color: str) -> float:
-        channels = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in QColor(color).getRgbF()[:3]]
+        channels = [
+            c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+            for c in QColor(color).getRgbF()[:3]
+        ]
         return float(np.dot(channels, (0.2126, 0.7152, 0.0722)))
 
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
@@ -1047,18 +1171,34 @@ def clipped(window: QWidget) -> list[str]:
     """Visible texts that have less room than they need. Elided ones are meant to be short."""
     found = []
     for widget in window.findChildren(QWidget):
-        if not isinstance(widget, QLabel | QAbstractButton | QComboBox | QLineEdit) or not widget.isVisible() or isinstance(widget, Elided):
+        if (
+            not isinstance(widget, QLabel | QAbstractButton | QComboBox | QLineEdit)
+            or not widget.isVisible()
+            or isinstance(widget, Elided)
+        ):
             continue
-        need, have = widget.minimumSizeHint() if isinstance(widget, QLineEdit) else widget.sizeHint(), widget.size()
-        high = widget.heightForWidth(have.width()) if isinstance(widget, QLabel) and widget.wordWrap() else need.height()
+        need, have = (
+            widget.minimumSizeHint() if isinstance(widget, QLineEdit) else widget.sizeHint(),
+            widget.size(),
+        )
+        high = (
+            widget.heightForWidth(have.width())
+            if isinstance(widget, QLabel) and widget.wordWrap()
+            else need.height()
+        )
         wide = 0 if isinstance(widget, QLabel) and widget.wordWrap() else need.width()
         if have.width() < wide or have.height() < high:
-            found.append(f"{type(widget).__name__} {getattr(widget, 'text', lambda: '')()!r}: {have} of {wide} x {high}")
+            found.append(
+                f"{type(widget).__name__} {getattr(widget, 'text', lambda: '')()!r}: {have} of {wide} x {high}"
+            )
     return found
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
-@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "two", "eight")), "cpu"])
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "two", "eight")), "cpu"],
+)
 def test_no_text_is_clipped(fed, scheme, size, kind):
     theme.apply(fed.app, scheme)
     fed.window.resize(*size)
@@ -1069,7 +1209,9 @@ def test_no_text_is_clipped(fed, scheme, size, kind):
             "eight": snapshots.gpu_snapshot(8, replay=True),
         }
         fed.feed(made[kind], history=True)
-        fed.window.assistant.show_answer("What happened?", Answered("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),)))
+        fed.window.assistant.show_answer(
+            "What happened?", Answered("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),))
+        )
     for page in PAGES:
         fed.window.show_page(page)
         fed.settle()
@@ -1080,7 +1222,9 @@ def test_no_text_is_clipped(fed, scheme, size, kind):
 def test_pages_are_rendered_as_pictures(fed, tmp_path):
     fed.feed(snapshots.cpu_snapshot(), history=True)
     files = render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light", "dark"])
-    assert [f.name for f in files] == [f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in render.VIEWS]
+    assert [f.name for f in files] == [
+        f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in render.VIEWS
+    ]
     assert all(f.stat().st_size > 5000 for f in files)
     assert len({f.read_bytes() for f in files}) == 2 * len(render.VIEWS)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.support import state_folder
 
@@ -18,7 +18,10 @@ from tests.support import state_folder
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a daemon run in one process: each of several would start its own."""
     for item in items:
-        if "shared_home" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
+        if (
+            "shared_home" in getattr(item, "fixturenames", ())
+            and item.get_closest_marker("xdist_group") is None
+        ):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

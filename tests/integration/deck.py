@@ -6,10 +6,10 @@ import signal
 import sys
 from pathlib import Path
 
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.errors import DaemonGone
-from scheduler.jobs import Job, Running
+from scheduler.protocol import paths
+from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.jobs import Job, Running
 from tests.support import command_of, eventually, lives, send, users_of
 
 

@@ -22,11 +22,20 @@ class Served(NamedTuple):
         """Status, headers and body: JSON, or the lines of a stream."""
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
-            connection.request("POST" if body is not None else "GET", path, sent, {"Authorization": f"Bearer {self.token}", **headers})
+            connection.request(
+                "POST" if body is not None else "GET",
+                path,
+                sent,
+                {"Authorization": f"Bearer {self.token}", **headers},
+            )
             reply = connection.getresponse()
             text = reply.read().decode()
         told = {name.lower(): value for name, value in reply.getheaders()}
-        return reply.status, told, json.loads(text) if "json" in told["content-type"] else text.split("\n\n")
+        return (
+            reply.status,
+            told,
+            json.loads(text) if "json" in told["content-type"] else text.split("\n\n"),
+        )
 
 
 class serving:  # noqa: N801 - a context manager

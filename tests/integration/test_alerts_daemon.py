@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.cli import main
-from scheduler import paths, settings
+from app.cli.main import main
 from scheduler.client import Client
 from scheduler.devices import trace
-from scheduler.errors import NotFound, UserError
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.settings import Settings
 from tests.hook import Hook
 from tests.integration.deck import daemon_pid, kill_daemon, ready
 from tests.support import eventually, users_of
@@ -46,8 +46,14 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
     with Client() as deck:
         deck.configure(webhook=hook.url)
         (raised,) = eventually(lambda: deck.snapshot().alerts)
-        assert (raised.rule, raised.device, raised.cleared) == ("at its power limit", "REPLAY-0", None)
-        assert raised.text.startswith("REPLAY GPU 0 "), "it goes to a webhook, where nothing else says so"
+        assert (raised.rule, raised.device, raised.cleared) == (
+            "at its power limit",
+            "REPLAY-0",
+            None,
+        )
+        assert raised.text.startswith("REPLAY GPU 0 "), (
+            "it goes to a webhook, where nothing else says so"
+        )
         deck.acknowledge(raised.id)
         assert deck.snapshot().alerts[0].acknowledged
         with pytest.raises(NotFound, match="no alert 77"):
@@ -59,7 +65,9 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
         assert daemon_pid() != pid
         assert [a.id for a in deck.alerts()] == [raised.id]
         eventually(lambda: ready(deck).snapshot().devices[0].reading)
-        assert [(a.id, a.acknowledged) for a in deck.alerts(1) if a.cleared is None] == [(raised.id, True)], "not raised anew"
+        assert [(a.id, a.acknowledged) for a in deck.alerts(1) if a.cleared is None] == [
+            (raised.id, True)
+        ], "not raised anew"
         deck.configure(alert_power_cap="off")
         assert eventually(lambda: (a := deck.alerts()[-1]).cleared and a).id == raised.id
         assert deck.snapshot().alerts == ()
@@ -84,10 +92,18 @@ def test_a_webhook_that_hangs_holds_nobody_up(capped_home: Path, hook: Hook) -> 
         eventually(lambda: len(hook.answers) < 9)
         begin, seq = time.monotonic(), deck.snapshot().seq
         eventually(lambda: deck.snapshot().seq > seq + 3)
-        assert [p for p in users_of(capped_home) if b"scheduler.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        assert [
+            p
+            for p in users_of(capped_home)
+            if b"scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+        ]
         deck.stop_daemon()
         assert time.monotonic() - begin < 9, "it waits for no answer"
-    assert [p for p in users_of(capped_home) if b"scheduler.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()] == []
+    assert [
+        p
+        for p in users_of(capped_home)
+        if b"scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+    ] == []
 
 
 @pytest.mark.parametrize("changes", [{"webhook": "file:///etc/passwd"}, {"webhook": "ftp://x/y"}, {"quiet_hours": "25:00-07:00"},

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
+from app.cli.main import main
 from assistant.housekeeping import Watch, move_to_trash, scan
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.settings import Settings
 from tests.integration.deck import python, ready, running
 from tests.support import eventually, lives, state_folder
 from tests.unit.assistant.debris import aged, write
@@ -30,7 +30,15 @@ def deck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A daemon whose user has a home folder of the test's own."""
     folder = tmp_path_factory.mktemp("clean")
     with pytest.MonkeyPatch.context() as patch, state_folder(folder / "state"):
-        for name in ("TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_CACHE", "CUDA_CACHE_PATH"):
+        for name in (
+            "TRITON_CACHE_DIR",
+            "TRITON_HOME",
+            "XDG_CACHE_HOME",
+            "XDG_DATA_HOME",
+            "HF_HOME",
+            "HF_HUB_CACHE",
+            "CUDA_CACHE_PATH",
+        ):
             patch.delenv(name, raising=False)
         patch.setenv("HOME", str(folder))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
@@ -73,7 +81,9 @@ def answered(answer: str, *words: str) -> str:
     return seen.decode()
 
 
-def test_a_person_is_shown_and_asked_and_can_undo(kernel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_is_shown_and_asked_and_can_undo(
+    kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = printed(capsys, "clean")
     assert "Kernel cache  2.00 MiB  60 days  ~/.triton/cache/KERNEL \\x1b[31m" in out
     assert "nobody to ask" in out
@@ -91,7 +101,9 @@ def test_a_person_is_shown_and_asked_and_can_undo(kernel: Path, capsys: pytest.C
     assert printed(capsys, "clean", "--empty") == "nothing of a clean-up is in the trash\n"
 
 
-def test_programs_get_json_and_only_yes_moves(kernel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_get_json_and_only_yes_moves(
+    kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def told(*words: str) -> Any:
         return json.loads(printed(capsys, "clean", "--json", *words))
 
@@ -109,18 +121,30 @@ def test_programs_get_json_and_only_yes_moves(kernel: Path, capsys: pytest.Captu
 
 
 def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(deck: Client) -> None:
-    goes_on = deck.submit(python("import sys; print('here', flush=True); sys.stdin.read(); import time; time.sleep(600)"))
-    ended = deck.submit(python("import os; print('done'); open(os.environ['GPUDECK_ARTEFACTS'] + '/a', 'w').write('a')"))
+    goes_on = deck.submit(
+        python(
+            "import sys; print('here', flush=True); sys.stdin.read(); import time; time.sleep(600)"
+        )
+    )
+    ended = deck.submit(
+        python(
+            "import os; print('done'); open(os.environ['GPUDECK_ARTEFACTS'] + '/a', 'w').write('a')"
+        )
+    )
     assert deck.wait(ended.id, WAIT_S).status == "done"
     running(deck, goes_on.job)
     logs = [paths.job_folder(job.id) / "log" for job in (goes_on, ended)]
     for log in logs:
         eventually(lambda log=log: log.stat().st_size)
         aged(log.parent, 400)
-    finds = [find for find in scan(deck) if find.kind in ("log", "artefacts")]  # other tests leave other debris
+    finds = [
+        find for find in scan(deck) if find.kind in ("log", "artefacts")
+    ]  # other tests leave other debris
     assert sorted(find.path for find in finds) == [logs[1].parent / "artefacts", logs[1]]
     assert f"of job {ended.id} (" in finds[0].reason
-    eventually(lambda: not move_to_trash(deck, [find for find in finds if find.path.exists()]).left)  # once its runner has ended, too
+    eventually(
+        lambda: not move_to_trash(deck, [find for find in finds if find.path.exists()]).left
+    )  # once its runner has ended, too
     assert deck.log(ended.id) == b""
     assert deck.artefacts(ended.id) == []
     deck.cancel(goes_on.id)
@@ -128,12 +152,19 @@ def test_files_of_a_job_that_runs_are_left_alone_and_those_of_an_ended_one_go(de
 
 def test_what_the_end_of_a_long_command_names_stays(deck: Client, tmp_path: Path) -> None:
     """Of which lists have the beginning only."""
-    dumps = [write(tmp_path / "work" / f"core.{i}", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00", 10) for i in range(2)]
+    dumps = [
+        write(tmp_path / "work" / f"core.{i}", b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00", 10)
+        for i in range(2)
+    ]
     (tmp_path / "elsewhere").mkdir()
     deck.wait(deck.submit(["true"], cwd=str(tmp_path / "work")).id, WAIT_S)
     finds = [find for find in scan(deck) if find.kind == "core"]
     assert sorted(find.path for find in finds) == dumps
-    job = deck.submit(["gdb", *("x" * 100 for _ in range(100)), str(dumps[0])], cwd=str(tmp_path / "elsewhere"), hold=True)
+    job = deck.submit(
+        ["gdb", *("x" * 100 for _ in range(100)), str(dumps[0])],
+        cwd=str(tmp_path / "elsewhere"),
+        hold=True,
+    )
     assert [find.path for find in scan(deck) if find.kind == "core"] == dumps[1:]
     assert [left.why for left in move_to_trash(deck, finds).left] == [f"job {job.id} needs it"]
     deck.cancel(job.id)
@@ -149,28 +180,39 @@ sys.stdin.read()
 """
 
 
-def test_a_process_that_a_job_left_on_a_gpu_is_told_and_ended_by_kill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_a_job_left_on_a_gpu_is_told_and_ended_by_kill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The GPU is played at the hardware's edge; process, daemon and probe are real."""
     gpu, here = tmp_path / "gpu", Path(__file__).parent
     (gpu / "dev").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch, state_folder(tmp_path / "home"):
         patch.setenv("FAKE_GPU", str(gpu))
         patch.setenv("PYTHONPATH", os.pathsep.join([str(here / "fake_gpu"), str(here.parents[1])]))
-        settings.save(Settings(source="nvml", telemetry_hz=10.0, clean_memory="off", clean_caches="off"))
+        settings.save(
+            Settings(source="nvml", telemetry_hz=10.0, clean_memory="off", clean_caches="off")
+        )
         with Client() as deck:
             ready(deck)
             job = deck.submit(["true"])
             deck.wait(job.id, WAIT_S)
-            of_job = {"GPUDECK_JOB": str(job.id), "GPUDECK_ARTEFACTS": str(paths.job_folder(job.id) / "artefacts")}
+            of_job = {
+                "GPUDECK_JOB": str(job.id),
+                "GPUDECK_ARTEFACTS": str(paths.job_folder(job.id) / "artefacts"),
+            }
             command = [sys.executable, "-S", "-c", ORPHAN, str(gpu)]
-            with subprocess.Popen(command, env={**os.environ, **of_job}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            with subprocess.Popen(
+                command, env={**os.environ, **of_job}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as process:
                 assert process.stdout is not None
                 process.stdout.readline()
                 [find] = eventually(lambda: scan(deck, Watch()))
                 assert (find.kind, find.bytes) == ("process", 2**30)
                 assert find.reason.endswith(f"holds a GPU for job {job.id}, which has ended (done)")
                 assert "gpudeck kill" in move_to_trash(deck, [find]).left[0].why
-                assert f"to end process {process.pid}: gpudeck kill {process.pid}" in printed(capsys, "clean", "--yes")
+                assert f"to end process {process.pid}: gpudeck kill {process.pid}" in printed(
+                    capsys, "clean", "--yes"
+                )
                 assert lives(process.pid)
                 assert find.process is not None
                 deck.kill(find.process)

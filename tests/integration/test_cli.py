@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from scheduler import settings
 from scheduler.client import Client
 from scheduler.devices import trace
-from scheduler.jobs import Done, Job
+from scheduler.protocol import settings
+from scheduler.protocol.jobs import Done, Job
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually
@@ -44,7 +44,14 @@ def alone(capsys: pytest.CaptureFixture[str], cpu_home: Path) -> Shell:
 
 def gpudeck(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """In a process of its own, as a user's shell runs it."""
-    return subprocess.run([sys.executable, "-m", "app", *words], capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run(
+        [sys.executable, "-m", "app", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **more,
+    )
 
 
 def waits_for(job: Job) -> subprocess.Popen[str]:
@@ -56,7 +63,9 @@ def waits_for(job: Job) -> subprocess.Popen[str]:
     return process
 
 
-def test_status_shows_the_device_and_says_why_a_figure_is_missing(sh: Shell, shared: Client) -> None:
+def test_status_shows_the_device_and_says_why_a_figure_is_missing(
+    sh: Shell, shared: Client
+) -> None:
     out = sh("status")
     assert "CPU: no NVIDIA GPU found" in out
     assert "no jobs wait or run" in out
@@ -89,12 +98,26 @@ def test_submit_and_wait_tell_success_from_failure(sh: Shell) -> None:
 
 
 def test_jobs_are_searched(sh: Shell, shared: Client) -> None:
-    one = shared.wait(shared.submit(["false"], name="needle", group="haystack", notes="a long one").id)
+    one = shared.wait(
+        shared.submit(["false"], name="needle", group="haystack", notes="a long one").id
+    )
     other = shared.wait(shared.submit(["true"], name="needle", group="haystack").id)
-    assert [j["id"] for j in sh.json("jobs", "--search", "NEEDLE", "--since", "1h")] == [other.id, one.id]
+    assert [j["id"] for j in sh.json("jobs", "--search", "NEEDLE", "--since", "1h")] == [
+        other.id,
+        one.id,
+    ]
     assert [j["id"] for j in sh.json("jobs", "--search", "long needle")] == [one.id]
-    assert [j["id"] for j in sh.json("jobs", "--status", "failed,lost", "--group", "haystack", "--limit", "5000")] == [one.id]
-    assert sh.json("jobs", "--group", "haystack", "--until", "1d") == sh.json("jobs", "--device", "0", "--search", "needle") == []
+    assert [
+        j["id"]
+        for j in sh.json(
+            "jobs", "--status", "failed,lost", "--group", "haystack", "--limit", "5000"
+        )
+    ] == [one.id]
+    assert (
+        sh.json("jobs", "--group", "haystack", "--until", "1d")
+        == sh.json("jobs", "--device", "0", "--search", "needle")
+        == []
+    )
     assert sh("jobs", "--search", "no such words") == "no such job\n"
     assert "needle" in sh("jobs", "--group", "haystack", "--status", "done")
     for wrong in (("--status", "broken"), ("--since", "soon"), ("--active", "--status", "done")):
@@ -115,7 +138,9 @@ def test_jobs_lists_the_newest_first_and_only_so_many(sh: Shell, shared: Client)
     shared.wait(waiting.id, WAIT_S)
 
 
-def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell, tmp_path: Path) -> None:
+def test_run_takes_a_workload_its_parameters_and_shows_the_result(
+    sh: Shell, tmp_path: Path
+) -> None:
     out = sh("run", "gemm", "size=16", "seconds=0.1", "--wait")
     assert "TFLOP/s" in out
     assert "pass" in out
@@ -126,8 +151,12 @@ def test_run_takes_a_workload_its_parameters_and_shows_the_result(sh: Shell, tmp
     assert job["state"]["result"]["params"]["size"] == 16
     number = str(job["id"])
     assert sh("results", number).splitlines()[-1].startswith("pass: relative error")
-    assert "must end with .csv or .json" in sh.fails("results", number, "--out", str(tmp_path / "x.txt"), status=1)
-    assert "cannot write" in sh.fails("results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1)
+    assert "must end with .csv or .json" in sh.fails(
+        "results", number, "--out", str(tmp_path / "x.txt"), status=1
+    )
+    assert "cannot write" in sh.fails(
+        "results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1
+    )
 
 
 def test_a_job_without_a_result_is_said_to_have_none(sh: Shell) -> None:
@@ -135,7 +164,15 @@ def test_a_job_without_a_result_is_said_to_have_none(sh: Shell) -> None:
     assert "left no result" in sh.fails("results", plain, status=1)
 
 
-COMPARE = ("seq=16,32", "head_dim=8", "heads=2", "causal=both", "direction=both", "backends=auto,flash,math,cudnn", "seconds=0.1")
+COMPARE = (
+    "seq=16,32",
+    "head_dim=8",
+    "heads=2",
+    "causal=both",
+    "direction=both",
+    "backends=auto,flash,math,cudnn",
+    "seconds=0.1",
+)
 
 
 @pytest.mark.slow
@@ -145,13 +182,18 @@ def test_a_comparison_is_printed_and_written_as_csv_and_json(sh: Shell, tmp_path
     number = out.split()[-1]
     table = sh("results", number)
     assert table.splitlines()[1].split() == ["TFLOP/s", "auto", "flash", "math", "cudnn"]
-    assert "backward, d 8, S 32, causal" in table and "cudnn: cannot do this: it needs a CUDA GPU" in table
+    assert (
+        "backward, d 8, S 32, causal" in table
+        and "cudnn: cannot do this: it needs a CUDA GPU" in table
+    )
     whole = sh.json("results", number)
     assert len(whole["cells"]) == 32 and whole["verdict"] == "pass"
     for name in ("grid.csv", "grid.json"):
         assert name in sh("results", number, "--out", str(tmp_path / name))
     rows = list(csv.DictReader(io.StringIO((tmp_path / "grid.csv").read_text())))
-    assert [row["contender"] for row in rows[:4]] == ["auto", "flash", "math", "cudnn"] and len(rows) == 32
+    assert [row["contender"] for row in rows[:4]] == ["auto", "flash", "math", "cudnn"] and len(
+        rows
+    ) == 32
     assert json.loads((tmp_path / "grid.json").read_text()) == whole
 
 
@@ -184,7 +226,9 @@ def test_tuning_is_kept_with_the_rest_of_the_state(sh: Shell, shared_home: Path)
         (["cluster", "add", "ray:lab", "head:8265"], "begins with http://"),
     ],
 )
-def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[str], named: str) -> None:
+def test_a_wrong_command_line_is_status_2_and_one_line(
+    sh: Shell, words: list[str], named: str
+) -> None:
     assert named in sh.fails(*words, status=2)
 
 
@@ -212,7 +256,9 @@ def test_a_wrong_command_line_is_status_2_and_one_line(sh: Shell, words: list[st
         (["status", "--nope"], "--nope"),
     ],
 )
-def test_usage_errors_are_status_2_and_name_the_word(sh: Shell, words: list[str], named: str) -> None:
+def test_usage_errors_are_status_2_and_name_the_word(
+    sh: Shell, words: list[str], named: str
+) -> None:
     said = sh.fails(*words, status=2)
     assert named in said and said.rstrip().endswith("--help") and len(said) < 200
 
@@ -241,9 +287,17 @@ def test_logs_follow_to_the_end(sh: Shell, shared: Client, tmp_path: Path) -> No
 def test_logs_are_neutral_on_a_terminal_and_whole_in_a_pipe(shared: Client) -> None:
     job = shared.submit(["printf", "\\033]0;owned\\007\\033[2Jred\\r\\nnext\\b\\n"])
     shared.wait(job.id, WAIT_S)
-    assert gpudeck("logs", str(job.id)).stdout.replace("\r\n", "\n") == "\x1b]0;owned\x07\x1b[2Jred\nnext\b\n"
+    assert (
+        gpudeck("logs", str(job.id)).stdout.replace("\r\n", "\n")
+        == "\x1b]0;owned\x07\x1b[2Jred\nnext\b\n"
+    )
     main_end, terminal = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "app", "logs", str(job.id)], stdout=terminal, stderr=terminal, stdin=terminal)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "logs", str(job.id)],
+        stdout=terminal,
+        stderr=terminal,
+        stdin=terminal,
+    )
     os.close(terminal)
     shown = b""
     try:
@@ -269,13 +323,19 @@ def test_a_reader_that_leaves_ends_it_quietly(shared: Client) -> None:
     job = shared.submit(python("print('x' * 3_000_000)"))
     shared.wait(job.id, WAIT_S)
     command = f"{sys.executable} -m app logs {job.id} | head -c 10"
-    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (found.stdout, found.stderr) == ("x" * 10, "")
 
 
 def test_output_that_has_no_room_is_one_line(shared: Client) -> None:
     found = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m app jobs > /dev/full"], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        ["sh", "-c", f"{sys.executable} -m app jobs > /dev/full"],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (found.returncode, found.stderr.count("\n")) == (1, 1)
     assert "No space left on device" in found.stderr
@@ -290,7 +350,9 @@ def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
     taken = (tmp_path / "a.trace.gz").read_bytes()
     assert "is there already" in sh.fails("record", str(tmp_path / "a.trace.gz"), "--seconds", "1")
     assert (tmp_path / "a.trace.gz").read_bytes() == taken
-    assert "cannot write the trace" in sh.fails("record", str(tmp_path / "no" / "folder"), "--seconds", "1")
+    assert "cannot write the trace" in sh.fails(
+        "record", str(tmp_path / "no" / "folder"), "--seconds", "1"
+    )
     for phases in ("idle", "nope=3", "idle=x", "idle=-1"):
         sh.fails("record", str(tmp_path / "b"), "--phases", phases, status=2)
     assert not (tmp_path / "b").exists()
@@ -306,7 +368,9 @@ def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None
     assert "has stopped" in alone("daemon", "stop")
     assert "the source of readings is cpu" in alone("daemon", "start", "--source", "cpu")
     assert "no trace at" in alone.fails("daemon", "start", "--source", "replay:nowhere.gz")
-    assert alone.json("status")["settings"]["source"] == "cpu", "a trace that cannot be played changes nothing"
+    assert alone.json("status")["settings"]["source"] == "cpu", (
+        "a trace that cannot be played changes nothing"
+    )
     kill_daemon()
     assert "CPU" in alone("status"), "a verb starts the daemon where none runs"
 
@@ -314,7 +378,15 @@ def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None
 def test_doctor_finds_all_well_and_says_what_is_not(alone: Shell, cpu_home: Path) -> None:
     findings = {f["what"]: f for f in alone.json("doctor")}
     assert {f["verdict"] for f in findings.values()} <= {"ok", "warning"}
-    assert set(findings) >= {"Python and packages", "state folder", "disk", "settings", "window libraries", "daemon", "devices"}
+    assert set(findings) >= {
+        "Python and packages",
+        "state folder",
+        "disk",
+        "settings",
+        "window libraries",
+        "daemon",
+        "devices",
+    }
     assert alone("doctor").count("\n") == len(findings)
     (cpu_home / "settings.json").write_text("{")
     kill_daemon()
@@ -374,7 +446,9 @@ def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(
-            sys.executable, [sys.executable, "-m", "app", *words], {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", **env}
+            sys.executable,
+            [sys.executable, "-m", "app", *words],
+            {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", **env},
         )
     seen = b""
     try:
@@ -401,7 +475,9 @@ def test_watch_follows_and_leaves_the_terminal_as_it_was(shared: Client) -> None
 
 def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> None:
     assert "gpudeck status --json" in sh.fails("watch")
-    with subprocess.Popen([sys.executable, "-m", "app", "watch", "--json"], stdout=subprocess.PIPE, text=True) as feed:
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "watch", "--json"], stdout=subprocess.PIPE, text=True
+    ) as feed:
         assert feed.stdout is not None
         first, second = (json.loads(feed.stdout.readline()) for _ in range(2))
         feed.send_signal(signal.SIGINT)
@@ -410,17 +486,25 @@ def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> 
 
 
 def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> None:
-    folder = write_hf(tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    folder = write_hf(
+        tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64))
+    )
     shutil.copy(vocabulary_file(), folder)
     assert "none is used" in sh("models")
     assert sh("models", "add", str(folder)).startswith("tiny-7 (")
     made, ours = sh.json("models")
-    assert (made["name"], made["layers"], made["dialect"]) == ("tiny-7", 1, "flash-linear-attention")
+    assert (made["name"], made["layers"], made["dialect"]) == (
+        "tiny-7",
+        1,
+        "flash-linear-attention",
+    )
     assert (ours["name"], ours["problem"]) == ("rwkv7-deck-13m", "")
     sh("models", "use", "tiny-7")
     assert re.search(r"tiny-7 .* in use", sh("models"))
     (folder / "model.safetensors").write_bytes(b"")
-    assert "truncated or damaged" in sh("models"), "why it cannot be used is said where it is listed"
+    assert "truncated or damaged" in sh("models"), (
+        "why it cannot be used is said where it is listed"
+    )
     assert "truncated or damaged" in sh.fails("models", "use", str(folder))
     sh("models", "use", "none")
     sh("models", "remove", "tiny-7")
@@ -435,12 +519,21 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
     assert "Example" in sh.fails("models", "benchmark", status=2)
 
 
-def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(alone: Shell, cpu_home: Path) -> None:
+def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(
+    alone: Shell, cpu_home: Path
+) -> None:
     alone("daemon", "start")
-    assert "the source of readings is replay:h100.trace.gz" in alone("daemon", "start", "--source", "replay:h100.trace.gz")
+    assert "the source of readings is replay:h100.trace.gz" in alone(
+        "daemon", "start", "--source", "replay:h100.trace.gz"
+    )
     seen = alone.json("status")
-    assert (seen["source"], {s["device"]["kind"] for s in seen["devices"]}) == ("replay of h100.trace.gz", {"replay"})
-    assert "is set, but: " in alone.fails("daemon", "start", "--source", "nvml"), "there is no GPU here"
+    assert (seen["source"], {s["device"]["kind"] for s in seen["devices"]}) == (
+        "replay of h100.trace.gz",
+        {"replay"},
+    )
+    assert "is set, but: " in alone.fails("daemon", "start", "--source", "nvml"), (
+        "there is no GPU here"
+    )
     alone("daemon", "start", "--source", "cpu")
     assert alone.json("status")["devices"][0]["device"]["kind"] == "cpu"
 
@@ -448,10 +541,16 @@ def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(alone: S
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("logs", "1", "2"), "one at a time is meant here; 2 is too many. See: gpudeck logs --help"),
+        (
+            ("logs", "1", "2"),
+            "one at a time is meant here; 2 is too many. See: gpudeck logs --help",
+        ),
         (("wait", "1", "--quick"), "there is no --quick here. See: gpudeck wait --help"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
-        (("report", "--format", "html", "--out", "x.md"), "--format html and --out x.md are two formats"),
+        (
+            ("report", "--format", "html", "--out", "x.md"),
+            "--format html and --out x.md are two formats",
+        ),
     ],
 )
 def test_wrong_usage_says_what_is_meant(alone: Shell, words: tuple[str, ...], says: str) -> None:
@@ -473,22 +572,40 @@ def test_an_interrupted_recording_says_what_there_is_of_it(cpu_home: Path, tmp_p
     assert f"{len(trace.read(file)[1])} moments" in err
 
 
-def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(sh: Shell, shared: Client, tmp_path: Path) -> None:
+def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(
+    sh: Shell, shared: Client, tmp_path: Path
+) -> None:
     held, other = shared.submit(["true"], hold=True), shared.submit(["true"], hold=True)
     assert f"job {held.id}: queued, is held; to let it go" in sh("pause", str(held.id))
     foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
     assert foretold == f"it would wait for job {held.id} (true); nobody knows how long\n"
-    assert sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
-    assert sh("cancel", f"{held.id}-{other.id}") == "nothing to cancel: none of them waits or runs\n", "again is no error"
+    assert (
+        sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
+    )
+    assert (
+        sh("cancel", f"{held.id}-{other.id}") == "nothing to cancel: none of them waits or runs\n"
+    ), "again is no error"
     assert sh("cancel", str(held.id), f"{other.id}-1000000000") == f"job {held.id}: ended already\n"
     assert "there is no job 999999" in sh.fails("cancel", str(held.id), "999999")
     assert "there is no job 999999" in sh.fails("cancel", "--array", "999999")
     assert f"job {held.id} is of no array" in sh.fails("cancel", "--array", str(held.id))
     array = sh.json("submit", "--array", "1-7", "--hold", "--group", "sweep", "--", "true")
     first, last = array[0]["id"], array[6]["id"]
-    assert sh("cancel", f"{first}-{first + 1}", str(last)) == f"jobs {first}, {first + 1} and {last}: cancelled\n"
-    assert sh.json("cancel", "--array", str(last))["cancelled"] == [first + 2, first + 3, first + 4, first + 5]
+    assert (
+        sh("cancel", f"{first}-{first + 1}", str(last))
+        == f"jobs {first}, {first + 1} and {last}: cancelled\n"
+    )
+    assert sh.json("cancel", "--array", str(last))["cancelled"] == [
+        first + 2,
+        first + 3,
+        first + 4,
+        first + 5,
+    ]
     sh("submit", "--array", "1-6", "--hold", "--group", "sweep", "--", "true")
     assert sh("cancel", "--group", "sweep") == f"6 jobs from {last + 1} to {last + 6}: cancelled\n"
-    assert "the token file" in sh.fails("cluster", "add", "ray:lab", "http://head:8265", "--token-file", str(tmp_path / "none"))
-    assert "no cluster is called ray:lab. To name one" in sh.fails("submit", "--on", "ray:lab", "true")
+    assert "the token file" in sh.fails(
+        "cluster", "add", "ray:lab", "http://head:8265", "--token-file", str(tmp_path / "none")
+    )
+    assert "no cluster is called ray:lab. To name one" in sh.fails(
+        "submit", "--on", "ray:lab", "true"
+    )

@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.errors import DaemonGone, UserError
 from scheduler.executors import local
-from scheduler.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
+from scheduler.protocol.settings import Settings
 from scheduler.store import Store
 from tests.integration.deck import answers, daemon_pid, kill_daemon, log_of, python, ready, running
 from tests.support import command_of, eventually, lives, send, state_folder, users_of
@@ -48,7 +48,9 @@ def test_a_daemon_whose_starter_has_ended_serves_and_stops(cpu_home: Path) -> No
     assert daemon.wait(WAIT_S) == 0
 
 
-def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(cpu_home: Path, tmp_path: Path) -> None:
+def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """Again and again in the middle of submitting and starting. Every job says on disk that it ran: each exactly once."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     ids: list[int] = []
@@ -65,7 +67,11 @@ def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(cpu_
                     break
     with Client() as deck:
         state = running(deck, long)
-        assert (state.runner, state.started, state.attempt) == (first_state.runner, first_state.started, first_state.attempt)
+        assert (state.runner, state.started, state.attempt) == (
+            first_state.runner,
+            first_state.started,
+            first_state.attempt,
+        )
         go.touch()
         ended = [deck.wait(i, WAIT_S) for i in ids]
     assert [type(j.state) for j in ended] == [Done] * len(ids)
@@ -73,7 +79,9 @@ def test_kill_9_with_jobs_queued_and_running_loses_none_and_runs_none_twice(cpu_
     assert log_of(long) == "ended\n"
 
 
-def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     code = """if True:
         import os, sys, time
         while not os.path.exists(sys.argv[1]): time.sleep(0.01)
@@ -81,8 +89,14 @@ def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(cpu
         print(sys.argv[2]); sys.exit(int(sys.argv[3]))"""
     go = tmp_path / "go"
     with Client() as deck:
-        good, bad = (ready(deck).submit(python(code, go, "last words", status)) for status in (0, 7))
-        runners = [running(deck, job).runner for job in (good, bad)] if (os.cpu_count() or 1) > 1 else [running(deck, good).runner]
+        good, bad = (
+            ready(deck).submit(python(code, go, "last words", status)) for status in (0, 7)
+        )
+        runners = (
+            [running(deck, job).runner for job in (good, bad)]
+            if (os.cpu_count() or 1) > 1
+            else [running(deck, good).runner]
+        )
         kill_daemon()
     go.touch()
     eventually(lambda: not any(lives(r) for r in runners))
@@ -97,7 +111,9 @@ def test_a_job_that_ends_while_no_daemon_runs_is_taken_over_with_all_it_said(cpu
 
 def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    code = RECORD.replace("while", """print('{"gpudeck":"progress","done":1,"total":2}', flush=True)\n    while""")
+    code = RECORD.replace(
+        "while", """print('{"gpudeck":"progress","done":1,"total":2}', flush=True)\n    while"""
+    )
     with Client() as deck:
         job = ready(deck).submit(python(code, tmp_path / "ran", go), gpus=1)
         before = running(deck, job)
@@ -111,7 +127,9 @@ def test_stop_lets_jobs_run_on_and_start_adopts_them(cpu_home: Path, tmp_path: P
         assert deck.snapshot().devices == () or deck.snapshot().devices[0].holders == (job.id,)
         said = eventually(lambda: isinstance(s := deck.job(job.id).state, Running) and s.progress)
         assert said.done == 1.0, "what it said before is read again from its log"
-        assert isinstance(deck.submit(["true"], gpus=1).state, Queued), "the device it holds is not given away"
+        assert isinstance(deck.submit(["true"], gpus=1).state, Queued), (
+            "the device it holds is not given away"
+        )
         go.touch()
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
@@ -120,7 +138,9 @@ def users_daemon(home: Path) -> list[int]:
     return [p for p in users_of(home) if b"scheduler.daemon" in command_of(p)]
 
 
-def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(cpu_home: Path, tmp_path: Path) -> None:
+def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     code = """if True:
         import os, signal, sys, time
         signal.signal(15, lambda *_: open(sys.argv[1], "w").close())
@@ -141,7 +161,9 @@ def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(cpu_home:
         assert isinstance(deck.wait(job.id, WAIT_S).state, Cancelled)
 
 
-def test_a_killed_runner_means_lost_and_its_processes_are_gone(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_killed_runner_means_lost_and_its_processes_are_gone(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     code = """if True:
         import os, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -159,10 +181,18 @@ def test_a_killed_runner_means_lost_and_its_processes_are_gone(cpu_home: Path, t
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done), "the device is free again"
 
 
-def test_a_killed_runner_leaves_nobody_behind_who_cleared_the_environment(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_killed_runner_leaves_nobody_behind_who_cleared_the_environment(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """Neither while a daemon watches, nor while none does."""
     pid_file = tmp_path / "pid"
-    command = ["env", "-i", "sh", "-c", f"sleep 600 & echo $! > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; wait"]
+    command = [
+        "env",
+        "-i",
+        "sh",
+        "-c",
+        f"sleep 600 & echo $! > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; wait",
+    ]
     for killed in (False, True):
         with Client() as deck:
             job = ready(deck).submit(command)
@@ -189,7 +219,9 @@ def test_a_pause_survives_a_restart(cpu_home: Path) -> None:
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(cpu_home: Path, tmp_path: Path) -> None:
+def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """The stored boot id is another: then even a process with the right pid and start time is not ours."""
     with Client() as deck:
         job = ready(deck).submit(["sleep", "600"], gpus=1)
@@ -197,7 +229,11 @@ def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(cpu_home: Path,
         state = running(deck, job)
         kill_daemon()
     store = Store(paths.store_file())
-    store.update(msgspec.structs.replace(store.get(job.id), state=msgspec.structs.replace(state, boot="before the power cut")))
+    store.update(
+        msgspec.structs.replace(
+            store.get(job.id), state=msgspec.structs.replace(state, boot="before the power cut")
+        )
+    )
     store.close()
     with Client() as deck:
         lost = deck.wait(job.id, WAIT_S).state
@@ -206,7 +242,9 @@ def test_after_a_power_cut_what_ran_is_lost_and_what_waited_runs(cpu_home: Path,
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
 
 
-def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_start_that_was_cut_short_is_made_again_and_runs_once(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """The daemon dies between starting the runner and opening its gate: that runner ends without having run anything."""
     ran = tmp_path / "ran"
     with Client() as deck:
@@ -217,7 +255,9 @@ def test_a_start_that_was_cut_short_is_made_again_and_runs_once(cpu_home: Path, 
     running = executor.prepare(job.job, "attempt-of-the-dead", ("cpu",))
     kept = store.get(job.id)
     going = msgspec.structs.replace(kept, spec=msgspec.structs.replace(kept.spec, hold=False))
-    store.update(msgspec.structs.replace(going, state=Starting("attempt-of-the-dead", ("cpu",), 1.0)))
+    store.update(
+        msgspec.structs.replace(going, state=Starting("attempt-of-the-dead", ("cpu",), 1.0))
+    )
     store.close()
     executor.abandon(running)
     with Client() as deck:
@@ -257,7 +297,9 @@ def test_the_daemon_may_open_all_it_can_and_its_jobs_what_it_was_given(cpu_home:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with deck:
-        job = deck.submit(python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"))
+        job = deck.submit(
+            python("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
+        )
         job.wait(WAIT_S)
         assert job.log() == f"{soft // 2} {hard}\n".encode()
         assert resource.prlimit(daemon_pid(), resource.RLIMIT_NOFILE) == (hard, hard)
@@ -266,7 +308,13 @@ def test_the_daemon_may_open_all_it_can_and_its_jobs_what_it_was_given(cpu_home:
 def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
     with Client():
         first = daemon_pid()
-        second = subprocess.run([sys.executable, "-P", "-m", "scheduler.daemon"], capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(
+            [sys.executable, "-P", "-m", "scheduler.daemon"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
     assert (second.returncode, second.stdout, second.stderr) == (0, "ready\n", "")
     assert daemon_pid() == first
     assert lives(first)
@@ -275,11 +323,14 @@ def test_a_second_daemon_says_that_one_answers_already(cpu_home: Path) -> None:
 def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: Path) -> None:
     code = """if True:
         import sys
-        from scheduler import daemon, paths
-        from scheduler.background import Identity, serve_alone
+        from scheduler.background.instance import Identity, serve_alone
+        from scheduler.daemon import daemon
+        from scheduler.protocol import paths
         daemon.Monitor.set_devices = lambda self, devices: 1 / 0
-        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), daemon.door(), paths.daemon_log()), daemon._serve))"""
-    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False)
+        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), daemon.door(), paths.daemon_log()), daemon.serve))"""
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
     assert (ended.returncode, ended.stdout) == (1, "ready\n")
     assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
     with Client() as deck:
@@ -317,7 +368,9 @@ def test_the_state_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
         ("gpudeck.sqlite", None, "cannot be used"),
     ],
 )
-def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(home: Path, file: str, content: bytes | None, words: str) -> None:
+def test_what_stands_in_the_way_of_the_daemon_is_told_in_one_line(
+    home: Path, file: str, content: bytes | None, words: str
+) -> None:
     paths.ensure(home)
     if content is None:
         (home / file).mkdir()
@@ -333,7 +386,9 @@ def test_a_damaged_history_is_put_aside_and_keeps_nobody_from_working(cpu_home: 
     paths.ensure(cpu_home)
     paths.history_file().write_bytes(b"no history")
     with Client() as deck:
-        eventually(lambda: any("history was damaged and begins anew" in n for n in deck.snapshot().notices))
+        eventually(
+            lambda: any("history was damaged and begins anew" in n for n in deck.snapshot().notices)
+        )
         eventually(lambda: deck.history("cpu", ["util"], 0.0).times)
         deck.submit(["true"])
     assert (cpu_home / "history.sqlite.damaged").read_bytes() == b"no history"
@@ -375,12 +430,16 @@ def fill(file: Path) -> None:
                 continue
 
 
-def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(
+    small_disk: Path, tmp_path: Path
+) -> None:
     ballast = small_disk.parent / "ballast"
     go = tmp_path / "go"
     with Client() as deck:
         ended = deck.wait(ready(deck).submit(["true"]).id, WAIT_S)
-        silent = RECORD.replace('print("ended")', "pass")  # a job that prints where nothing can be written fails by itself
+        silent = RECORD.replace(
+            'print("ended")', "pass"
+        )  # a job that prints where nothing can be written fails by itself
         job = deck.submit(python(silent, tmp_path / "ran", go), gpus=1)
         waiting = deck.submit(python(RECORD, tmp_path / "ran"), gpus=1)
         hog = deck.submit(python(silent, tmp_path / "hog", tmp_path / "never"))
@@ -398,14 +457,18 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
         kept = deck.jobs(limit=1000)
         runner = running(deck, hog).runner
     kill_daemon()
-    send(runner, signal.SIGKILL)  # what became of this one cannot be stored when the next daemon finds it
+    send(
+        runner, signal.SIGKILL
+    )  # what became of this one cannot be stored when the next daemon finds it
     with Client() as deck:
         assert any("disk is full" in n for n in deck.snapshot().notices)
         assert [deck.job(j.id).status for j in (job, hog)] == ["running", "running"]
         ballast.unlink()
         ballast.with_name("more").unlink()
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
-        assert isinstance(deck.wait(hog.id, WAIT_S).state, Lost), "that it was cancelled could not be stored before the crash"
+        assert isinstance(deck.wait(hog.id, WAIT_S).state, Lost), (
+            "that it was cancelled could not be stored before the crash"
+        )
         assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
         assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
         eventually(lambda: not deck.snapshot().notices)
@@ -419,7 +482,9 @@ def test_a_full_disk_refuses_in_one_line_loses_nothing_and_recovers(small_disk: 
 
 
 @pytest.mark.parametrize("variable", ["GPUDECK_HOME", "XDG_STATE_HOME"])
-def test_a_relative_state_folder_is_the_same_for_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_a_relative_state_folder_is_the_same_for_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     home = tmp_path / "state" if variable == "GPUDECK_HOME" else tmp_path / "state" / "gpudeck"
     with state_folder(home):
         settings.save(Settings(source="cpu"))
@@ -432,7 +497,9 @@ def test_a_relative_state_folder_is_the_same_for_the_daemon(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("name", ["daemon.sock", "daemon.lock"])
-def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(cpu_home: Path, tmp_path: Path, name: str) -> None:
+def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(
+    cpu_home: Path, tmp_path: Path, name: str
+) -> None:
     go = tmp_path / "go"
     with Client() as deck:
         job = ready(deck).submit(python(RECORD, tmp_path / "ran", go), gpus=1)
@@ -447,7 +514,9 @@ def test_a_daemon_that_cannot_be_found_ends_and_the_next_adopts_its_jobs(cpu_hom
         assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_a_state_folder_that_is_gone_is_left_by_its_daemon_and_not_by_its_jobs(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_state_folder_that_is_gone_is_left_by_its_daemon_and_not_by_its_jobs(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     with Client() as deck:
         job = ready(deck).submit(python(RECORD, tmp_path / "ran", tmp_path / "go"), gpus=1)
         runner = running(deck, job).runner

@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler import messages as m
-from scheduler import paths
 from scheduler.client import Client, door
 from scheduler.devices import trace
-from scheduler.devices.fields import HEADLINE
-from scheduler.devices.model import Device, Reading
-from scheduler.errors import UserError
-from scheduler.jobs import Done
-from scheduler.telemetry.snapshot import Busy, Snapshot
-from scheduler.wire import Connection
+from scheduler.protocol import messages as m
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.fields import HEADLINE
+from scheduler.protocol.jobs import Done
+from scheduler.protocol.snapshot import Busy, Snapshot
+from scheduler.protocol.wire import Connection
 from tests.integration.deck import daemon_pid, probe_pid, python, ready
 from tests.support import eventually, users_of
 
@@ -62,7 +62,9 @@ def feed() -> Iterator[Feed]:
 
 def test_readings_come_live_and_stay_in_the_history(shared: Client) -> None:
     first = eventually(lambda: (d := shared.snapshot().devices) and d[0].reading)
-    later = eventually(lambda: (r := shared.snapshot().devices[0].reading) and r.time > first.time and r)
+    later = eventually(
+        lambda: (r := shared.snapshot().devices[0].reading) and r.time > first.time and r
+    )
     assert abs(later.time - time.time()) < 5
     assert set(HEADLINE) <= set(later.values) | set(later.absent)
     found = shared.history("cpu", ["util", "no such field"], first.time, later.time)
@@ -73,11 +75,17 @@ def test_readings_come_live_and_stay_in_the_history(shared: Client) -> None:
     assert shared.history("no such device", ["util"], 0.0).times == []
 
 
-def test_a_subscriber_sees_every_state_of_a_job_and_ever_newer_snapshots(shared: Client, tmp_path: Path) -> None:
+def test_a_subscriber_sees_every_state_of_a_job_and_ever_newer_snapshots(
+    shared: Client, tmp_path: Path
+) -> None:
     with feed() as mine:
         eventually(lambda: mine.seen)
         job = shared.submit(
-            python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", tmp_path / "go"), gpus=1
+            python(
+                "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)",
+                tmp_path / "go",
+            ),
+            gpus=1,
         )
 
         def states() -> list[str]:
@@ -102,7 +110,9 @@ def test_the_first_subscriber_of_a_daemon_that_has_just_started_is_served(cpu_ho
 
 def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -> None:
     shared.pause()
-    jobs = [shared.submit(["true", "x" * 20_000], env={}) for _ in range(30)]  # snapshots larger than any buffer of a socket
+    jobs = [
+        shared.submit(["true", "x" * 20_000], env={}) for _ in range(30)
+    ]  # snapshots larger than any buffer of a socket
     slow = Connection(door(), timeout=10.0)
     try:
         slow.send(b'{"type":"subscribe"}')
@@ -112,7 +122,12 @@ def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -
                 shared.configure(idle_dwell_s=float(i))
             shared.cancel(jobs[0].id)
             newest = shared.snapshot().seq
-            eventually(lambda: fast.seen and any(j.id == jobs[0].id and not j.active for j in fast.seen[-1].jobs))
+            eventually(
+                lambda: (
+                    fast.seen
+                    and any(j.id == jobs[0].id and not j.active for j in fast.seen[-1].jobs)
+                )
+            )
         got: list[int] = []
         while not got or got[-1] < newest:
             reply = msgspec.json.decode(slow.receive(), type=m.Reply)
@@ -147,10 +162,17 @@ def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
 def test_settings_are_checked_stored_and_in_force(shared: Client, shared_home: Path) -> None:
     before = msgspec.json.decode((shared_home / "settings.json").read_bytes())
     assert shared.configure(idle_dwell_s=3.0).idle_dwell_s == 3.0
-    for changes, words in (({"telemetry_hz": 99.0}, "telemetry_hz"), ({"nonsense": 1.0}, "nonsense"), ({"theme": "pink"}, "theme")):
+    for changes, words in (
+        ({"telemetry_hz": 99.0}, "telemetry_hz"),
+        ({"nonsense": 1.0}, "nonsense"),
+        ({"theme": "pink"}, "theme"),
+    ):
         with pytest.raises(UserError, match=words):
             shared.configure(**changes)  # type: ignore[arg-type]
-    assert msgspec.json.decode((shared_home / "settings.json").read_bytes()) == {**before, "idle_dwell_s": 3.0}
+    assert msgspec.json.decode((shared_home / "settings.json").read_bytes()) == {
+        **before,
+        "idle_dwell_s": 3.0,
+    }
     shared.configure(idle_dwell_s=15.0)
 
 
@@ -161,7 +183,13 @@ def test_a_killed_probe_is_replaced_and_the_gap_is_told(cpu_home: Path) -> None:
         os.kill(old, signal.SIGKILL)
         eventually(lambda: any("the probe ended and was replaced" in s.notices for s in mine.seen))
         new = eventually(lambda: (p := probe_pid(cpu_home)) and p != old and p)
-        eventually(lambda: (r := deck.snapshot().devices[0].reading) and r.time > mine.seen[0].time and not deck.snapshot().notices)
+        eventually(
+            lambda: (
+                (r := deck.snapshot().devices[0].reading)
+                and r.time > mine.seen[0].time
+                and not deck.snapshot().notices
+            )
+        )
         told = next(s for s in mine.seen if s.notices)
         assert told.devices[0].reading is None, "an old reading is not shown as if it were new"
         assert new != old
@@ -170,11 +198,17 @@ def test_a_killed_probe_is_replaced_and_the_gap_is_told(cpu_home: Path) -> None:
 def test_a_hung_probe_is_replaced_and_its_device_is_not_idle_meanwhile(cpu_home: Path) -> None:
     with Client() as deck, feed() as mine:
         deck.configure(idle_dwell_s=0.0, idle_util_percent=100.0)
-        eventually(lambda: (d := deck.snapshot().devices) and d[0].reading and not isinstance(d[0].use, Busy))
+        eventually(
+            lambda: (
+                (d := deck.snapshot().devices) and d[0].reading and not isinstance(d[0].use, Busy)
+            )
+        )
         old = eventually(lambda: probe_pid(cpu_home))
         os.kill(old, signal.SIGSTOP)
         eventually(lambda: mine.seen[-1].devices[0].use == Busy("no current reading"))
-        assert isinstance(deck.wait(deck.submit(["true"], gpus=1).id, WAIT_S).state, Done), "jobs go on"
+        assert isinstance(deck.wait(deck.submit(["true"], gpus=1).id, WAIT_S).state, Done), (
+            "jobs go on"
+        )
         eventually(lambda: any("the probe hung and was replaced" in s.notices for s in mine.seen))
         eventually(lambda: probe_pid(cpu_home) not in (None, old))
         eventually(lambda: not (s := deck.snapshot()).notices and s.devices[0].reading)
@@ -189,16 +223,31 @@ def test_a_replay_is_labelled_and_runs_no_jobs(cpu_home: Path, tmp_path: Path) -
     with Client() as deck:
         ready(deck)
         deck.configure(source=f"replay:{file}*8", telemetry_hz=10.0)
-        shown = eventually(lambda: (s := deck.snapshot()).source.startswith("replay") and all(d.reading for d in s.devices) and s)
+        shown = eventually(
+            lambda: (
+                (s := deck.snapshot()).source.startswith("replay")
+                and all(d.reading for d in s.devices)
+                and s
+            )
+        )
         assert [d.device.name for d in shown.devices] == ["REPLAY NVIDIA H100"] * 8
-        assert all("REPLAY" in d.device.note and d.reading and d.reading.values["util"] == 42.0 for d in shown.devices)
+        assert all(
+            "REPLAY" in d.device.note and d.reading and d.reading.values["util"] == 42.0
+            for d in shown.devices
+        )
         with pytest.raises(UserError, match="REPLAY shows the past"):
             deck.submit(["true"], gpus=1)
         assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
         deck.configure(source="replay:/nowhere")
         eventually(lambda: "there is no trace at /nowhere" in deck.snapshot().notices)
         deck.configure(source="cpu")
-        eventually(lambda: (s := deck.snapshot()).source.startswith("cpu") and not s.notices and s.devices[0].device.kind == "cpu")
+        eventually(
+            lambda: (
+                (s := deck.snapshot()).source.startswith("cpu")
+                and not s.notices
+                and s.devices[0].device.kind == "cpu"
+            )
+        )
 
 
 def test_a_daemon_that_is_stopped_leaves_nothing_behind(cpu_home: Path) -> None:
@@ -217,5 +266,9 @@ def test_sigterm_ends_it_as_cleanly(cpu_home: Path) -> None:
         os.kill(daemon_pid(), signal.SIGTERM)
         eventually(lambda: users_of(cpu_home) == [])
     assert paths.daemon_log().read_text() == ""
-    with socket.socket(socket.AF_UNIX) as dead, paths.short(door()) as name, pytest.raises(ConnectionRefusedError):
+    with (
+        socket.socket(socket.AF_UNIX) as dead,
+        paths.short(door()) as name,
+        pytest.raises(ConnectionRefusedError),
+    ):
         dead.connect(name)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from scheduler import paths, settings
-from scheduler.background import alone
+from app.cli.main import main
+from scheduler.background.instance import alone
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Queued
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Queued
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.submission import wish
 from scheduler.store import Store, environments, repair
-from scheduler.wishes import wish
 from tests.integration.deck import kill_daemon, log_of, python
 from tests.integration.torture.faults import small_disk
 from tests.support import eventually, state_folder
@@ -35,7 +35,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         settings.save(Settings(source="cpu"))
         with Client() as deck:
             deck.set_group("night", limit=3, paused=True)
-            specs = [wish(["true"], {"name": f"n{number}", "env": {}, "notes": "x" * 200 * number}) for number in range(JOBS)]
+            specs = [
+                wish(["true"], {"name": f"n{number}", "env": {}, "notes": "x" * 200 * number})
+                for number in range(JOBS)
+            ]
             for job in deck.submit_many(specs):
                 deck.wait(job.id, 60.0)
             deck.stop_daemon()
@@ -43,7 +46,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             waits = deck.submit(["true"], hold=True, env={"TOKEN": "secret"}, name="waits")
             assert waits.id == JOBS + 1
             kill_daemon()
-        yield Path(shutil.copytree(home, folder / "kept", ignore=shutil.ignore_patterns("daemon.*")))
+        yield Path(
+            shutil.copytree(home, folder / "kept", ignore=shutil.ignore_patterns("daemon.*"))
+        )
 
 
 @pytest.fixture
@@ -104,8 +109,12 @@ def cut_the_log(home: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("damage", [cut, zero_pages, zero_the_first_page, garble, garble_names, cut_the_log])
-def test_what_is_whole_is_saved_and_the_rest_is_named(home: Path, damage: Callable[[Path, random.Random], None], seed: int) -> None:
+@pytest.mark.parametrize(
+    "damage", [cut, zero_pages, zero_the_first_page, garble, garble_names, cut_the_log]
+)
+def test_what_is_whole_is_saved_and_the_rest_is_named(
+    home: Path, damage: Callable[[Path, random.Random], None], seed: int
+) -> None:
     file = paths.store_file()
     damage(home, random.Random(f"{damage.__name__} {seed}"))
     spoilt = file.read_bytes()
@@ -119,7 +128,9 @@ def test_what_is_whole_is_saved_and_the_rest_is_named(home: Path, damage: Callab
     assert repair.examine(file, known) == ""
     saved = store_of(home)
     assert len(saved) == rescue.jobs
-    assert sorted([*saved, *rescue.lost]) == list(range(1, max([JOBS, *saved]) + 1)), "each is saved or said to be lost"
+    assert sorted([*saved, *rescue.lost]) == list(range(1, max([JOBS, *saved]) + 1)), (
+        "each is saved or said to be lost"
+    )
     if damage is zero_the_first_page:
         assert saved == list(known), "the first page leads to the jobs, and holds none"
 
@@ -130,7 +141,10 @@ def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) 
     store._db.execute("UPDATE environments SET env = replace(env, 'secret', 'sEcret')")
     store.close()
     known, waits = range(1, JOBS + 1), JOBS + 1
-    assert repair.examine(paths.store_file(), known) == f"the environment of job {waits} is lost or damaged"
+    assert (
+        repair.examine(paths.store_file(), known)
+        == f"the environment of job {waits} is lost or damaged"
+    )
     assert repair.rebuild(paths.store_file(), known)[:3] == (waits, [], [waits])
     assert repair.examine(paths.store_file(), known) == ""
     with Client() as deck:
@@ -142,7 +156,9 @@ def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) 
     assert repair.examine(paths.store_file(), known) == ""
 
 
-def test_on_a_full_disk_the_doctor_says_so_and_the_store_is_as_it_was(home: Path, tmp_path: Path) -> None:
+def test_on_a_full_disk_the_doctor_says_so_and_the_store_is_as_it_was(
+    home: Path, tmp_path: Path
+) -> None:
     zero_the_first_page(home, random.Random(0))
     spoilt = (home / "gpudeck.sqlite").read_bytes()
     try:
@@ -171,7 +187,9 @@ def test_a_store_of_which_nothing_is_left_gives_no_number_twice(home: Path) -> N
         assert deck.submit(["true"], env={}).id == JOBS + 1
 
 
-def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     zero_the_first_page(home, random.Random(0))
     with pytest.raises(UserError, match="See: gpudeck doctor"):
         Client()
@@ -185,11 +203,16 @@ def test_the_doctor_repairs_what_the_daemon_refuses_and_the_queue_goes_on(home: 
         assert deck.timeline(1)[0].what == "submitted"
         (group,) = deck.groups()
         assert (group.group.limit, group.group.paused) == (3, True)
-        with pytest.raises(UserError, match="the daemon has it"), alone(paths.daemon_lock(), "the daemon has it"):
+        with (
+            pytest.raises(UserError, match="the daemon has it"),
+            alone(paths.daemon_lock(), "the daemon has it"),
+        ):
             pass
 
 
-def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """The log held that it was started, ran and ended; the file, that it waits. Its runner's word stands."""
     with Client() as deck:
         deck.pause()
@@ -208,5 +231,7 @@ def test_a_job_whose_end_was_lost_with_the_log_does_not_run_again(cpu_home: Path
     with Client() as deck:
         deck.pause(False)
         assert deck.wait(job.id, 30.0).status == "done"
-        assert deck.wait(lost.id, 30.0).status in ("failed", "lost"), "its processes were ended: nobody could have said how it goes on"
+        assert deck.wait(lost.id, 30.0).status in ("failed", "lost"), (
+            "its processes were ended: nobody could have said how it goes on"
+        )
     assert (log_of(job), log_of(lost)) == ("once\n", "once\n")

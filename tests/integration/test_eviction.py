@@ -21,13 +21,13 @@ import pytest
 from assistant.client import Assistant
 from assistant.messages import Chunk, Complete, Event
 from assistant.tokenizer import VOCABULARY
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.devices.model import ASSISTANT_MARK
-from scheduler.errors import UserError
-from scheduler.jobs import Job, Queued, Running
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+from scheduler.protocol import paths, settings
+from scheduler.protocol.devices import ASSISTANT_MARK
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Queued, Running
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.integration.deck import kill_daemon, log_of, python, ready
 from tests.integration.endpoint import serving
 from tests.support import eventually, lives, send, state_folder
@@ -54,7 +54,10 @@ print([name for name in os.listdir(sys.argv[1]) if name.isdigit() and lives(name
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that is the GPU of the module's daemon; who has a file there is on it."""
     folder = tmp_path_factory.mktemp("gpu")
-    with pytest.MonkeyPatch.context() as patch, state_folder(tmp_path_factory.mktemp("eviction") / "home"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        state_folder(tmp_path_factory.mktemp("eviction") / "home"),
+    ):
         patch.setenv("FAKE_GPU", str(folder))
         patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
         settings.save(SETTINGS)
@@ -78,7 +81,9 @@ def configure(deck: Client, **changes: str | float) -> None:
     """With a reading that was taken since: another rate needs another probe."""
     now = time.time()
     deck.configure(**changes)
-    eventually(lambda: all(d.reading is not None and d.reading.time > now for d in deck.snapshot().devices))
+    eventually(
+        lambda: all(d.reading is not None and d.reading.time > now for d in deck.snapshot().devices)
+    )
 
 
 @contextmanager
@@ -104,21 +109,27 @@ def alone(gpu: Path, job: Job) -> bool:
 
 @pytest.mark.parametrize("manner", ["obeys", "ignores", "is stopped"])
 @pytest.mark.parametrize("memory", ["", "78GiB"], ids=["alone", "shared"])
-def test_a_job_makes_the_assistant_leave_and_starts_when_it_is_gone(deck: Client, gpu: Path, manner: str, memory: str) -> None:
+def test_a_job_makes_the_assistant_leave_and_starts_when_it_is_gone(
+    deck: Client, gpu: Path, manner: str, memory: str
+) -> None:
     with tenant(deck, gpu, manner) as held:
         eventually(lambda: state(deck).reading.processes)  # type: ignore[union-attr]
         assert state(deck).leased
         if manner == "is stopped":
             held.send_signal(signal.SIGSTOP)
         job = deck.submit(python(LISTS, gpu), gpus=1, memory=memory)
-        assert isinstance(deck.job(job.id).state, Running), "its runner is started while the assistant leaves"
+        assert isinstance(deck.job(job.id).state, Running), (
+            "its runner is started while the assistant leaves"
+        )
         assert deck.wait(job.id, 30.0).status == "done"
         assert alone(gpu, job), f"on the GPU when the job started: {log_of(job)}"
         assert held.wait() == (0 if manner == "obeys" else -signal.SIGKILL)
         assert not state(deck).leased
 
 
-def test_a_job_that_cannot_start_yet_leaves_the_assistant_in_peace_and_one_without_a_gpu_too(deck: Client, gpu: Path) -> None:
+def test_a_job_that_cannot_start_yet_leaves_the_assistant_in_peace_and_one_without_a_gpu_too(
+    deck: Client, gpu: Path
+) -> None:
     with tenant(deck, gpu) as held:
         kept = deck.submit(["true"], gpus=1, hold=True)
         deck.set_group("night", paused=True)
@@ -143,13 +154,17 @@ def test_a_job_cancelled_at_its_gate_never_runs(deck: Client, gpu: Path) -> None
     assert deck.wait(deck.submit(python(LISTS, gpu), gpus=1).id, 30.0).status == "done"
 
 
-def test_a_daemon_killed_while_a_job_stands_at_its_gate_runs_it_once_when_it_is_back(deck: Client, gpu: Path) -> None:
+def test_a_daemon_killed_while_a_job_stands_at_its_gate_runs_it_once_when_it_is_back(
+    deck: Client, gpu: Path
+) -> None:
     with tenant(deck, gpu, "ignores") as held:
         job = deck.submit(python(LISTS, gpu), gpus=1)
         kill_daemon()
         assert lives(held.pid), "nobody is left to kill it"
         with Client() as again:
-            assert again.wait(job.id, 30.0).status == "done", "the next daemon ended the assistant that had no lease from it"
+            assert again.wait(job.id, 30.0).status == "done", (
+                "the next daemon ended the assistant that had no lease from it"
+            )
         assert held.wait() == -signal.SIGKILL
     assert alone(gpu, job)
 
@@ -165,7 +180,10 @@ def test_a_tenant_that_dies_leaves_the_gpu_to_the_next(deck: Client, gpu: Path) 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model whose tokens are bytes: what it writes is noise."""
-    folder = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    folder = write_hf(
+        tmp_path_factory.mktemp("models") / "noise-7",
+        to_hf(random_model(layers=1, channels=64, vocabulary=300)),
+    )
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     return folder
 
@@ -212,7 +230,9 @@ def on_gpu(gpu: Path) -> int:
     return next((int(f.name) for f in gpu.iterdir() if f.name.isdigit() and lives(int(f.name))), 0)
 
 
-@pytest.mark.parametrize("goes_on", ["on the GPU", pytest.param("on the CPU", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "goes_on", ["on the GPU", pytest.param("on the CPU", marks=pytest.mark.slow)]
+)
 def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_words(
     deck: Client, gpu: Path, model: None, tmp_path: Path, goes_on: str
 ) -> None:
@@ -223,7 +243,14 @@ def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_wo
         asked = pool.submit(assistant.complete, ASKED, heard)
         eventually(lambda: len(heard.text) > 5)
         pid = on_gpu(gpu)
-        job = deck.submit(python(f"{LISTS}\nimport time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)", gpu, go), gpus=1)
+        job = deck.submit(
+            python(
+                f"{LISTS}\nimport time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)",
+                gpu,
+                go,
+            ),
+            gpus=1,
+        )
         eventually(lambda: not lives(pid))
         eventually(lambda: heard.may_use_cpu and f"job {job.id} " in heard.reasons[-1])
         assert len(heard.text) < 80
@@ -239,11 +266,15 @@ def test_a_text_whose_gpu_is_needed_in_the_middle_goes_on_later_with_the_same_wo
         assert done.device == "cuda"
         assert heard.text == whole.text, "as if nothing had come between"
         configure(deck, model_idle_minutes=0.001)
-        eventually(lambda: not on_gpu(gpu) and not state(deck).leased)  # nothing of it stays where nobody asks any more
+        eventually(
+            lambda: not on_gpu(gpu) and not state(deck).leased
+        )  # nothing of it stays where nobody asks any more
 
 
 @pytest.mark.slow
-def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(deck: Client, gpu: Path, model: None) -> None:
+def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have_been(
+    deck: Client, gpu: Path, model: None
+) -> None:
     random, heard, killed = Random(3), Listener(), 0
     whole = Listener()
     long = msgspec.structs.replace(ASKED, limit=400)
@@ -265,11 +296,17 @@ def test_a_text_whose_process_is_killed_again_and_again_is_the_one_it_would_have
 
 
 @pytest.mark.slow
-def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(deck: Client, gpu: Path, model: None) -> None:
+def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(
+    deck: Client, gpu: Path, model: None
+) -> None:
     before: list[tuple[bytes, bytes]] = []
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(Assistant().ask, "what happened?")
-        for more in (40, 300, 600):  # bytes of tokens: at the beginning of the answer, and in later sentences
+        for more in (
+            40,
+            300,
+            600,
+        ):  # bytes of tokens: at the beginning of the answer, and in later sentences
             eventually(lambda more=more: asked.done() or len(unfinished()[0]) > more, 60.0)
             assert not asked.done()
             pid = eventually(lambda: on_gpu(gpu), 60.0)
@@ -279,7 +316,9 @@ def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(dec
         eventually(lambda: len(unfinished()[0]) > len(before[-1][0]) + 8 or asked.done(), 60.0)
         tokens, kept = unfinished()
         answer = asked.result(60.0)
-    assert all(tokens.startswith(earlier) for earlier, _ in before), "nothing that was written is written in another way"
+    assert all(tokens.startswith(earlier) for earlier, _ in before), (
+        "nothing that was written is written in another way"
+    )
     assert before[1][1] == before[2][1] == kept
     assert "the text of the model noise-7 was refused" in answer.text
     eventually(lambda: not list((paths.home() / "unfinished").iterdir()))
@@ -288,7 +327,10 @@ def test_an_answer_whose_process_is_killed_goes_on_from_its_tokens_and_facts(dec
 def unfinished() -> tuple[bytes, bytes]:
     """Tokens and facts of the only request there is."""
     folder = next((paths.home() / "unfinished").glob("*"), Path("/nowhere"))
-    return tuple((folder / name).read_bytes() if (folder / name).exists() else b"" for name in ("tokens", "kept"))  # type: ignore[return-value]
+    return tuple(
+        (folder / name).read_bytes() if (folder / name).exists() else b""
+        for name in ("tokens", "kept")
+    )  # type: ignore[return-value]
 
 
 @pytest.mark.slow
@@ -296,7 +338,10 @@ def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
     deck: Client, gpu: Path, model: None, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    job = deck.submit(python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", go), gpus=1)
+    job = deck.submit(
+        python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", go),
+        gpus=1,
+    )
     eventually(lambda: isinstance(deck.job(job.id).state, Running))
     asked = {"model": "noise-7", "prompt": "Once", "max_tokens": 5, "seed": 2}
     with serving(paths.home(), "--patience", "1") as served:
@@ -309,7 +354,11 @@ def test_the_endpoint_waits_for_the_gpu_as_long_as_it_was_told_or_uses_the_cpu(
         assert deck.wait(job.id, 30.0).status == "done"
         eventually(lambda: isinstance(state(deck).use, Idle))
         status, headers, told = served.ask("/v1/completions", asked)
-        assert (status, headers["x-gpudeck-device"], told["system_fingerprint"]) == (200, "cuda", "gpudeck-cuda")
+        assert (status, headers["x-gpudeck-device"], told["system_fingerprint"]) == (
+            200,
+            "cuda",
+            "gpudeck-cuda",
+        )
         assert served.ask("/v1/completions", asked, **{"X-GPUDeck-Device": "tpu"})[0] == 400
 
 
@@ -332,7 +381,9 @@ def draws(gpu: Path, pid: int) -> None:
     (gpu / "drawing").write_text(str(pid))
 
 
-@pytest.mark.parametrize(("use", "why"), [(computes, "1 process of others"), (draws, "blender runs")])
+@pytest.mark.parametrize(
+    ("use", "why"), [(computes, "1 process of others"), (draws, "blender runs")]
+)
 def test_it_leaves_for_processes_of_others_however_rarely_readings_come(
     deck: Client, gpu: Path, tmp_path: Path, use: Callable[[Path, int], None], why: str
 ) -> None:
@@ -360,10 +411,17 @@ def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: 
     assert int(asked[1]) >= 200
 
 
-@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there may be a GPU, and it would be measured")
+@pytest.mark.skipif(
+    Path("/proc/driver/nvidia").exists(), reason="there may be a GPU, and it would be measured"
+)
 def test_the_benchmark_says_in_one_line_that_there_is_no_gpu() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.eviction"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "tests.benchmarks.eviction"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("this measures an NVIDIA GPU, and none can be reached here")

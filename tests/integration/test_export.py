@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from scheduler import settings
+from app.cli.main import main
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
 
 
@@ -26,13 +26,35 @@ def deck(tmp_path_factory):
             yield client
 
 
-def test_a_csv_holds_what_was_read(deck: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_csv_holds_what_was_read(
+    deck: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "x.csv"
-    assert main(["export", "--device", "0", "--since", "2h", "--fields", "util,mem_used,temp", "--out", str(file)]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "--device",
+                "0",
+                "--since",
+                "2h",
+                "--fields",
+                "util,mem_used,temp",
+                "--out",
+                str(file),
+            ]
+        )
+        == 0
+    )
     with file.open() as f:
         rows = list(csv.DictReader(f))
     assert capsys.readouterr().out == f"{len(rows)} rows written to {file}\n"
-    told = deck.history("cpu", ["util", "mem_used"], float(rows[0]["seconds"]) - 1e-3, float(rows[-1]["seconds"]) + 1e-3)
+    told = deck.history(
+        "cpu",
+        ["util", "mem_used"],
+        float(rows[0]["seconds"]) - 1e-3,
+        float(rows[-1]["seconds"]) + 1e-3,
+    )
     assert [round(t, 3) for t in told.times] == [float(row["seconds"]) for row in rows]
     assert [float(row["mem_used"]) for row in rows] == told.columns["mem_used"]
     assert all(row["util"] == row["util_low"] == row["util_high"] for row in rows)
@@ -62,7 +84,9 @@ def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
         (["--out", "/proc/x.csv"], "cannot write /proc/x.csv"),
     ],
 )
-def test_what_cannot_be_exported_is_told_in_one_line(argv, words, capsys, tmp_path, monkeypatch) -> None:
+def test_what_cannot_be_exported_is_told_in_one_line(
+    argv, words, capsys, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", *argv]) == 1
     said = capsys.readouterr().err

@@ -15,13 +15,13 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from app import cli
-from scheduler import settings
+from app.cli import main as cli
 from scheduler.client import Client
-from scheduler.devices.model import Process
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Cancelled
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.devices import Process
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Cancelled
+from scheduler.protocol.settings import Settings
 from scheduler.telemetry.pace import SLEEP_NOTICE
 from tests.integration.deck import probe_pid, python, running
 from tests.support import eventually, lives
@@ -59,19 +59,36 @@ def edge(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def read(deck: Client, *gpus: int) -> list[str]:
     """Once exactly these GPUs have a reading; what each that has none says."""
-    shown = eventually(lambda: (s := deck.snapshot()).devices and [d.device.index for d in s.devices if d.reading] == list(gpus) and s)
+    shown = eventually(
+        lambda: (
+            (s := deck.snapshot()).devices
+            and [d.device.index for d in s.devices if d.reading] == list(gpus)
+            and s
+        )
+    )
     return [d.device.note for d in shown.devices if d.reading is None]
 
 
-def test_gpus_that_are_lost_unplugged_or_without_a_driver_come_back_without_a_restart(edge: Edge, home: Path) -> None:
+def test_gpus_that_are_lost_unplugged_or_without_a_driver_come_back_without_a_restart(
+    edge: Edge, home: Path
+) -> None:
     edge.say(gpus=2)
     with Client() as deck:
         assert read(deck, 0, 1) == []
         names = [d.device.id for d in deck.snapshot().devices]
         for errors in (
-            {"nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_GPU_IS_LOST, "nvmlDeviceGetName": pynvml.NVML_ERROR_GPU_IS_LOST},
-            {"nvmlDeviceGetCount": pynvml.NVML_ERROR_UNINITIALIZED, "nvmlInit": pynvml.NVML_ERROR_DRIVER_NOT_LOADED},
-            {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "nvmlInit": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
+            {
+                "nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_GPU_IS_LOST,
+                "nvmlDeviceGetName": pynvml.NVML_ERROR_GPU_IS_LOST,
+            },
+            {
+                "nvmlDeviceGetCount": pynvml.NVML_ERROR_UNINITIALIZED,
+                "nvmlInit": pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+            },
+            {
+                "nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+                "nvmlInit": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+            },
         ):
             edge.say(gpus=2, errors=errors)
             read(deck)
@@ -89,13 +106,17 @@ def test_gpus_that_are_lost_unplugged_or_without_a_driver_come_back_without_a_re
         read(deck, 0, 1)
 
 
-def test_a_probe_that_hangs_in_the_middle_of_a_reading_is_replaced(edge: Edge, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_hangs_in_the_middle_of_a_reading_is_replaced(
+    edge: Edge, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGE_SILENCE_S", "2.5")
     with Client() as deck:
         read(deck, 0)
         old = eventually(lambda: probe_pid(home))
         edge.say(hangs="nvmlDeviceGetMemoryInfo")
-        eventually(lambda: (r := deck.snapshot().devices[0].reading) and time.time() - r.time > 0.6)  # it hangs
+        eventually(
+            lambda: (r := deck.snapshot().devices[0].reading) and time.time() - r.time > 0.6
+        )  # it hangs
         with pytest.raises(UserError, match="do not answer at the moment"):
             deck.details()
         edge.say()
@@ -131,7 +152,10 @@ def test_readings_are_as_fast_as_somebody_looks(edge: Edge) -> None:
         def pauses() -> Iterator[float]:
             last = 0.0
             for snapshot in quiet:
-                if snapshot.devices[0].reading and (now := snapshot.devices[0].reading.time) != last:
+                if (
+                    snapshot.devices[0].reading
+                    and (now := snapshot.devices[0].reading.time) != last
+                ):
                     yield now - last
                     last = now
 
@@ -148,7 +172,9 @@ def user_of_gpu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     node.parent.mkdir()
     node.touch()
     code = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); f = open(sys.argv[1]); print('up', flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-S", "-c", code, str(node), "\x1b[2J"], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code, str(node), "\x1b[2J"], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         yield process
@@ -160,7 +186,10 @@ def listed(deck: Client, pid: int) -> Process:
 
 
 def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
-    edge: Edge, user_of_gpu: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    edge: Edge,
+    user_of_gpu: subprocess.Popen[bytes],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pid = user_of_gpu.pid
     edge.say(processes=[[pid, 2**30], [os.getpid(), 2**20], [1, 0]])
@@ -213,6 +242,8 @@ def test_a_process_of_a_job_is_ended_by_cancelling_the_job(edge: Edge) -> None:
         pid = running(deck, job).runner
         child = eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0]
         edge.say(processes=[[int(child), 2**30]])
-        eventually(lambda: listed(deck, int(child)).job == job.id)  # not before it has the job's environment
+        eventually(
+            lambda: listed(deck, int(child)).job == job.id
+        )  # not before it has the job's environment
         deck.kill(listed(deck, int(child)))
         assert isinstance(deck.wait(job.id, 20).state, Cancelled)

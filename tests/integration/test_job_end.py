@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
-from scheduler.callback import Callback
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Cancelled, Done, Job, Spec
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Cancelled, Done, Job, Spec
+from scheduler.services.job_end_command import Callback
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives
 
@@ -40,8 +40,13 @@ def test_every_end_is_told_to_the_command(cpu_home: Path, tmp_path: Path) -> Non
         assert len(told.read_text().splitlines()) == 4
         deck.configure(on_job_end=f'{sys.executable} -S -c "print(2 * 3); raise SystemExit(7)"')
         last = deck.submit(["true"])
-        notice = eventually(lambda: next((n for n in deck.snapshot().notices if "on_job_end" in n), None))
-        assert notice == f"the command on_job_end failed for job {last.id}: it ended with status 7. Its log: {paths.callback_log()}"
+        notice = eventually(
+            lambda: next((n for n in deck.snapshot().notices if "on_job_end" in n), None)
+        )
+        assert (
+            notice
+            == f"the command on_job_end failed for job {last.id}: it ended with status 7. Its log: {paths.callback_log()}"
+        )
         assert paths.callback_log().read_text() == "6\n"
         assert paths.callback_log().stat().st_mode & 0o777 == 0o600
         with pytest.raises(UserError, match="no command"):
@@ -57,7 +62,9 @@ def test_a_command_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(
         callback = Callback(said.append, timeout=0.3)
         for number in range(6):
             callback.job_ended(Job(number, Spec(("true",), "x", "/"), 0.0, Done(0.0, 1.0)), hangs)
-        callback.job_ended(Job(7, Spec(("true",), "x", "/"), 0.0, Cancelled(1.0)), "/no/such/program")
+        callback.job_ended(
+            Job(7, Spec(("true",), "x", "/"), 0.0, Cancelled(1.0)), "/no/such/program"
+        )
         callback.job_ended(Job(8, Spec(("true",), "x", "/"), 0.0, Cancelled(1.0)), "  ")
         await asyncio.gather(*callback._tasks)
         callback.job_ended(Job(9, Spec(("true",), "x", "/"), 0.0, Cancelled(1.0)), hangs)

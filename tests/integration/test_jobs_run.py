@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
 from scheduler.executors.base import MAX_RESULT
-from scheduler.jobs import Cancelled, Done, Failed, Queued, Running
-from scheduler.search import Search
+from scheduler.protocol import paths
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued, Running
+from scheduler.protocol.search import Search
 from tests.integration.deck import log_of, python, running
 from tests.support import eventually, lives
 
@@ -39,23 +39,35 @@ def test_a_job_runs_and_its_output_is_kept(shared: Client, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("argv", "reason", "code"),
     [
-        (["sh", "-c", "echo first; echo 'no data: x.csv'; exit 3"], "exit code 3: no data: x.csv", 3),
+        (
+            ["sh", "-c", "echo first; echo 'no data: x.csv'; exit 3"],
+            "exit code 3: no data: x.csv",
+            3,
+        ),
         (["sh", "-c", "exit 1"], "exit code 1", 1),
         (["sh", "-c", "kill -SEGV $$"], "killed by SIGSEGV", -11),
         (["sh", "-c", "kill -KILL $$"], "killed by SIGKILL (often the kernel, out of memory)", -9),
-        (["no-such-program"], "cannot start 'no-such-program' in {cwd}: No such file or directory", None),
+        (
+            ["no-such-program"],
+            "cannot start 'no-such-program' in {cwd}: No such file or directory",
+            None,
+        ),
         (["/"], "cannot start '/' in {cwd}: Permission denied", None),
         (["sh", "-c", "printf '\\033[31mred\\377\\n'; exit 2"], "exit code 2: red\ufffd", 2),
     ],
 )
-def test_a_failure_says_why(shared: Client, tmp_path: Path, argv: list[str], reason: str, code: int | None) -> None:
+def test_a_failure_says_why(
+    shared: Client, tmp_path: Path, argv: list[str], reason: str, code: int | None
+) -> None:
     state = shared.wait(shared.submit(argv, cwd=tmp_path).id, WAIT_S).state
     assert isinstance(state, Failed)
     assert state.reason == reason.format(cwd=tmp_path)
     assert state.code == code
 
 
-def test_a_folder_that_is_not_there_is_named_unless_a_job_may_make_it(shared: Client, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_named_unless_a_job_may_make_it(
+    shared: Client, tmp_path: Path
+) -> None:
     made, gone = tmp_path / "made", tmp_path / "gone"
     with pytest.raises(UserError, match=f"^there is no folder {gone} for the job to run in$"):
         shared.submit(["true"], cwd=gone)
@@ -78,7 +90,10 @@ def test_the_environment_reaches_the_job_and_nobody_else(shared: Client, shared_
 
 
 def test_a_job_sees_no_gpu_it_does_not_hold(shared: Client) -> None:
-    job = shared.submit(["sh", "-c", 'echo "<$CUDA_VISIBLE_DEVICES>"'], env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"})
+    job = shared.submit(
+        ["sh", "-c", 'echo "<$CUDA_VISIBLE_DEVICES>"'],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"},
+    )
     shared.wait(job.id, WAIT_S)
     assert log_of(job) == "<>\n"
 
@@ -87,14 +102,17 @@ def test_words_of_any_language_and_shape_arrive(shared: Client, tmp_path: Path) 
     folder = tmp_path / "ä b 猫 '\"$(x)"
     folder.mkdir()
     arguments = ["ü", "", "a b", "'", '"', "\n", "-x", "$HOME", "*", "猫"]
-    job = shared.submit(python("import sys, os; print(ascii((sys.argv[1:], os.getcwd())))", *arguments), cwd=folder)
+    job = shared.submit(
+        python("import sys, os; print(ascii((sys.argv[1:], os.getcwd())))", *arguments), cwd=folder
+    )
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
     assert log_of(job) == ascii((arguments, str(folder))) + "\n"
 
 
 def test_a_large_environment_and_command_arrive(shared: Client) -> None:
     job = shared.submit(
-        python("import os, sys; print(len(os.environ['BIG']), len(sys.argv[1]))", "x" * 100_000), env={"BIG": "y" * 100_000}
+        python("import os, sys; print(len(os.environ['BIG']), len(sys.argv[1]))", "x" * 100_000),
+        env={"BIG": "y" * 100_000},
     )
     shared.wait(job.id, WAIT_S)
     assert log_of(job) == "100000 100000\n"
@@ -118,7 +136,9 @@ def test_a_command_too_large_for_the_kernel_fails_in_words(shared: Client) -> No
         (["true"], {"env": {"LATIN": "caf\udce9"}}, "UTF-8"),
     ],
 )
-def test_what_can_never_run_is_refused_and_not_kept(shared: Client, argv: list[str], more: dict[str, object], words: str) -> None:
+def test_what_can_never_run_is_refused_and_not_kept(
+    shared: Client, argv: list[str], more: dict[str, object], words: str
+) -> None:
     before = shared.jobs()
     with pytest.raises(UserError, match=words) as caught:
         shared.submit(argv, **more)  # type: ignore[arg-type]
@@ -202,7 +222,9 @@ def test_a_long_command_comes_with_its_job_alone_and_is_run_whole(shared: Client
 
 
 def test_a_large_result_comes_with_its_job_alone(shared: Client) -> None:
-    job = shared.wait(shared.submit(python(RESULT.format("json.dumps({'x': 'y' * 100_000})"))).id, WAIT_S)
+    job = shared.wait(
+        shared.submit(python(RESULT.format("json.dumps({'x': 'y' * 100_000})"))).id, WAIT_S
+    )
     assert job.result is not None
     assert len(job.result) > 100_000
     for shown in (shared.jobs(limit=1)[0], shared.snapshot().jobs[0]):
@@ -270,7 +292,9 @@ def test_cancel_ends_the_whole_tree_however_it_hides(shared: Client, tmp_path: P
     assert [p for p in pids if lives(p)] == []
 
 
-def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(shared: Client, tmp_path: Path) -> None:
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
+    shared: Client, tmp_path: Path
+) -> None:
     code = "import signal, time, sys; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').close(); time.sleep(600)"
     job = shared.submit(python(code, tmp_path / "up"))
     eventually((tmp_path / "up").exists)
@@ -317,7 +341,9 @@ def test_jobs_that_need_the_device_run_one_at_a_time(shared: Client, tmp_path: P
     ended = [shared.wait(j.id, WAIT_S).state for j in jobs]
     assert [log_of(j) for j in jobs] == ["1\n"] * 6
     spans = [(s.started, s.at) for s in ended if isinstance(s, Done)]
-    assert all(before[1] <= after[0] for before, after in pairwise(spans)), "and in the order in which they came"
+    assert all(before[1] <= after[0] for before, after in pairwise(spans)), (
+        "and in the order in which they came"
+    )
     assert all(s.devices == ("cpu",) for s in ended if isinstance(s, Done))
 
 
@@ -330,7 +356,11 @@ def test_jobs_without_a_device_run_side_by_side(shared: Client, tmp_path: Path) 
 
 
 def test_a_waiting_job_says_why_and_is_cancelled_at_once(shared: Client, tmp_path: Path) -> None:
-    first = shared.submit(python(f"import time, os\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"), gpus=1, name="first")
+    first = shared.submit(
+        python(f"import time, os\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"),
+        gpus=1,
+        name="first",
+    )
     second = shared.submit(["touch", str(tmp_path / "ran")], gpus=1)
     assert second.state == Queued(f"needs the CPU; 0 free: CPU is held by job {first.id} (first)")
     assert shared.snapshot().devices[0].holders == (first.id,)

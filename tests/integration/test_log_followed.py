@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.feeds.verbs import FIRST_TAIL
-from app.models.log import LogTail
-from scheduler import paths, settings
+from app.cli.main import main
+from app.jobs.log import LogTail
+from app.link.verbs import FIRST_TAIL
 from scheduler.client import Client
-from scheduler.jobs import Failed
-from scheduler.logfile import dropped
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.jobs import Failed
+from scheduler.protocol.log_file import dropped
+from scheduler.protocol.settings import Settings
 from tests.integration.deck import kill_daemon, python, ready
 from tests.support import eventually
 
@@ -58,7 +58,9 @@ def test_a_flood_is_kept_small_without_a_daemon_and_followed_over_the_gap(
         assert b"\0" not in kept
         while (part := deck.log_part(job.id, part.end, 100_000)).data:
             shown += view.feed(*part)
-        assert shown == kept.replace(last.partition(b"\n")[0] + b"\n", b"").decode(), "and the report of progress is left out"
+        assert shown == kept.replace(last.partition(b"\n")[0] + b"\n", b"").decode(), (
+            "and the report of progress is left out"
+        )
         assert deck.log(job.id, -FIRST_TAIL) == (whole + last)[-FIRST_TAIL:]
     assert main(["logs", str(job.id)]) == 0
     assert capsysbinary.readouterr().out == shown.encode()

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.cli import main
-from app.commands.metrics import token_file
-from app.models.prometheus import DCGM
-from scheduler import paths, settings
+from app.cli.main import main
+from app.cli.metrics import token_file
+from app.cli.prometheus import DCGM
 from scheduler.client import Client
-from scheduler.devices.fields import FIELDS
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.settings import Settings
 from tests.integration.deck import ready
 from tests.support import eventually
 
@@ -45,15 +45,21 @@ def eight(home: Path) -> Iterator[Client]:
 
 
 def scrape(url: str, token: str = "") -> str:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(
+        url, headers={"Authorization": f"Bearer {token}"} if token else {}
+    )
     with urllib.request.urlopen(request, timeout=20) as reply:
         assert reply.headers["Content-Type"].startswith("text/plain")
         return reply.read().decode()
 
 
-def test_eight_gpus_are_scraped_under_the_names_of_dcgm(eight: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_gpus_are_scraped_under_the_names_of_dcgm(
+    eight: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     eight.submit(["true"], hold=True, name='has "quotes"\nand lines')
-    with subprocess.Popen([sys.executable, "-m", "app", "metrics", "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "metrics", "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         try:
             url = server.stdout.readline().split()[-1]
@@ -73,7 +79,9 @@ def test_eight_gpus_are_scraped_under_the_names_of_dcgm(eight: Client, capsys: p
     assert reading is not None
     for field, value in reading.values.items():
         if field in DCGM:
-            assert [labels["gpu"] for labels, _ in found[DCGM[field].name]] == [str(i) for i in range(8)]
+            assert [labels["gpu"] for labels, _ in found[DCGM[field].name]] == [
+                str(i) for i in range(8)
+            ]
         if FIELDS[field].pace == "static" and field in DCGM:
             assert found[DCGM[field].name][3][1] == pytest.approx(value * DCGM[field].factor)
     labels, _ = found["DCGM_FI_DEV_GPU_UTIL"][3]
@@ -87,7 +95,9 @@ def test_eight_gpus_are_scraped_under_the_names_of_dcgm(eight: Client, capsys: p
     assert "DCGM_FI_DEV_FAN_SPEED" not in found, "what cannot be read is a gap"
 
 
-def test_a_cpu_is_named_as_one_and_printed_once(cpu_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cpu_is_named_as_one_and_printed_once(
+    cpu_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert main(["metrics", "--once"]) == 0
     found = parsed(capsys.readouterr().out)
@@ -95,7 +105,9 @@ def test_a_cpu_is_named_as_one_and_printed_once(cpu_home: Path, capsys: pytest.C
     assert not [name for name in found if name.startswith("DCGM")]
 
 
-def test_a_port_that_is_taken_is_one_line(cpu_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_one_line(
+    cpu_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["metrics", "--host", "192.0.2.1"]) == 1
     assert "Choose another with --port" in capsys.readouterr().err
 
@@ -106,12 +118,17 @@ def test_names_are_unique_and_well_formed() -> None:
     assert set(DCGM) <= set(FIELDS)
 
 
-def test_the_grafana_dashboard_shows_what_is_served(eight: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_grafana_dashboard_shows_what_is_served(
+    eight: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert main(["metrics", "--once"]) == 0
     families = [*text_string_to_metric_families(capsys.readouterr().out)]
     served = {family.name for family in families}
-    labels = {family.name: {label for sample in family.samples for label in sample.labels} for family in families}
+    labels = {
+        family.name: {label for sample in family.samples for label in sample.labels}
+        for family in families
+    }
     text = (paths.assets() / "grafana" / "gpudeck.json").read_text()
     dashboard = json.loads(text)
     asked = set(re.findall(r"\b(?:DCGM_FI|gpudeck)_\w+", text))  # panels, variables, annotations
@@ -122,6 +139,9 @@ def test_the_grafana_dashboard_shows_what_is_served(eight: Client, capsys: pytes
     for target in (target for panel in dashboard["panels"] for target in panel["targets"]):
         (name, *_) = re.findall(r"\b(?:DCGM_FI|gpudeck)_\w+", target["expr"])
         by_prometheus = {"instance"}
-        assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= labels[name] | by_prometheus, target
+        assert (
+            set(re.findall(r"{{(\w+)}}", target.get("legendFormat", "")))
+            <= labels[name] | by_prometheus
+        ), target
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in dashboard["panels"]]
     assert len(set(places)) == len(places)

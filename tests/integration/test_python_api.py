@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import aio, client, paths, wire
+from scheduler import aio, client
 from scheduler.aio import AsyncClient
 from scheduler.client import Client, door
-from scheduler.errors import DaemonGone, NotFound, UserError
-from scheduler.jobs import Cancelling
-from scheduler.search import Search
+from scheduler.protocol import paths, wire
+from scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from scheduler.protocol.jobs import Cancelling
+from scheduler.protocol.search import Search
 from tests.integration.deck import kill_daemon, python, ready
 
 WAIT_S = 30.0
@@ -36,7 +37,12 @@ def test_a_handle_waits_and_knows_what_the_job_left(cpu_home: Path) -> None:
         assert job.result is None
         assert repr(job).startswith(f"<job {job.id} (train): ")
         assert job.wait(WAIT_S) is job
-        assert (job.status, job.active, job.result, job.log()) == ("done", False, {"loss": 0.25}, b"said\n")
+        assert (job.status, job.active, job.result, job.log()) == (
+            "done",
+            False,
+            {"loss": 0.25},
+            b"said\n",
+        )
         assert [event.what for event in job.timeline()][-1] == "done"
         assert [file.name for file in job.artefacts()] == ["model"]
         with pytest.raises(UserError, match="has ended already"):
@@ -101,18 +107,27 @@ def test_who_waits_goes_on_over_a_crash_of_the_daemon(cpu_home: Path, tmp_path: 
         async with AsyncClient() as deck:
             job = await deck.submit(python(UNTIL, go))
             with Client() as other, ThreadPoolExecutor() as threads:
-                one, two = asyncio.create_task(job.wait(WAIT_S)), threads.submit(other.wait, job.id, WAIT_S)
+                one, two = (
+                    asyncio.create_task(job.wait(WAIT_S)),
+                    threads.submit(other.wait, job.id, WAIT_S),
+                )
                 await asyncio.sleep(0.2)
                 kill_daemon()
                 await asyncio.sleep(0.2)
                 go.touch()
                 assert (await one).status == (await asyncio.wrap_future(two)).status == "done"
-                assert [found.id for found in other.jobs()] == [found.id for found in await deck.jobs()] == [job.id]
+                assert (
+                    [found.id for found in other.jobs()]
+                    == [found.id for found in await deck.jobs()]
+                    == [job.id]
+                )
 
     asyncio.run(use())
 
 
-def test_who_waits_is_told_when_no_daemon_comes_back(cpu_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_is_told_when_no_daemon_comes_back(
+    cpu_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "GONE_S", 0.2)
     monkeypatch.setattr(aio, "GONE_S", 0.2)
     with Client() as deck:
@@ -134,11 +149,17 @@ def test_who_waits_is_told_when_no_daemon_comes_back(cpu_home: Path, monkeypatch
             deck.wait(job)
 
 
-def test_who_is_turned_away_while_waiting_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_turned_away_while_waiting_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A line of waiting clients that is full: asyncio calls that connected, and fails as it writes."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     paths.ensure(door().parent)
-    with socket.socket(socket.AF_UNIX) as full, contextlib.ExitStack() as clients, paths.short(door()) as name:
+    with (
+        socket.socket(socket.AF_UNIX) as full,
+        contextlib.ExitStack() as clients,
+        paths.short(door()) as name,
+    ):
         full.bind(name)
         full.listen(0)
         refused = 0
@@ -156,7 +177,9 @@ def test_who_is_turned_away_while_waiting_asks_again(tmp_path: Path, monkeypatch
         asyncio.run(use())
 
 
-def test_an_answer_of_which_a_part_came_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_which_a_part_came_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A daemon that is killed while it answers: who waits asks the next one, as where nothing came."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
 

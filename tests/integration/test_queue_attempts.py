@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from scheduler import paths
+from app.cli.main import main
 from scheduler.client import Client
-from scheduler.jobs import Cancelled, Done, Failed, Queued
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.support import eventually, lives
 
@@ -22,7 +22,9 @@ def words(deck: Client, job: int) -> list[str]:
 
 
 def test_a_job_over_its_time_is_ended_and_has_failed(shared: Client) -> None:
-    state = shared.wait(shared.submit(["sh", "-c", "echo begun; sleep 600"], timeout="0.3s").id, WAIT_S).state
+    state = shared.wait(
+        shared.submit(["sh", "-c", "echo begun; sleep 600"], timeout="0.3s").id, WAIT_S
+    ).state
     assert isinstance(state, Failed)
     assert state.reason == "ran longer than its limit of 0.3 s: begun"
     assert state.code == -15
@@ -30,17 +32,19 @@ def test_a_job_over_its_time_is_ended_and_has_failed(shared: Client) -> None:
     assert isinstance(inside, Done)
 
 
-def test_a_job_that_saves_its_work_at_the_end_of_its_time_has_failed_all_the_same(shared: Client) -> None:
+def test_a_job_that_saves_its_work_at_the_end_of_its_time_has_failed_all_the_same(
+    shared: Client,
+) -> None:
     code = "import signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(0))); time.sleep(600)"
     state = shared.wait(shared.submit(python(code), timeout=1.0).id, WAIT_S).state
     assert isinstance(state, Failed)
     assert (state.reason, state.code) == ("ran longer than its limit of 1 s: saved", 0)
 
 
-def test_a_limit_holds_while_no_daemon_runs_and_takes_the_whole_tree(cpu_home: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-    )
+def test_a_limit_holds_while_no_daemon_runs_and_takes_the_whole_tree(
+    cpu_home: Path, tmp_path: Path
+) -> None:
+    code = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
     with Client() as deck:
         job = ready(deck).submit(python(code, tmp_path / "pid"), timeout=1.0)
         runner = running(deck, job).runner
@@ -56,14 +60,26 @@ def test_a_limit_holds_while_no_daemon_runs_and_takes_the_whole_tree(cpu_home: P
 COUNT = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPUDECK_TRY']); print('try', os.environ['GPUDECK_TRY'])\n"
 
 
-def test_a_job_is_tried_again_until_it_succeeds_and_keeps_its_artefacts(shared: Client, tmp_path: Path) -> None:
-    code = COUNT + "p = os.environ['GPUDECK_ARTEFACTS'] + '/checkpoint'; ok = os.path.exists(p); open(p, 'w').close(); sys.exit(not ok)"
+def test_a_job_is_tried_again_until_it_succeeds_and_keeps_its_artefacts(
+    shared: Client, tmp_path: Path
+) -> None:
+    code = (
+        COUNT
+        + "p = os.environ['GPUDECK_ARTEFACTS'] + '/checkpoint'; ok = os.path.exists(p); open(p, 'w').close(); sys.exit(not ok)"
+    )
     job = shared.submit(python(code, tmp_path / "tries"), retries=3, backoff=0.05)
     ended = shared.wait(job.id, WAIT_S)
     assert isinstance(ended.state, Done)
     assert ended.tries == 1
     assert (tmp_path / "tries").read_text() == "12"
-    assert words(shared, job.id) == ["submitted", "started", "failed", "queued again", "started", "done"]
+    assert words(shared, job.id) == [
+        "submitted",
+        "started",
+        "failed",
+        "queued again",
+        "started",
+        "done",
+    ]
     assert log_of(job) == "try 2\n"
     assert (paths.job_folder(job.id) / "log.1").read_text() == "try 1\n"
     assert [p.name for p in shared.artefacts(job.id)] == ["checkpoint"]
@@ -80,7 +96,12 @@ def test_attempts_come_to_an_end(shared: Client, tmp_path: Path) -> None:
 def test_a_job_that_rests_says_so_holds_up_nobody_and_can_be_cancelled(shared: Client) -> None:
     job = shared.submit(["false"], gpus=1, retries=1, backoff=3000)
     eventually(lambda: shared.job(job.id).tries)
-    eventually(lambda: "attempt 1 failed; the next starts at " in getattr(shared.job(job.id).state, "reason", ""))
+    eventually(
+        lambda: (
+            "attempt 1 failed; the next starts at "
+            in getattr(shared.job(job.id).state, "reason", "")
+        )
+    )
     assert isinstance(shared.wait(shared.submit(["true"], gpus=1).id, WAIT_S).state, Done)
     assert isinstance(shared.cancel(job.id).state, Cancelled)
     time.sleep(0.6)  # over two looks of the daemon
@@ -89,7 +110,9 @@ def test_a_job_that_rests_says_so_holds_up_nobody_and_can_be_cancelled(shared: C
 
 def test_an_attempt_that_is_due_after_a_crash_runs_once(cpu_home: Path, tmp_path: Path) -> None:
     with Client() as deck:
-        job = ready(deck).submit(python(COUNT + "sys.exit(1)", tmp_path / "tries"), retries=1, backoff=1.5)
+        job = ready(deck).submit(
+            python(COUNT + "sys.exit(1)", tmp_path / "tries"), retries=1, backoff=1.5
+        )
         eventually(lambda: isinstance(deck.job(job.id).state, Queued) and deck.job(job.id).tries)
     kill_daemon()
     with Client() as deck:
@@ -97,7 +120,9 @@ def test_an_attempt_that_is_due_after_a_crash_runs_once(cpu_home: Path, tmp_path
     assert (tmp_path / "tries").read_text() == "12"
 
 
-def test_a_job_that_lacked_memory_gets_more_until_it_has_the_device(shared: Client, tmp_path: Path) -> None:
+def test_a_job_that_lacked_memory_gets_more_until_it_has_the_device(
+    shared: Client, tmp_path: Path
+) -> None:
     eventually(lambda: shared.snapshot().devices[0].reading)
     code = (
         COUNT

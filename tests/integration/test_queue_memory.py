@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from app.cli.main import main
 from scheduler.client import Client
-from scheduler.errors import UserError
-from scheduler.jobs import Done, Job, Queued
-from scheduler.units import amount
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Job, Queued
+from scheduler.protocol.units import amount
 from tests.integration.deck import python, running
 from tests.support import eventually
 
@@ -41,25 +41,37 @@ def reason(deck: Client, job: Job) -> str:
     return state.reason
 
 
-def test_two_jobs_share_the_device_and_a_third_that_does_not_fit_waits(deck: Client, tmp_path: Path) -> None:
+def test_two_jobs_share_the_device_and_a_third_that_does_not_fit_waits(
+    deck: Client, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     third = int(free(deck) / 3)
     jobs = [deck.submit(python(UNTIL, go), memory=third) for _ in range(2)]
     assert [running(deck, j).devices for j in jobs] == [("cpu",), ("cpu",)]
     large, small = deck.submit(["true"], memory=2 * third), deck.submit(["true"], memory="1MiB")
     assert reason(deck, large).startswith(f"needs {amount(2 * third)} of memory; CPU has ")
-    assert reason(deck, large).endswith(f" free until job {jobs[1].id} ends") or reason(deck, large).endswith(f"job {jobs[0].id} ends")
+    assert reason(deck, large).endswith(f" free until job {jobs[1].id} ends") or reason(
+        deck, large
+    ).endswith(f"job {jobs[0].id} ends")
     assert reason(deck, small) == f"job {large.id} is before it"
     alone = deck.submit(["true"], gpus=1, priority=1)
-    assert reason(deck, alone) == f"needs the CPU; 0 free: CPU is shared by jobs {jobs[0].id} and {jobs[1].id}"
+    assert (
+        reason(deck, alone)
+        == f"needs the CPU; 0 free: CPU is shared by jobs {jobs[0].id} and {jobs[1].id}"
+    )
     go.touch()
     ended = [deck.wait(j.id, WAIT_S).state for j in (alone, large, small)]
     assert all(isinstance(s, Done) for s in ended)
-    assert ended[0].at <= min(s.started for s in ended[1:] if isinstance(s, Done)), "the higher priority went first"
+    assert ended[0].at <= min(s.started for s in ended[1:] if isinstance(s, Done)), (
+        "the higher priority went first"
+    )
 
 
 def test_more_than_the_machine_has_is_refused(deck: Client) -> None:
-    with pytest.raises(UserError, match=r"^the job needs 1024 TiB|^the job needs 1048576 GiB on one GPU; the largest here has "):
+    with pytest.raises(
+        UserError,
+        match=r"^the job needs 1024 TiB|^the job needs 1048576 GiB on one GPU; the largest here has ",
+    ):
         deck.submit(["true"], memory="1024TiB")
 
 
@@ -73,8 +85,26 @@ def test_a_drained_device_gets_no_job_until_it_is_given_back(deck: Client) -> No
     assert isinstance(deck.wait(job.id, WAIT_S).state, Done)
 
 
-def test_the_command_line_reserves_and_tells_what_a_job_went_through(deck: Client, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "--memory", "1MiB", "--priority", "3", "--name", "mine", "--wait", "--", "false"]) == 1
+def test_the_command_line_reserves_and_tells_what_a_job_went_through(
+    deck: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "submit",
+                "--memory",
+                "1MiB",
+                "--priority",
+                "3",
+                "--name",
+                "mine",
+                "--wait",
+                "--",
+                "false",
+            ]
+        )
+        == 1
+    )
     job = deck.jobs(limit=1)[0]
     assert (job.spec.gpus, job.spec.memory, job.spec.priority) == (1, 2**20, 3)
     assert [e.what for e in deck.timeline(job.id)] == ["submitted", "started", "failed"]
@@ -87,4 +117,7 @@ def test_the_command_line_reserves_and_tells_what_a_job_went_through(deck: Clien
     assert out.endswith("failed: exit code 1\n")
     with pytest.raises(SystemExit):
         main(["submit", "--memory", "much", "--", "true"])
-    assert "an amount of memory such as 20GiB or 512MiB is needed; got 'much'" in capsys.readouterr().err
+    assert (
+        "an amount of memory such as 20GiB or 512MiB is needed; got 'much'"
+        in capsys.readouterr().err
+    )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Cancelled, Done, Failed, Queued
-from scheduler.wishes import wish
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
+from scheduler.protocol.submission import wish
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually
@@ -50,10 +50,15 @@ def test_a_job_runs_after_another_has_succeeded(deck: Client, tmp_path: Path) ->
     assert starts == sorted(starts)
 
 
-def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(deck: Client, tmp_path: Path) -> None:
+def test_what_was_to_run_after_a_job_that_failed_is_cancelled_with_a_reason(
+    deck: Client, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     first = deck.submit(python(UNTIL + "\nsys.exit(3)", go))
-    never, always = deck.submit(["true"], after=[first.id]), deck.submit(["true"], after_any=[first.id])
+    never, always = (
+        deck.submit(["true"], after=[first.id]),
+        deck.submit(["true"], after_any=[first.id]),
+    )
     go.touch()
     assert isinstance(deck.wait(first.id, WAIT_S).state, Failed)
     state = deck.wait(never.id, WAIT_S).state
@@ -74,7 +79,10 @@ def test_dependants_outlive_a_crash(cpu_home: Path, tmp_path: Path) -> None:
     go.touch()
     with Client() as deck:
         assert isinstance(deck.wait(second.id, WAIT_S).state, Done)
-        assert [e.what for e in deck.timeline(first.id)] in (["submitted", "started", "done"], ["submitted", "started", "adopted", "done"])
+        assert [e.what for e in deck.timeline(first.id)] in (
+            ["submitted", "started", "done"],
+            ["submitted", "started", "adopted", "done"],
+        )
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs one job at a time")
@@ -132,7 +140,9 @@ def test_an_array_is_one_submission_of_many_jobs(deck: Client) -> None:
 
 def test_many_jobs_each_with_its_own_environment(deck: Client) -> None:
     code = "import os; print(os.environ.get('X'))"
-    jobs = deck.submit_many([wish(python(code), {"env": {"X": str(n)} if n else {"X": "first"}}) for n in range(3)])
+    jobs = deck.submit_many(
+        [wish(python(code), {"env": {"X": str(n)} if n else {"X": "first"}}) for n in range(3)]
+    )
     for job in jobs:
         deck.wait(job.id, WAIT_S)
     assert [log_of(j) for j in jobs] == ["first\n", "1\n", "2\n"]
@@ -148,10 +158,15 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     first = sh.json("submit", "--gpus", "1", "--timeout", "1h", "--", *python(UNTIL, go))["id"]
     eventually(lambda: deck.job(first).status == "running")
     out = sh("submit", "--gpus", "1", "--dry-run", "--", "true")
-    assert out.startswith("it would start about ") and f"on CPU: needs the CPU; 0 free: CPU is held by job {first}" in out
+    assert (
+        out.startswith("it would start about ")
+        and f"on CPU: needs the CPU; 0 free: CPU is held by job {first}" in out
+    )
     assert sh("submit", "--dry-run", "--group", "g2", "--", "true") == "it would start at once\n"
     assert len(sh.json("jobs", "--active")) == 1, "nothing was submitted"
-    second = sh.json("submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true")["id"]
+    second = sh.json(
+        "submit", "--after", str(first), "--notes", "mine", "--tag", "a", "--tag", "b", "--", "true"
+    )["id"]
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
     assert f"job {third}: queued, is held; to let it go" in sh("pause", str(third))
     assert "waits: " in sh("resume", str(third))
@@ -159,11 +174,15 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     assert reason(deck, third) == "group g2 is paused"
     assert "g2" in sh("groups") and "paused" in sh("groups", "g2", "--limit", "3")
     assert sh("resume", "--group", "g2") == "group g2 goes on\n"
-    assert sh.json("edit", str(third), "--priority", "4", "--memory", "1MiB", "--tag", "z")["spec"]["tags"] == ["z"]
+    assert sh.json("edit", str(third), "--priority", "4", "--memory", "1MiB", "--tag", "z")["spec"][
+        "tags"
+    ] == ["z"]
     assert sh.json("edit", str(third), "--memory", "0")["spec"]["memory"] == 0
     array = sh.json("submit", "--array", "1-2", "--gpus", "1", "--", "true")
     assert [j["spec"]["index"] for j in array] == [1, 2]
-    assert sh("submit", "--array", "5", "--hold", "--", "true").startswith(f"job {array[1]['id'] + 1} (1 of true)")
+    assert sh("submit", "--array", "5", "--hold", "--", "true").startswith(
+        f"job {array[1]['id'] + 1} (1 of true)"
+    )
     sh("move", str(array[1]["id"]), "--before", str(array[0]["id"]))
     shown = sh("jobs", str(second))
     for words in ("After", "Tags", "a, b", "Notes", "mine", f"waits for job {first}"):

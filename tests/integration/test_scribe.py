@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from assistant.host.report_writer import Scribe
 from assistant.reports import files, to_write
 from assistant.reports.material import of_span
 from assistant.reports.to_write import Mark, daily_due, load, look, save
-from assistant.scribe import Scribe
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.support import eventually, state_folder
 
 
@@ -29,9 +29,13 @@ def state(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def deck(state: Path):
     """A daemon whose CPU always counts as idle, and a job that has ended."""
-    settings.save(Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0, model_folder=TEMPLATE))
+    settings.save(
+        Settings(source="cpu", idle_util_percent=100.0, idle_dwell_s=0.0, model_folder=TEMPLATE)
+    )
     with Client() as client:
-        client.wait(client.submit([sys.executable, "-c", "print('hello from the job')"], name="greet").id)
+        client.wait(
+            client.submit([sys.executable, "-c", "print('hello from the job')"], name="greet").id
+        )
         yield client
 
 
@@ -39,7 +43,9 @@ def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) 
     save(Mark(0.0, 0.0, 0.0, (), (1,)))
     assert Scribe().turn() is False
     assert list((state / "reports").iterdir()) == []
-    assert load().began == pytest.approx(time.time(), abs=60), "what ended while it was off is not reported on later"
+    assert load().began == pytest.approx(time.time(), abs=60), (
+        "what ended while it was off is not reported on later"
+    )
 
 
 def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> None:
@@ -47,21 +53,31 @@ def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> No
     first = look(deck, Mark(now - 9, now - 9, now - 60), wish, now)
     assert first.jobs == (1,)
     assert look(deck, first, wish, now + 1).jobs == (1,)
-    assert look(deck, Mark(now, now, now + 60), wish, now).jobs == (), "it ended before anybody asked"
-    assert look(deck, Mark(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now).jobs == (), "it was short"
-    assert look(deck, Mark(now + 9999, now, now - 60), wish, now).jobs == (1,), "the clock was set back"
+    assert look(deck, Mark(now, now, now + 60), wish, now).jobs == (), (
+        "it ended before anybody asked"
+    )
+    assert (
+        look(deck, Mark(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now).jobs == ()
+    ), "it was short"
+    assert look(deck, Mark(now + 9999, now, now - 60), wish, now).jobs == (1,), (
+        "the clock was set back"
+    )
 
 
 def test_a_span_that_is_over_leaves_out_what_came_later(deck: Client) -> None:
     job = deck.job(1)
     now = of_span(deck, 0.0)
-    assert now.jobs == (job,) and now.until - now.since == pytest.approx(30 * 86400), "as long as readings are kept"
+    assert now.jobs == (job,) and now.until - now.since == pytest.approx(30 * 86400), (
+        "as long as readings are kept"
+    )
     before = of_span(deck, job.submitted - 600, until=job.submitted - 60)
     assert before.jobs == () and before.until == job.submitted - 60
     assert any(fact.name == "jobs.any" and fact.value is None for fact in before.facts)
 
 
-def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(deck: Client, state: Path) -> None:
+def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(
+    deck: Client, state: Path
+) -> None:
     save(Mark(0.0, 0.0, 0.0))
     deck.configure(report_jobs=0.0, report_daily="00:00")
     (job, daily) = (
@@ -88,7 +104,9 @@ def at(clock: str) -> float:
 )
 def test_a_daily_report_is_due_once_a_day(told: str, now: str, daily: str, due: bool) -> None:
     assert daily_due(Mark(0.0, at(told), 0.0), Settings(report_daily=daily), at(now)) is due
-    assert daily_due(Mark(0.0, at(told) - 5 * 86400, 0.0), Settings(report_daily=daily), at(now)) is bool(daily)
+    assert daily_due(
+        Mark(0.0, at(told) - 5 * 86400, 0.0), Settings(report_daily=daily), at(now)
+    ) is bool(daily)
 
 
 def test_a_mark_that_is_damaged_begins_anew(home: Path) -> None:

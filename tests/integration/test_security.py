@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from scheduler import paths
+from app.cli.main import main
 from scheduler.client import Client, door
-from scheduler.errors import UserError
-from scheduler.jobs import Done, Failed
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Failed
 from tests.integration.deck import log_of, python
 from tests.support import eventually
 
@@ -38,7 +38,9 @@ def test_all_that_is_kept_is_closed_to_others(shared: Client, shared_home: Path)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_the_daemon_does_not_hear_another_user_who_got_at_its_door(shared: Client, shared_home: Path) -> None:
+def test_the_daemon_does_not_hear_another_user_who_got_at_its_door(
+    shared: Client, shared_home: Path
+) -> None:
     """Somebody opened the folder and the socket to all: the daemon looks who asks."""
     before = [job.id for job in shared.jobs()]
     modes = {path: path.stat().st_mode for path in (shared_home, door())}
@@ -58,7 +60,12 @@ def test_the_daemon_does_not_hear_another_user_who_got_at_its_door(shared: Clien
                 except ConnectionError:
                     heard = b""
             sys.exit(1 if heard else 0)"""
-        assert subprocess.run([sys.executable, "-S", "-c", stranger, str(shared_home)], timeout=30, check=False).returncode == 0
+        assert (
+            subprocess.run(
+                [sys.executable, "-S", "-c", stranger, str(shared_home)], timeout=30, check=False
+            ).returncode
+            == 0
+        )
     finally:
         for path, mode in modes.items():
             path.chmod(mode)
@@ -85,14 +92,18 @@ def test_no_shell_reads_what_a_job_is_made_of(shared: Client, tmp_path: Path, te
     folder = tmp_path / hostile.replace("/", "_")
     folder.mkdir()
     code = "import os, sys; print(ascii([sys.argv[1], os.getcwd(), os.environ['V'], os.environ[sys.argv[1]]]))"
-    job = shared.submit(python(code, hostile), name=hostile, cwd=folder, env={"V": hostile, hostile: "named"})
+    job = shared.submit(
+        python(code, hostile), name=hostile, cwd=folder, env={"V": hostile, hostile: "named"}
+    )
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
     assert log_of(job) == ascii([hostile, str(folder), hostile, "named"]) + "\n"
     assert not mark.exists()
 
 
 @pytest.mark.parametrize("text", ["touch {mark}", *HOSTILE])
-def test_a_command_of_one_word_is_the_name_of_a_program(shared: Client, tmp_path: Path, text: str) -> None:
+def test_a_command_of_one_word_is_the_name_of_a_program(
+    shared: Client, tmp_path: Path, text: str
+) -> None:
     """`submit -- "rm -rf x"` does not run rm: that is what `sh -c` is for."""
     job = shared.submit([text.format(mark=tmp_path / "mark")], cwd=tmp_path)
     state = shared.wait(job.id, WAIT_S).state
@@ -119,8 +130,12 @@ def test_a_link_in_place_of_a_log_shows_no_other_file(shared: Client, tmp_path: 
         shared.log(job.id)
 
 
-@pytest.mark.parametrize("words", ["\x1b]0;owned\x07", "\x1b[2J", "\r\n\x08", "\u202egnp.exe", "\x9b31m", "\u2028"])
-def test_hostile_words_of_a_job_only_show_themselves(shared: Client, capsys: pytest.CaptureFixture[str], words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["\x1b]0;owned\x07", "\x1b[2J", "\r\n\x08", "\u202egnp.exe", "\x9b31m", "\u2028"]
+)
+def test_hostile_words_of_a_job_only_show_themselves(
+    shared: Client, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
     """Its name, its note and its last line, wherever the command line prints them."""
     code = """if True:
         import json, sys, time
@@ -129,7 +144,14 @@ def test_hostile_words_of_a_job_only_show_themselves(shared: Client, capsys: pyt
     job = shared.submit(python(code, words), name=f"x{words}y")
     eventually(lambda: "progress" in log_of(job))
     shown = ""
-    for command in (["jobs"], ["jobs", "--active"], ["status"], ["wait", str(job.id)], ["jobs"], ["cancel", str(job.id)]):
+    for command in (
+        ["jobs"],
+        ["jobs", "--active"],
+        ["status"],
+        ["wait", str(job.id)],
+        ["jobs"],
+        ["cancel", str(job.id)],
+    ):
         main(command)
         shown += "".join(capsys.readouterr())
     assert "exit code 3: bad" in shown

@@ -19,16 +19,21 @@ from assistant.client import Assistant
 from assistant.messages import MOST_READ, Complete
 from assistant.serve.running import MOST
 from assistant.tokenizer import END, VOCABULARY
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.errors import DaemonGone
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol import settings
+from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
 from tests.unit.assistant.rwkv_models import Tensors, random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group("rwkv")
-ASKED = {"model": "noise-7", "messages": [{"role": "user", "content": "Hello"}], "seed": 5, "max_tokens": 24}
+ASKED = {
+    "model": "noise-7",
+    "messages": [{"role": "user", "content": "Hello"}],
+    "seed": 5,
+    "max_tokens": 24,
+}
 
 
 def noise() -> Tensors:
@@ -53,20 +58,32 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             yield found
 
 
-def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(served: Served) -> None:
+def test_a_chat_is_answered_repeatably_whole_and_in_pieces_with_what_it_used(
+    served: Served,
+) -> None:
     status, headers, whole = served.ask("/v1/chat/completions", ASKED)
     assert status == 200
     assert headers["x-gpudeck-device"] == "cpu"
     assert float(headers["x-gpudeck-waited"]) >= 0
     choice = whole["choices"][0]
-    assert (whole["object"], choice["finish_reason"], choice["message"]["role"]) == ("chat.completion", "length", "assistant")
+    assert (whole["object"], choice["finish_reason"], choice["message"]["role"]) == (
+        "chat.completion",
+        "length",
+        "assistant",
+    )
     assert whole["usage"]["completion_tokens"] == 24
     assert whole["usage"]["total_tokens"] == whole["usage"]["prompt_tokens"] + 24
-    _, headers, lines = served.ask("/v1/chat/completions", {**ASKED, "stream": True, "stream_options": {"include_usage": True}})
+    _, headers, lines = served.ask(
+        "/v1/chat/completions", {**ASKED, "stream": True, "stream_options": {"include_usage": True}}
+    )
     assert headers["content-type"].startswith("text/event-stream")
     assert lines[-2:] == ["data: [DONE]", ""]
-    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
-    text = "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
+    events = [
+        json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")
+    ]
+    text = "".join(
+        event["choices"][0]["delta"].get("content", "") for event in events if event["choices"]
+    )
     assert text == choice["message"]["content"]
     assert events[-2]["choices"][0]["finish_reason"] == "length"
     assert events[-1]["usage"] == whole["usage"]
@@ -99,7 +116,11 @@ def said(served: Served, path: str, asked: dict[str, Any]) -> tuple[str, str]:
     _, _, answer = served.ask(path, asked)
     _, _, lines = served.ask(path, {**asked, "stream": True})
     assert lines[-2:] == ["data: [DONE]", ""]
-    pieces = [json.loads(line.removeprefix("data: "))["choices"][0] for line in lines if line.startswith("data: {")]
+    pieces = [
+        json.loads(line.removeprefix("data: "))["choices"][0]
+        for line in lines
+        if line.startswith("data: {")
+    ]
     whole = answer["choices"][0]
     text, reason = _text(whole), whole["finish_reason"]
     assert ("".join(map(_text, pieces)), pieces[-1]["finish_reason"]) == (text, reason)
@@ -108,41 +129,69 @@ def said(served: Served, path: str, asked: dict[str, Any]) -> tuple[str, str]:
 
 def _text(choice: dict[str, Any]) -> str:
     """Of a choice in one of the four shapes."""
-    return choice["text"] if "text" in choice else (choice.get("message") or choice["delta"]).get("content", "")
+    return (
+        choice["text"]
+        if "text" in choice
+        else (choice.get("message") or choice["delta"]).get("content", "")
+    )
 
 
 BOTH = pytest.mark.parametrize(
     ("path", "asked"),
-    [("/v1/completions", {"prompt": "Once"}), ("/v1/chat/completions", {"messages": ASKED["messages"]})],
+    [
+        ("/v1/completions", {"prompt": "Once"}),
+        ("/v1/chat/completions", {"messages": ASKED["messages"]}),
+    ],
     ids=["completion", "chat"],
 )
 
 
 @BOTH
-def test_a_stop_text_at_the_very_beginning_ends_the_answer(served: Served, path: str, asked: dict[str, Any]) -> None:
+def test_a_stop_text_at_the_very_beginning_ends_the_answer(
+    served: Served, path: str, asked: dict[str, Any]
+) -> None:
     greedy = {"model": "noise-7", "temperature": 0, "max_tokens": 12, **asked}
     text, _ = said(served, path, greedy)
     assert said(served, path, {**greedy, "stop": text[0]}) == ("", "stop")
 
 
 @BOTH
-def test_a_model_that_says_nothing_answers_nothing(served: Served, silent: str, path: str, asked: dict[str, Any]) -> None:
-    assert said(served, path, {"model": silent, "temperature": 0, "max_tokens": 12, **asked}) == ("", "stop")
+def test_a_model_that_says_nothing_answers_nothing(
+    served: Served, silent: str, path: str, asked: dict[str, Any]
+) -> None:
+    assert said(served, path, {"model": silent, "temperature": 0, "max_tokens": 12, **asked}) == (
+        "",
+        "stop",
+    )
 
 
 @BOTH
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_prompt_that_is_too_long_is_refused_in_a_line(served: Served, path: str, asked: dict[str, Any], stream: bool) -> None:
+def test_a_prompt_that_is_too_long_is_refused_in_a_line(
+    served: Served, path: str, asked: dict[str, Any], stream: bool
+) -> None:
     long = "x" * MOST_READ + "y"
-    changes = {"prompt": long} if "prompt" in asked else {"messages": [{"role": "user", "content": long}]}
+    changes = (
+        {"prompt": long} if "prompt" in asked else {"messages": [{"role": "user", "content": long}]}
+    )
     status, _, error = served.ask(path, {"model": "noise-7", "stream": stream, **changes})
-    assert (status, error["error"]["type"], error["error"]["code"]) == (400, "invalid_request_error", "context_length_exceeded")
-    assert re.fullmatch(rf"the prompt has \d+ tokens, and at most {MOST_READ} are read for a program: .*", error["error"]["message"])
+    assert (status, error["error"]["type"], error["error"]["code"]) == (
+        400,
+        "invalid_request_error",
+        "context_length_exceeded",
+    )
+    assert re.fullmatch(
+        rf"the prompt has \d+ tokens, and at most {MOST_READ} are read for a program: .*",
+        error["error"]["message"],
+    )
 
 
 def test_the_longest_prompt_is_read_and_a_person_may_have_longer_ones(served: Served) -> None:
     longest = "x" * MOST_READ
-    _, _, answer = served.ask("/v1/completions", {"model": "noise-7", "prompt": longest, "temperature": 0, "max_tokens": 1})
+    _, _, answer = served.ask(
+        "/v1/completions",
+        {"model": "noise-7", "prompt": longest, "temperature": 0, "max_tokens": 1},
+    )
     assert answer["usage"]["prompt_tokens"] == MOST_READ
     assert Assistant().complete(Complete(longest + "y", limit=1)).prompt_tokens == MOST_READ + 1
 
@@ -152,7 +201,11 @@ def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
     assert [model["id"] for model in found["data"]] == ["noise-7"]
     assert served.ask("/v1/models/noise-7")[0] == 200
     status, _, error = served.ask("/v1/chat/completions", {**ASKED, "model": "gpt-4"})
-    assert (status, error["error"]["code"], error["error"]["param"]) == (404, "model_not_found", "model")
+    assert (status, error["error"]["code"], error["error"]["param"]) == (
+        404,
+        "model_not_found",
+        "model",
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +217,10 @@ def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
         ({"tools": []}, "tools"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "image_url"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "image_url",
+        ),
         ({"stop": [""]}, "stop"),
         ({"seed": 2**70}, "seed"),
         ({"logprobs": True}, "logprobs"),
@@ -177,10 +233,15 @@ def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
         ({"store": True}, "store"),
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"messages": [{"role": "user", "content": None}]}, "messages[0]"),
-        ({"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}, "tool_calls"),
+        (
+            {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]},
+            "tool_calls",
+        ),
     ],
 )
-def test_what_it_does_not_do_it_refuses_by_name(served: Served, changes: dict[str, Any], named: str) -> None:
+def test_what_it_does_not_do_it_refuses_by_name(
+    served: Served, changes: dict[str, Any], named: str
+) -> None:
     status, _, error = served.ask("/v1/chat/completions", {**ASKED, **changes})
     assert status == 400
     assert error["error"]["type"] == "invalid_request_error"
@@ -194,7 +255,19 @@ SAME: tuple[dict[str, Any], ...] = (
     {"logit_bias": {}},
     {"store": False, "service_tier": "auto"},
     {"stop": []},
-    dict.fromkeys(("n", "logprobs", "presence_penalty", "logit_bias", "store", "service_tier", "metadata", "stop", "user")),
+    dict.fromkeys(
+        (
+            "n",
+            "logprobs",
+            "presence_penalty",
+            "logit_bias",
+            "store",
+            "service_tier",
+            "metadata",
+            "stop",
+            "user",
+        )
+    ),
 )
 
 
@@ -204,31 +277,63 @@ SAME: tuple[dict[str, Any], ...] = (
         *SAME,
         {"response_format": {"type": "text"}},
         {"top_logprobs": 0, "modalities": ["text"], "tool_choice": "none"},
-        dict.fromkeys(("response_format", "modalities", "tools", "tool_choice", "functions", "function_call", "audio", "prediction")),
+        dict.fromkeys(
+            (
+                "response_format",
+                "modalities",
+                "tools",
+                "tool_choice",
+                "functions",
+                "function_call",
+                "audio",
+                "prediction",
+            )
+        ),
     ],
     ids=" ".join,
 )
-def test_what_changes_nothing_in_a_chat_is_accepted(served: Served, changes: dict[str, Any]) -> None:
-    assert served.ask("/v1/chat/completions", {**ASKED, **changes})[2]["choices"] == served.ask("/v1/chat/completions", ASKED)[2]["choices"]
+def test_what_changes_nothing_in_a_chat_is_accepted(
+    served: Served, changes: dict[str, Any]
+) -> None:
+    assert (
+        served.ask("/v1/chat/completions", {**ASKED, **changes})[2]["choices"]
+        == served.ask("/v1/chat/completions", ASKED)[2]["choices"]
+    )
 
 
-@pytest.mark.parametrize("changes", [*SAME, {"echo": False, "best_of": 1, "suffix": None}], ids=" ".join)
-def test_what_changes_nothing_in_a_completion_is_accepted(served: Served, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [*SAME, {"echo": False, "best_of": 1, "suffix": None}], ids=" ".join
+)
+def test_what_changes_nothing_in_a_completion_is_accepted(
+    served: Served, changes: dict[str, Any]
+) -> None:
     asked = {"model": "noise-7", "prompt": "Once", "seed": 5}
-    assert served.ask("/v1/completions", {**asked, **changes})[2]["choices"] == served.ask("/v1/completions", asked)[2]["choices"]
+    assert (
+        served.ask("/v1/completions", {**asked, **changes})[2]["choices"]
+        == served.ask("/v1/completions", asked)[2]["choices"]
+    )
 
 
-def test_what_the_assistant_did_not_say_is_empty_and_its_messages_can_be_sent_back(served: Served) -> None:
+def test_what_the_assistant_did_not_say_is_empty_and_its_messages_can_be_sent_back(
+    served: Served,
+) -> None:
     def told(said: dict[str, Any]) -> Any:
-        return served.ask("/v1/chat/completions", {**ASKED, "messages": [*ASKED["messages"], said, *ASKED["messages"]]})[2]["choices"]
+        return served.ask(
+            "/v1/chat/completions",
+            {**ASKED, "messages": [*ASKED["messages"], said, *ASKED["messages"]]},
+        )[2]["choices"]
 
     silent = {"role": "assistant", "content": None}
-    assert told({**silent, "tool_calls": None, "function_call": None, "audio": None}) == told({**silent, "content": ""})
+    assert told({**silent, "tool_calls": None, "function_call": None, "audio": None}) == told(
+        {**silent, "content": ""}
+    )
     message = served.ask("/v1/chat/completions", ASKED)[2]["choices"][0]["message"]
     assert told(message) == told({"role": "assistant", "content": message["content"]})
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[[" * 50_000, b'{"model": "\xff"}', b"null", b'{"model": 1e999}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[[" * 50_000, b'{"model": "\xff"}', b"null", b'{"model": 1e999}']
+)
 def test_bodies_that_are_no_request_are_refused(served: Served, body: bytes) -> None:
     status, _, error = served.ask("/v1/chat/completions", body)
     assert (status, error["error"]["type"]) == (400, "invalid_request_error")
@@ -239,14 +344,21 @@ def test_a_body_that_is_too_long_is_not_read_to_its_end(served: Served) -> None:
     assert (status, error["error"]["code"]) == (413, "request_too_large")
 
 
-@pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic {token}", "Bearer {token}x", "Bearer \xe9"])
+@pytest.mark.parametrize(
+    "given", ["", "Bearer", "Bearer wrong", "Basic {token}", "Bearer {token}x", "Bearer \xe9"]
+)
 def test_without_the_token_nothing_is_told(served: Served, given: str) -> None:
-    status, headers, error = served.ask("/v1/models", Authorization=given.format(token=served.token))
+    status, headers, error = served.ask(
+        "/v1/models", Authorization=given.format(token=served.token)
+    )
     assert (status, error["error"]["code"]) == (401, "invalid_api_key")
     assert headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:80", ""])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example:80", ""],
+)
 def test_a_page_that_has_its_own_name_point_here_is_turned_away(served: Served, host: str) -> None:
     assert served.ask("/v1/models", Host=host)[0] == 403
     assert served.ask("/v1/models", Host=f"localhost:{served.port}")[0] == 200
@@ -266,7 +378,12 @@ def test_other_addresses_and_methods_are_no_part_of_it(served: Served) -> None:
 def raw(served: Served, body: dict[str, Any]) -> bytes:
     """A whole request, as it goes over the line."""
     sent = json.dumps(body).encode()
-    head = ["POST /v1/completions HTTP/1.1", "Host: localhost", f"Authorization: Bearer {served.token}", f"Content-Length: {len(sent)}"]
+    head = [
+        "POST /v1/completions HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: Bearer {served.token}",
+        f"Content-Length: {len(sent)}",
+    ]
     return "\r\n".join([*head, "", ""]).encode() + sent
 
 
@@ -283,23 +400,32 @@ def test_who_leaves_stops_the_model_and_nonsense_harms_nobody(served: Served) ->
         nonsense.sendall(b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n")
         assert b"400" in nonsense.recv(100)
     with socket.create_connection(("127.0.0.1", served.port)) as leaves:
-        leaves.sendall(raw(served, {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0}))
+        leaves.sendall(
+            raw(served, {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0})
+        )
         eventually(answering)
     eventually(lambda: not answering())
     assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(served: Served, stream: bool) -> None:
+def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(
+    served: Served, stream: bool
+) -> None:
     """As many as there is room for: more than asyncio has threads of its own on a machine of two cores."""
     served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})  # the assistant runs now
-    asked = raw(served, {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0, "stream": stream})
+    asked = raw(
+        served,
+        {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0, "stream": stream},
+    )
     with ExitStack() as line:
         for _ in range(MOST):
             line.enter_context(socket.create_connection(("127.0.0.1", served.port))).sendall(asked)
         eventually(lambda: Assistant(start=False).status().waiting == MOST - 1)
         assert served.ask("/v1/models")[0] == 200
-        assert Assistant(start=False).status().waiting == MOST - 1, "it was told at once, not after one of them had ended"
+        assert Assistant(start=False).status().waiting == MOST - 1, (
+            "it was told at once, not after one of them had ended"
+        )
     eventually(lambda: not Assistant(start=False).status().answering)
     assert served.ask("/v1/chat/completions", {**ASKED, "max_tokens": 2})[0] == 200
 
@@ -322,7 +448,11 @@ def ask(_):
 with concurrent.futures.ThreadPoolExecutor(16) as pool:
     print(sorted(pool.map(ask, range(16))))
 """
-    told = json.loads(subprocess.run([sys.executable, "-c", codes], capture_output=True, text=True, check=True, timeout=100).stdout)
+    told = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", codes], capture_output=True, text=True, check=True, timeout=100
+        ).stdout
+    )
     assert set(told) == {200, 429}
     assert told.count(200) >= 8
     for connection in idle:
@@ -363,7 +493,9 @@ try:
 except AuthenticationError:
     print("all well")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
+    )
     assert done.stdout == "all well\n", done.stderr
 
 

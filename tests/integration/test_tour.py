@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.commands.care import daemon_status
-from scheduler import settings
+from app.cli.care import daemon_status
 from scheduler.client import Client
-from scheduler.settings import TEMPLATE, Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
 
@@ -23,14 +23,22 @@ PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "
 def gpudeck(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "app", *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-P", "-m", "app", *words],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
 
 
 @pytest.fixture
 def quick_home(home: Path) -> Path:
     """Watches the CPU, which counts as idle at once, however much the machine does besides."""
-    settings.save(Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0, model_folder=TEMPLATE))
+    settings.save(
+        Settings(source="cpu", idle_util_percent=100, idle_dwell_s=0, model_folder=TEMPLATE)
+    )
     return home
 
 
@@ -38,14 +46,20 @@ def size_of(png: Path) -> tuple[int, int]:
     return struct.unpack(">II", png.read_bytes()[16:24])
 
 
-def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Path, tmp_path: Path) -> None:
+def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(
+    quick_home: Path, tmp_path: Path
+) -> None:
     ran = gpudeck(cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     first, *_ = ran.stdout.splitlines()
     assert "no display" in first
     out = tmp_path / "gpudeck-tour"
-    assert str(out) in first and str(out / "report.md") in ran.stdout and str(out / "results.json") in ran.stdout
+    assert (
+        str(out) in first
+        and str(out / "report.md") in ran.stdout
+        and str(out / "results.json") in ran.stdout
+    )
 
     for page in PAGES:
         for scheme in ("light", "dark"):
@@ -60,13 +74,17 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Pat
     assert results["devices"][0]["device"]["note"] == "CPU: no NVIDIA GPU found"
     live = results["live"]
     assert live["counted_tflops"] > 0 and live["counters_tflops"] is None
-    assert live["shown_tflops"] == pytest.approx(live["counted_tflops"], rel=0.25)  # the CPU is shared with other tests
+    assert live["shown_tflops"] == pytest.approx(
+        live["counted_tflops"], rel=0.25
+    )  # the CPU is shared with other tests
     assert results["brief"]["writer"] == "template" and results["brief"]["waited_for_idle"]
     assert set(results["pictures"]) == {p.name for p in out.glob("*.png")}
 
     report = (out / "report.md").read_text()
     assert results["brief"]["text"] in report and "Written by: template" in report
-    assert "Utilisation of CPU" in (out / "report.html").read_text() and (out / "report.pdf").read_bytes().startswith(b"%PDF-")
+    assert "Utilisation of CPU" in (out / "report.html").read_text() and (
+        out / "report.pdf"
+    ).read_bytes().startswith(b"%PDF-")
     assert not daemon_status().running  # the tour ends the daemon that it started
 
 
@@ -74,11 +92,18 @@ def test_without_a_display_gpudeck_says_so_and_runs_the_main_job(quick_home: Pat
 def test_a_replay_has_its_pictures_taken_and_runs_nothing(home: Path, tmp_path: Path) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)
-    assert whole.returncode == 1 and "gpudeck tour --pictures" in whole.stderr and whole.stderr.count("\n") == 1
+    assert (
+        whole.returncode == 1
+        and "gpudeck tour --pictures" in whole.stderr
+        and whole.stderr.count("\n") == 1
+    )
     ran = gpudeck("tour", "--pictures", "--out", str(tmp_path / "out"), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     made = {
-        f"{page}-{scheme}-{size}.png" for page in (*PAGES, "models") for scheme in ("light", "dark") for size in ("1280x800", "2560x1440")
+        f"{page}-{scheme}-{size}.png"
+        for page in (*PAGES, "models")
+        for scheme in ("light", "dark")
+        for size in ("1280x800", "2560x1440")
     }
     assert {file.name for file in (tmp_path / "out").iterdir()} == made
     assert not daemon_status().running
@@ -93,11 +118,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(quick_home: Path, tmp_path:
 
 def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) -> None:
     with Client() as deck:
-        job = deck.wait(deck.submit([sys.executable, "-c", "raise SystemExit(7)"], name="boom").id, timeout=30)
+        job = deck.wait(
+            deck.submit([sys.executable, "-c", "raise SystemExit(7)"], name="boom").id, timeout=30
+        )
     asked = gpudeck("ask", "what", "failed?", cwd=tmp_path)
     assert asked.returncode == 0, asked.stderr
-    assert "boom" in asked.stdout and "7" in asked.stdout and "(written by: template; " in asked.stdout
-    told = json.loads(gpudeck("report", "--job", str(job.id), "--now", "--json", cwd=tmp_path).stdout)
+    assert (
+        "boom" in asked.stdout and "7" in asked.stdout and "(written by: template; " in asked.stdout
+    )
+    told = json.loads(
+        gpudeck("report", "--job", str(job.id), "--now", "--json", cwd=tmp_path).stdout
+    )
     assert told["writer"] == "template" and "boom" in told["text"] and told["facts"]
     assert told["report"]["kind"] == "job" and told["report"]["job"] == job.id
     written = gpudeck("report", "--out", "brief.md", cwd=tmp_path)
@@ -106,6 +137,9 @@ def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) ->
     assert daily.returncode == 0 and (tmp_path / "day").read_bytes().startswith(b"%PDF-")
     assert daily.stdout == "report written to day (by: template)\n"
     too_soon = gpudeck("report", "--format", "pdf", cwd=tmp_path)
-    assert (too_soon.returncode, too_soon.stderr) == (2, "gpudeck: a report as pdf needs a file: --out FILE.pdf\n")
+    assert (too_soon.returncode, too_soon.stderr) == (
+        2,
+        "gpudeck: a report as pdf needs a file: --out FILE.pdf\n",
+    )
     unknown = gpudeck("report", "--job", "99", cwd=tmp_path)
     assert unknown.returncode == 1 and unknown.stderr.count("\n") == 1 and "99" in unknown.stderr

@@ -73,7 +73,10 @@ def test_the_steps_hold_together():
         assert step.seconds <= 480
         assert step.name.replace("-", "").isalnum()
         if step.argv[1].startswith("tests."):
-            assert Path(*step.argv[1].split(".")).with_suffix(".py").exists() or Path(*step.argv[1].split("."), "__main__.py").exists()
+            assert (
+                Path(*step.argv[1].split(".")).with_suffix(".py").exists()
+                or Path(*step.argv[1].split("."), "__main__.py").exists()
+            )
 
 
 OWN = sorted({step.argv[1] for step in STEPS if step.argv[1].startswith(("tests.", "assistant."))})
@@ -82,8 +85,16 @@ OWN = sorted({step.argv[1] for step in STEPS if step.argv[1].startswith(("tests.
 @pytest.mark.slow
 @pytest.mark.parametrize("module", OWN)
 def test_every_step_is_given_arguments_that_there_are(module):
-    told = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
-    given = {argument for step in STEPS if step.argv[1] == module for argument in step.argv if argument.startswith("--")}
+    told = subprocess.run(
+        [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    given = {
+        argument
+        for step in STEPS
+        if step.argv[1] == module
+        for argument in step.argv
+        if argument.startswith("--")
+    }
     assert all(argument in told for argument in given)
 
 
@@ -109,13 +120,26 @@ def test_steps_pass_fail_hang_and_leave_nothing_behind(tmp_path, monkeypatch, ca
     ]
     run = Campaign(steps, tmp_path / "work", tmp_path / "out", ["4", "7"])
     assert not run.run(120)
-    states = {"good": "passed", "bad": "failed", "deaf": "cut off", "leaves": "passed", "sees": "passed"}
+    states = {
+        "good": "passed",
+        "bad": "failed",
+        "deaf": "cut off",
+        "leaves": "passed",
+        "sees": "passed",
+    }
     assert run.states == states
     assert not lives(int(str(run.notes["leaves"]["said"])))
     assert run.notes["sees"]["said"] in ("4", "7")
-    told = {line.split()[0]: line for line in (tmp_path / "out" / "verdicts.txt").read_text().split("----")[0].splitlines()}
+    told = {
+        line.split()[0]: line
+        for line in (tmp_path / "out" / "verdicts.txt").read_text().split("----")[0].splitlines()
+    }
     assert "fine" in told["good"] and "it is wrong" in told["bad"]
-    assert "bad failed" in told["after"] and "needs no_such_package" in told["lacks"] and "takes about 10000 s" in told["long"]
+    assert (
+        "bad failed" in told["after"]
+        and "needs no_such_package" in told["lacks"]
+        and "takes about 10000 s" in told["long"]
+    )
     parts = sorted((tmp_path / "out").glob("campaign.tar.gz.*"))
     (tmp_path / "whole").write_bytes(b"".join(part.read_bytes() for part in parts))
     with tarfile.open(tmp_path / "whole") as archive:
@@ -128,7 +152,9 @@ def test_it_goes_on_from_what_was_carried_away(tmp_path, monkeypatch):
     monkeypatch.setattr(campaign, "PART_BYTES", 300)
     out = tmp_path / "out"
     steps = [
-        python("first", "import pathlib; pathlib.Path('{work}/made').write_text('7'); print('once')"),
+        python(
+            "first", "import pathlib; pathlib.Path('{work}/made').write_text('7'); print('once')"
+        ),
         python("second", "print(open('{work}/made').read())", seconds=500.0, after=("first",)),
     ]
     assert not Campaign(steps, tmp_path / "here", out, ["0"]).run(100)
@@ -162,7 +188,9 @@ except KeyboardInterrupt:
 
 
 def test_a_campaign_that_is_told_to_end_lets_its_steps_keep_what_they_have(tmp_path):
-    run = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(tmp_path), SLOW], stdout=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [sys.executable, "-c", CAMPAIGN, str(tmp_path), SLOW], stdout=subprocess.DEVNULL
+    )
     log = tmp_path / "work" / "slow" / "log.txt"
     eventually(lambda: log.exists() and "begun" in log.read_text().splitlines())
     run.send_signal(signal.SIGTERM)

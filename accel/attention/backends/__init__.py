@@ -11,5 +11,14 @@ from accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
 
 __all__ = ["BACKENDS", "Backend", "Direction", "Gradients", "Prepares", "Run"]
 
-_ALL: tuple[Backend, ...] = (Hopper(), Flash(), Cudnn(), FlashAttention4(), Portable(), Efficient(), Math(), Reference())
+_ALL: tuple[Backend, ...] = (
+    Hopper(),
+    Flash(),
+    Cudnn(),
+    FlashAttention4(),
+    Portable(),
+    Efficient(),
+    Math(),
+    Reference(),
+)
 BACKENDS = {backend.name: backend for backend in _ALL}

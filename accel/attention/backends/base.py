@@ -53,7 +53,9 @@ class Backend(Protocol):
         A row that sees no key gives 0 and -inf. The problem describes x, is not refused and not empty.
         """
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """The gradients, given that of out, dout [B,H,Sq,D]."""
 
 
@@ -103,14 +105,20 @@ def version(p: Problem) -> str:
 def widened(x: Inputs, head_dim: int) -> Inputs:
     """The same problem at a larger head size: zeros added to q and k change no score, and those added to v give columns to cut off."""
     more = head_dim - x.q.shape[3]
-    return x if more == 0 else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
+    return (
+        x
+        if more == 0
+        else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
+    )
 
 
 def loadable_rows(x: Inputs) -> Inputs:
     """The same problem with rows that kernels can load, of a head size that is a multiple of 8."""
     wide = widened(x, -(-x.q.shape[3] // 8) * 8)
     q, k, v = loadable(wide.q), loadable(wide.k), loadable(wide.v)
-    return wide if q is wide.q and k is wide.k and v is wide.v else Inputs(q, k, v, x.bias, x.ragged)
+    return (
+        wide if q is wide.q and k is wide.k and v is wide.v else Inputs(q, k, v, x.bias, x.ragged)
+    )
 
 
 def like(x: Tensor, model: Tensor) -> Tensor:
@@ -128,4 +136,6 @@ def side_by_side(x: Tensor) -> Tensor:
 
 def _dense(x: Tensor) -> bool:
     """Whether a head's elements lie side by side and all fill their stretch of memory: torch.empty_like then keeps its strides."""
-    return x.stride(-1) == 1 and x.numel() == 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.stride(-1) == 1 and x.numel() == 1 + sum(
+        (size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True)
+    )

@@ -11,7 +11,15 @@ from typing import Any
 
 from torch import Tensor
 
-from accel.attention.backends.base import Direction, Gradients, half_precision_on_ampere, head_size_up_to, loadable_rows, no_bias, on_cuda
+from accel.attention.backends.base import (
+    Direction,
+    Gradients,
+    half_precision_on_ampere,
+    head_size_up_to,
+    loadable_rows,
+    no_bias,
+    on_cuda,
+)
 from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
@@ -24,7 +32,9 @@ class FlashAttention4:
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
         """Why not, in words."""
         known = "; ".join(self._rules(problem, direction))
-        return known or (None if installed() else "is not installed (pip install --pre flash-attn-4)")
+        return known or (
+            None if installed() else "is not installed (pip install --pre flash-attn-4)"
+        )
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         yield from on_cuda(p)
@@ -44,16 +54,32 @@ class FlashAttention4:
         """Head sizes are widened to a multiple of 8."""
         q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
         out, lse, *_ = _interface()._flash_attn_fwd(
-            q, k, v, softmax_scale=problem.scale, causal=problem.right == 0, softcap=problem.softcap or None, return_lse=True
+            q,
+            k,
+            v,
+            softmax_scale=problem.scale,
+            causal=problem.right == 0,
+            softcap=problem.softcap or None,
+            return_lse=True,
         )
         return out.transpose(1, 2)[..., : problem.head_dim], lse
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Deterministic where asked."""
         q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
         d, o, _ = (t.transpose(1, 2) for t in loadable_rows(Inputs(dout, out, out))[:3])
         grads = _interface()._flash_attn_bwd(
-            q, k, v, o, d, lse, softmax_scale=problem.scale, causal=problem.right == 0, deterministic=problem.deterministic
+            q,
+            k,
+            v,
+            o,
+            d,
+            lse,
+            softmax_scale=problem.scale,
+            causal=problem.right == 0,
+            deterministic=problem.deterministic,
         )
         return Gradients(*(g.transpose(1, 2)[..., : problem.head_dim] for g in grads[:3]))
 
@@ -63,7 +89,9 @@ def installed() -> bool:
     """Whether the package is there; it is imported at its first use, which takes seconds."""
     package = util.find_spec("flash_attn")
     # Looked for as a folder: to find a submodule Python would import the package, which may be an older flash-attn, and a broken one.
-    return package is not None and any((Path(place) / "cute").is_dir() for place in package.submodule_search_locations or ())
+    return package is not None and any(
+        (Path(place) / "cute").is_dir() for place in package.submodule_search_locations or ()
+    )
 
 
 @lru_cache(maxsize=1)

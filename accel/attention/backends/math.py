@@ -31,10 +31,14 @@ class Math:
     def _solve(self, x: Inputs, problem: Problem, out: Tensor, lse: Tensor) -> None:
         for rows, part in _sequences(x):
             weights, part_lse, _ = _weights(part, problem)
-            out[:, :, rows] = (weights @ _per_query_head(part.v, problem, weights.dtype)).to(out.dtype)
+            out[:, :, rows] = (weights @ _per_query_head(part.v, problem, weights.dtype)).to(
+                out.dtype
+            )
             lse[:, :, rows] = part_lse.to(lse.dtype)
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Computes the scores again; dS = P (dP - sum(dO O)), FlashAttention (arXiv 2205.14135), section B.2."""
         with torch.autocast(x.q.device.type, enabled=False):
             return self._differentiate(dout, x, out, problem)
@@ -45,7 +49,10 @@ class Math:
         for (rows, part), (keys, _) in zip(_sequences(x), _sequences(x, of_keys=True), strict=True):
             weights, _, slope = _weights(part, problem)
             d, o = (t[:, :, rows].to(weights.dtype) for t in (dout, out))
-            q, k, v = part.q.to(weights.dtype), *(_per_query_head(t, problem, weights.dtype) for t in (part.k, part.v))
+            q, k, v = (
+                part.q.to(weights.dtype),
+                *(_per_query_head(t, problem, weights.dtype) for t in (part.k, part.v)),
+            )
             dscores = weights * (d @ v.mT - (d * o).sum(-1, keepdim=True))
             if problem.bias_grad and x.bias is not None:
                 dbias = dscores.sum_to_size(x.bias.shape).to(x.q.dtype)
@@ -64,7 +71,10 @@ def _sequences(x: Inputs, of_keys: bool = False) -> Iterator[tuple[slice, Inputs
     starts_q, starts_k = x.ragged.starts_q.tolist(), x.ragged.starts_k.tolist()
     for i in range(x.ragged.sequences):
         queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
-        yield keys if of_keys else queries, Inputs(x.q[:, :, queries], x.k[:, :, keys], x.v[:, :, keys])
+        yield (
+            keys if of_keys else queries,
+            Inputs(x.q[:, :, queries], x.k[:, :, keys], x.v[:, :, keys]),
+        )
 
 
 def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
@@ -76,10 +86,18 @@ def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
         bent = torch.tanh(scores / p.softcap)
         scores, slope = p.softcap * bent, 1 - bent * bent
     if x.bias is not None:
-        scores = scores.masked_fill(~x.bias, -torch.inf) if x.bias.dtype == torch.bool else scores + x.bias
+        scores = (
+            scores.masked_fill(~x.bias, -torch.inf)
+            if x.bias.dtype == torch.bool
+            else scores + x.bias
+        )
     hidden = _hidden(scores, p)
     scores = scores if hidden is None else scores.masked_fill(hidden, -torch.inf)
-    lse = torch.logsumexp(scores, -1) if scores.shape[-1] else scores.new_full(scores.shape[:-1], -torch.inf)
+    lse = (
+        torch.logsumexp(scores, -1)
+        if scores.shape[-1]
+        else scores.new_full(scores.shape[:-1], -torch.inf)
+    )
     # exp(-inf - -inf) would be no number: a row that sees nothing is measured from 0 instead, and gives zeros.
     return torch.exp(scores - torch.where(torch.isneginf(lse), 0.0, lse)[..., None]), lse, slope
 

@@ -60,15 +60,21 @@ class Hopper:
             return None
         return planned(*x[:3], **_asked(problem))
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Deterministic where asked."""
         from accel.attention.kernels.hopper.backward import backward
 
         p = problem
         q, k, v = loadable_rows(x)[:3]
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
-        grads = backward(d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic)
-        return Gradients(*(grads if grads[0].shape[3] == p.head_dim else (g[..., : p.head_dim] for g in grads)))
+        grads = backward(
+            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic
+        )
+        return Gradients(
+            *(grads if grads[0].shape[3] == p.head_dim else (g[..., : p.head_dim] for g in grads))
+        )
 
 
 class Portable:
@@ -104,19 +110,29 @@ class Portable:
             return None
         return planned(*x[:3], **_asked(problem))
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Without atomic additions, so the same every time."""
         from accel.attention.kernels.portable.backward import backward
 
         p = problem
         d, q, k, v, o = (side_by_side(t) for t in (dout, x.q, x.k, x.v, out))
         bias = x.bias
-        if bias is not None and p.bias_grad and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True)):
-            x = x._replace(bias=bias.contiguous())  # the kernel would sum over what the caller expanded, who wants each copy's gradient
+        if (
+            bias is not None
+            and p.bias_grad
+            and any(n > 1 and step == 0 for n, step in zip(bias.shape, bias.stride(), strict=True))
+        ):
+            x = x._replace(
+                bias=bias.contiguous()
+            )  # the kernel would sum over what the caller expanded, who wants each copy's gradient
         dq, dk, dv, dbias = backward(
             d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip
-        return Gradients(dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape))
+        return Gradients(
+            dq, dk, dv, None if dbias is None or x.bias is None else dbias.sum_to_size(x.bias.shape)
+        )
 
 
 def _asked(p: Problem) -> dict[str, Any]:

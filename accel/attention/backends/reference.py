@@ -24,19 +24,34 @@ class Reference:
         out, lse = self._solve(x, problem)
         return out.to(x.q.dtype), lse.float()
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Solves it again, recording."""
         bias = x.bias
         given = [x.q, x.k, x.v, *([bias] if bias is not None and problem.bias_grad else [])]
         with torch.enable_grad():
             leaves = [t.detach().double().requires_grad_() for t in given]
-            asked = x._replace(q=leaves[0], k=leaves[1], v=leaves[2], bias=leaves[3] if problem.bias_grad else bias)
+            asked = x._replace(
+                q=leaves[0], k=leaves[1], v=leaves[2], bias=leaves[3] if problem.bias_grad else bias
+            )
             again, _ = self._solve(asked, problem)
             grads = torch.autograd.grad(again, leaves, dout.double(), allow_unused=True)
-        dq, dk, dv, *dbias = (torch.zeros_like(t) if g is None else g.to(t.dtype) for t, g in zip(given, grads, strict=True))
+        dq, dk, dv, *dbias = (
+            torch.zeros_like(t) if g is None else g.to(t.dtype)
+            for t, g in zip(given, grads, strict=True)
+        )
         return Gradients(dq, dk, dv, *dbias)
 
     def _solve(self, x: Inputs, p: Problem) -> tuple[Tensor, Tensor]:
         return reference(
-            x.q, x.k, x.v, window=(p.left, p.right), scale=p.scale, softcap=p.softcap, bias=x.bias, ragged=x.ragged, return_lse=True
+            x.q,
+            x.k,
+            x.v,
+            window=(p.left, p.right),
+            scale=p.scale,
+            softcap=p.softcap,
+            bias=x.bias,
+            ragged=x.ragged,
+            return_lse=True,
         )

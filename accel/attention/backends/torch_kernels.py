@@ -50,14 +50,24 @@ class FlashCuda:
         """Head sizes are widened to a multiple of 8."""
         q, k, v = (_rows_first(t, x) for t in loadable_rows(x)[:3])
         out, lse, *_ = _ATEN._flash_attention_forward(
-            q, k, v, *_starts(x, problem), 0.0, problem.causal, False, scale=problem.scale, **_window(problem)
+            q,
+            k,
+            v,
+            *_starts(x, problem),
+            0.0,
+            problem.causal,
+            False,
+            scale=problem.scale,
+            **_window(problem),
         )
         out = _heads_first(out, x)[..., : problem.head_dim]
         # It marks a row that sees no key with +inf, so that its own backward pass gets weights of 0.
         lse = lse.masked_fill(lse == torch.inf, -torch.inf) if _may_be_blind(problem) else lse
         return out, lse if x.ragged is None else lse.unsqueeze(0)
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Adds into dq in an order that varies."""
         wide = loadable_rows(x)
         d, o = (_rows_first(t, x) for t in loadable_rows(Inputs(dout, out, out))[:2])
@@ -70,7 +80,19 @@ class FlashCuda:
         state = torch.zeros(2, dtype=torch.uint64, device=q.device)
         lse = lse.contiguous() if x.ragged is None else lse.squeeze(0).contiguous()
         grads = _ATEN._flash_attention_backward(
-            d, q, k, v, o, lse, *starts, 0.0, problem.causal, state, none, scale=problem.scale, **_window(problem)
+            d,
+            q,
+            k,
+            v,
+            o,
+            lse,
+            *starts,
+            0.0,
+            problem.causal,
+            state,
+            none,
+            scale=problem.scale,
+            **_window(problem),
         )
         return Gradients(*(_heads_first(g, x)[..., : problem.head_dim] for g in grads))
 
@@ -96,14 +118,25 @@ class FlashCpu:
         """Queries that see no key are left out; its causal mask fits the square that remains."""
         q, k, v = self._seeing(x, problem)
         out, lse = _ATEN._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, problem.mask == "square", attn_mask=_lower_right(problem), scale=problem.scale
+            q,
+            k,
+            v,
+            0.0,
+            problem.mask == "square",
+            attn_mask=_lower_right(problem),
+            scale=problem.scale,
         )
         if problem.seq_k < _VECTOR:
             spoilt = _spoilt(q, k, problem)
-            out, lse = out.masked_fill(spoilt.unsqueeze(-1), torch.nan), lse.masked_fill(spoilt, torch.nan)
+            out, lse = (
+                out.masked_fill(spoilt.unsqueeze(-1), torch.nan),
+                lse.masked_fill(spoilt, torch.nan),
+            )
         return _with_blind(out, lse.float(), x, problem.blind)
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """See `forward`."""
         blind = problem.blind
         # The kernel reads lse as its own forward pass lays it out: heads innermost.
@@ -130,7 +163,11 @@ class FlashCpu:
 def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
     """Rows [B,H,Sq] with a NaN of their own, or one in a key that they see."""
     keys = k.isnan().any(dim=-1).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    seen = keys.cummax(dim=-1).values[..., k.shape[2] - q.shape[2] :] if problem.causal else keys.any(dim=-1, keepdim=True)
+    seen = (
+        keys.cummax(dim=-1).values[..., k.shape[2] - q.shape[2] :]
+        if problem.causal
+        else keys.any(dim=-1, keepdim=True)
+    )
     return q.isnan().any(dim=-1) | seen
 
 
@@ -148,7 +185,9 @@ class Flash:
         """As the device's does."""
         return self._of(problem).forward(x, problem)
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """As the device's does."""
         return self._of(problem).backward(dout, x, out, lse, problem)
 
@@ -186,11 +225,21 @@ class Cudnn:
         wide = loadable_rows(x)
         blind = problem.blind
         out, lse, *_ = _ATEN._scaled_dot_product_cudnn_attention(
-            wide.q[:, :, blind:], wide.k, wide.v, None, True, 0.0, problem.mask == "square", False, scale=problem.scale
+            wide.q[:, :, blind:],
+            wide.k,
+            wide.v,
+            None,
+            True,
+            0.0,
+            problem.mask == "square",
+            False,
+            scale=problem.scale,
         )
         return _with_blind(out[..., : problem.head_dim], lse.view(lse.shape[:3]), x, blind)
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """Adds into dq in an order that varies."""
         wide, blind = loadable_rows(x), problem.blind
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
@@ -250,11 +299,29 @@ class Efficient:
         wide, blind = loadable_rows(x), problem.blind
         q, k, v = (t.transpose(1, 2) for t in (wide.q[:, :, blind:], wide.k, wide.v))
         out, lse, *_ = _ATEN._efficient_attention_forward(
-            q, k, v, None, None, None, None, None, 0.0, self._mask(problem), True, scale=problem.scale
+            q,
+            k,
+            v,
+            None,
+            None,
+            None,
+            None,
+            None,
+            0.0,
+            self._mask(problem),
+            True,
+            scale=problem.scale,
         )
-        return _with_blind(out.transpose(1, 2)[..., : problem.head_dim], lse[:, :, : problem.seq_q - blind], x, blind)
+        return _with_blind(
+            out.transpose(1, 2)[..., : problem.head_dim],
+            lse[:, :, : problem.seq_q - blind],
+            x,
+            blind,
+        )
 
-    def backward(self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem) -> Gradients:
+    def backward(
+        self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
+    ) -> Gradients:
         """See `forward`. The kernel reads lse in rows of a multiple of 32, and takes out to lie side by side in memory, rows first."""
         wide, blind = loadable_rows(x), problem.blind
         seeing = problem.seq_q - blind
@@ -281,7 +348,9 @@ class Efficient:
         )
         whole = wide.q.new_zeros(wide.q.shape)
         whole[:, :, blind:] = dq.transpose(1, 2)
-        return Gradients(*(g[..., : problem.head_dim] for g in (whole, dk.transpose(1, 2), dv.transpose(1, 2))))
+        return Gradients(
+            *(g[..., : problem.head_dim] for g in (whole, dk.transpose(1, 2), dv.transpose(1, 2)))
+        )
 
     def _mask(self, problem: Problem) -> int:
         """The kernel's number for no mask, or the bottom-right causal one."""
@@ -317,7 +386,10 @@ def _window(p: Problem) -> dict[str, int]:
     """The window in the kernel's words; -1 is no limit. Causality is said by its own argument."""
     if not p.windowed:
         return {}
-    return {"window_size_left": -1 if p.left is None else p.left, "window_size_right": -1 if p.right is None else p.right}
+    return {
+        "window_size_left": -1 if p.left is None else p.left,
+        "window_size_right": -1 if p.right is None else p.right,
+    }
 
 
 def _may_be_blind(p: Problem) -> bool:
@@ -329,5 +401,7 @@ def _lower_right(p: Problem) -> Tensor | None:
     """The bottom-right mask of the queries that see a key, for a kernel that would align top-left."""
     if p.mask != "lower right":
         return None
-    seen = torch.ones(p.seq_q - p.blind, p.seq_k, dtype=torch.bool, device=p.device).tril(p.seq_k - p.seq_q + p.blind)
+    seen = torch.ones(p.seq_q - p.blind, p.seq_k, dtype=torch.bool, device=p.device).tril(
+        p.seq_k - p.seq_q + p.blind
+    )
     return torch.zeros(seen.shape, dtype=p.dtype, device=p.device).masked_fill(~seen, -torch.inf)

@@ -86,6 +86,10 @@ def _window(size: tuple[int, int]) -> Window:
 
 def _refuse(dropout_p: float, alibi_slopes: Tensor | None) -> None:
     if dropout_p:
-        raise ValueError(f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out elsewhere in the model")
+        raise ValueError(
+            f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out elsewhere in the model"
+        )
     if alibi_slopes is not None:
-        raise ValueError("attention here takes no alibi_slopes; give accel.attention the bias slope x (key - query) instead")
+        raise ValueError(
+            "attention here takes no alibi_slopes; give accel.attention the bias slope x (key - query) instead"
+        )

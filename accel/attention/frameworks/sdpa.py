@@ -44,7 +44,9 @@ def install() -> None:
     Raises RuntimeError where this version of PyTorch has no such registry.
     """
     if not hasattr(registry, "register_flash_attention_impl"):
-        raise RuntimeError(f"torch {torch.__version__} has no registry of attention implementations; 2.11 or newer is needed")
+        raise RuntimeError(
+            f"torch {torch.__version__} has no registry of attention implementations; 2.11 or newer is needed"
+        )
     registry.register_flash_attention_impl(NAME, register_fn=_register)
     registry.activate_flash_attention_impl(NAME)
 
@@ -61,7 +63,14 @@ def is_installed() -> bool:
 
 
 def sdpa_forward(
-    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, debug: bool = False, *, scale: float | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: float | None = None,
 ) -> Forward:
     """aten::_scaled_dot_product_flash_attention: q [B,H,Sq,D], k and v [B,Hkv,Sk,D].
 
@@ -70,11 +79,16 @@ def sdpa_forward(
     if dropout_p:
         rows = (t.transpose(1, 2) for t in (q, k, v))
         sizes = (None, None, q.shape[2], k.shape[2])
-        out, lse, state, unused, mask = torch.ops.aten._flash_attention_forward(*rows, *sizes, dropout_p, is_causal, debug, scale=scale)
+        out, lse, state, unused, mask = torch.ops.aten._flash_attention_forward(
+            *rows, *sizes, dropout_p, is_causal, debug, scale=scale
+        )
         return out.transpose(1, 2), lse, None, None, q.shape[2], k.shape[2], state, unused, mask
     x, problem = _problem(q, k, v, is_causal, scale)
     out, lse = forward(x, problem, choose(problem).backend)
-    state, unused = torch.zeros(2, dtype=torch.uint64, device=q.device), torch.zeros((), dtype=torch.uint64, device=q.device)
+    state, unused = (
+        torch.zeros(2, dtype=torch.uint64, device=q.device),
+        torch.zeros((), dtype=torch.uint64, device=q.device),
+    )
     return out, lse, None, None, q.shape[2], k.shape[2], state, unused, q.new_empty(0)
 
 
@@ -100,7 +114,9 @@ def sdpa_backward(
     if dropout_p:
         rows = (t.transpose(1, 2) for t in (dout, q, k, v, out))
         sizes = (lse, starts_q, starts_k, longest_q, longest_k)
-        grads = torch.ops.aten._flash_attention_backward(*rows, *sizes, dropout_p, is_causal, state, unused, scale=scale)
+        grads = torch.ops.aten._flash_attention_backward(
+            *rows, *sizes, dropout_p, is_causal, state, unused, scale=scale
+        )
         return tuple(g.transpose(1, 2) for g in grads)
     x, problem = _problem(q, k, v, is_causal, scale)
     grads = backward(dout, x, out, lse, problem, choose(problem, direction="backward").backend)
@@ -108,10 +124,14 @@ def sdpa_backward(
     return dq, dk, dv
 
 
-def _problem(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> tuple[Inputs, Problem]:
+def _problem(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
+) -> tuple[Inputs, Problem]:
     x = Inputs(q, k, v)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return x, problem_of(x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=deterministic)
+    return x, problem_of(
+        x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=deterministic
+    )
 
 
 def _register() -> _Installed:

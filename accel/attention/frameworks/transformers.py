@@ -42,16 +42,25 @@ def attention_forward(
     refused = [name for name in ("s_aux", "position_bias") if others.get(name) is not None]
     refused += ["dropout"] if dropout else []
     if refused:
-        raise ValueError(f"attention implementation {NAME} offers no {', '.join(refused)}; load the model with another, such as sdpa")
+        raise ValueError(
+            f"attention implementation {NAME} offers no {', '.join(refused)}; load the model with another, such as sdpa"
+        )
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
     if causal and key.shape[2] > query.shape[2]:
         key, value = (t[:, :, : query.shape[2]] for t in (key, value))
     if causal and key.shape[2] < query.shape[2]:
-        causal, attention_mask = False, torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
+        causal, attention_mask = (
+            False,
+            torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(),
+        )
     if attention_mask is not None and attention_mask.dtype != torch.bool:
         if not attention_mask.is_floating_point():
-            raise ValueError(f"attention_mask must be bool or of a floating-point dtype, which is added; got {attention_mask.dtype}")
+            raise ValueError(
+                f"attention_mask must be bool or of a floating-point dtype, which is added; got {attention_mask.dtype}"
+            )
         attention_mask = attention_mask.to(query.dtype)
-    out = attention(query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask)
+    out = attention(
+        query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0, bias=attention_mask
+    )
     return out.transpose(1, 2).contiguous(), None

@@ -40,7 +40,9 @@ class Layout(NamedTuple):
 
     def named(self, name: str, axes: str) -> dict[str, int]:
         """The strides as kernel arguments: stride_<name><axis>."""
-        return {f"stride_{name}{axis}": stride for axis, stride in zip(axes, self.strides, strict=True)}
+        return {
+            f"stride_{name}{axis}": stride for axis, stride in zip(axes, self.strides, strict=True)
+        }
 
 
 class Geometry(NamedTuple):
@@ -99,7 +101,9 @@ class Geometry(NamedTuple):
             "k_ptr": self.pointer(),
             "v_ptr": self.pointer(),
             # An additive bias may be a view that begins anywhere.
-            "bias_ptr": Pointer(torch.uint8 if self.bias[0] == torch.bool else self.bias[0], False) if self.bias else None,
+            "bias_ptr": Pointer(torch.uint8 if self.bias[0] == torch.bool else self.bias[0], False)
+            if self.bias
+            else None,
             "starts_q_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "starts_k_ptr": Pointer(torch.int32, False) if self.ragged else None,
             **self.q.named("q", "bhmd"),
@@ -111,8 +115,12 @@ class Geometry(NamedTuple):
             "seq_q": self.q.shape[2],
             "seq_k": self.k.shape[2],
             "total_q": self.q.shape[2],
-            "left": _UNLIMITED if self.left is None else max(-_UNLIMITED, min(self.left, _UNLIMITED)),
-            "right": _UNLIMITED if self.right is None else max(-_UNLIMITED, min(self.right, _UNLIMITED)),
+            "left": _UNLIMITED
+            if self.left is None
+            else max(-_UNLIMITED, min(self.left, _UNLIMITED)),
+            "right": _UNLIMITED
+            if self.right is None
+            else max(-_UNLIMITED, min(self.right, _UNLIMITED)),
             "scale": float(self.scale),
             "qk_scale": self.scale / self.softcap if self.softcap else self.scale * _LOG2E,
             "softcap": float(self.softcap),
@@ -125,7 +133,11 @@ class Geometry(NamedTuple):
             "LEFT": self.left is not None,
             "RIGHT": self.right is not None,
             "SOFTCAP": self.softcap != 0.0,
-            "BIAS": None if self.bias is None else "bool" if self.bias[0] == torch.bool else "float",
+            "BIAS": None
+            if self.bias is None
+            else "bool"
+            if self.bias[0] == torch.bool
+            else "float",
             "RAGGED": self.ragged is not None,
             # Half precision ignores it. For float32, Triton's default would round to 10 bits.
             "PRECISION": "ieee",
@@ -135,13 +147,24 @@ class Geometry(NamedTuple):
 def geometry_of(key: tuple[object, ...]) -> Geometry:
     """The geometry behind a `geometry_key`. Raises ValueError for what the portable kernels cannot do."""
     (shape_q, strides_q, shape_k, strides_k, strides_v, *rest) = key
-    geometry = Geometry(Layout(shape_q, strides_q), Layout(shape_k, strides_k), Layout(shape_k, strides_v), *rest)  # type: ignore[arg-type]
+    geometry = Geometry(
+        Layout(shape_q, strides_q),  # type: ignore[arg-type]
+        Layout(shape_k, strides_k),  # type: ignore[arg-type]
+        Layout(shape_k, strides_v),  # type: ignore[arg-type]
+        *rest,  # type: ignore[arg-type]
+    )
     if geometry.dtype not in DTYPES:
-        raise ValueError(f"the portable kernels take float16, bfloat16 and float32; got {geometry.dtype}")
+        raise ValueError(
+            f"the portable kernels take float16, bfloat16 and float32; got {geometry.dtype}"
+        )
     if not 1 <= geometry.head_dim <= LARGEST_HEAD:
-        raise ValueError(f"the portable kernels take head sizes 1 to {LARGEST_HEAD}; got {geometry.head_dim}")
+        raise ValueError(
+            f"the portable kernels take head sizes 1 to {LARGEST_HEAD}; got {geometry.head_dim}"
+        )
     if geometry.ragged and geometry.bias:
-        raise ValueError("the portable kernels take a bias or mask for batches of one length only; got one for ragged sequences")
+        raise ValueError(
+            "the portable kernels take a bias or mask for batches of one length only; got one for ragged sequences"
+        )
     return geometry
 
 

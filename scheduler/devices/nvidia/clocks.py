@@ -63,7 +63,9 @@ class Throttle:
         self._since: dict[str, float] = {}
         self._held_since: float | None = None
 
-    def read(self, now: float, values: dict[str, float], absent: dict[str, str]) -> dict[str, float]:
+    def read(
+        self, now: float, values: dict[str, float], absent: dict[str, str]
+    ) -> dict[str, float]:
         """`now`: seconds since the epoch. Returns when each reason in force was first seen, by its name."""
         try:
             mask = int(nv.nvmlDeviceGetCurrentClocksEventReasons(self._handle))
@@ -71,7 +73,9 @@ class Throttle:
             absent.update(dict.fromkeys(_FIELDS, why(e)))
             self._since, self._held_since = {}, None
             return {}
-        self._since = {name: self._since.get(name, now) for bit, name in REASONS.items() if mask & bit}
+        self._since = {
+            name: self._since.get(name, now) for bit, name in REASONS.items() if mask & bit
+        }
         held = bool(mask & _HELD)
         self._held_since = (self._held_since or now) if held else None
         values.update(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.model import DevicesChanged, NoGpu
-from scheduler.errors import UserError
+from scheduler.protocol.devices import DevicesChanged, NoGpu
+from scheduler.protocol.errors import UserError
 
 _LOST = (
     nv.NVML_ERROR_GPU_IS_LOST,
@@ -19,7 +19,12 @@ _LOST = (
     nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     nv.NVML_ERROR_RESET_REQUIRED,
 )
-_LASTING = (nv.NVML_ERROR_NOT_SUPPORTED, nv.NVML_ERROR_FUNCTION_NOT_FOUND, nv.NVML_ERROR_NO_PERMISSION, nv.NVML_ERROR_DEPRECATED)
+_LASTING = (
+    nv.NVML_ERROR_NOT_SUPPORTED,
+    nv.NVML_ERROR_FUNCTION_NOT_FOUND,
+    nv.NVML_ERROR_NO_PERMISSION,
+    nv.NVML_ERROR_DEPRECATED,
+)
 _DRIVER = Path("/proc/driver/nvidia")
 """There while the kernel has the driver."""
 RETRY_S = 60.0
@@ -54,10 +59,14 @@ def text(value: str | bytes) -> str:
 def unreachable(error: Any) -> UserError:
     """What NVML's refusal to start means: no GPU here, or one that somebody must look after."""
     # a container that was given no GPU sees its host's /proc/driver/nvidia, but has no library
-    if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()):
+    if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (
+        error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()
+    ):
         return NoGpu(f"no NVIDIA GPU can be reached: {error}")
     if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return UserError(
             "the NVIDIA driver and its library differ in version, as after an update. Restart the machine, or reload the driver."
         )
-    return UserError(f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. To watch the CPU, set the source to cpu.")
+    return UserError(
+        f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. To watch the CPU, set the source to cpu."
+    )

@@ -73,17 +73,26 @@ class XidEvents:
             self._last[uuid], self._heard[uuid] = int(event.eventData), monotonic()
             self._count[uuid] = self._count.get(uuid, 0) + 1
 
-    def read(self, uuid: str, values: dict[str, float], absent: dict[str, str], texts: dict[str, str]) -> None:
+    def read(
+        self, uuid: str, values: dict[str, float], absent: dict[str, str], texts: dict[str, str]
+    ) -> None:
         if uuid in self.absent:
             absent.update(dict.fromkeys(("xid", "xid_count"), self.absent[uuid]))
             return
-        values["xid"], values["xid_count"] = float(self._last.get(uuid, 0)), float(self._count.get(uuid, 0))
+        values["xid"], values["xid_count"] = (
+            float(self._last.get(uuid, 0)),
+            float(self._count.get(uuid, 0)),
+        )
         if number := self._last.get(uuid):
             texts["xid"] = words(number)
 
     def told(self) -> str:
         """What the driver said just now, in one line; empty where it said nothing."""
-        return ", ".join(words(self._last[uuid]) for uuid, heard in self._heard.items() if monotonic() - heard < _FRESH_S)
+        return ", ".join(
+            words(self._last[uuid])
+            for uuid, heard in self._heard.items()
+            if monotonic() - heard < _FRESH_S
+        )
 
     def close(self) -> None:
         if self._set is not None:

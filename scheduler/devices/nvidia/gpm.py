@@ -28,9 +28,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import pynvml as nv
 
-from scheduler.devices.fields import FIELDS
 from scheduler.devices.nvidia.errors import why
 from scheduler.devices.nvidia.scalars import SLOW_S
+from scheduler.protocol.fields import FIELDS
 
 METRICS: dict[str, int] = {
     "graphics": nv.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -80,7 +80,9 @@ def flops(values: dict[str, float], capability: tuple[int, int], sms: int) -> fl
     """FLOP/s by the counters in `values` (percent) and the mean SM clock (MHz), or why that cannot be told."""
     rates = _RATES.get(capability)
     if rates is None:
-        return "the FLOP per cycle of compute capability {}.{} was not measured yet".format(*capability)
+        return "the FLOP per cycle of compute capability {}.{} was not measured yet".format(
+            *capability
+        )
     if not sms or not {"tensor_hmma", "fp32", "clock_sm"} <= values.keys():
         return "the counters or the clock cannot be read"
     per_cycle = (values["tensor_hmma"] * rates.tensor + values["fp32"] * rates.fp32) / 100
@@ -141,7 +143,9 @@ def _slow(found: dict[str, T]) -> dict[str, T]:
 class Counters:
     """What the hardware counters of one GPU tell, and what follows from it: TFLOP/s and memory traffic; or why they tell nothing."""
 
-    def __init__(self, handle: Any, capability: tuple[int, int], sms: int, peak_bandwidth: float) -> None:
+    def __init__(
+        self, handle: Any, capability: tuple[int, int], sms: int, peak_bandwidth: float
+    ) -> None:
         """`peak_bandwidth`: bytes a second; 0 where it is not known."""
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
         self._absent = ""
@@ -157,14 +161,18 @@ class Counters:
         """Whether this card has counters."""
         return self._gpm is not None
 
-    def read(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+    def read(
+        self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]
+    ) -> None:
         """Means since the last call. `values` holds the mean SM clock of the same interval."""
         if self._gpm is None:
             absent.update(dict.fromkeys((*METRICS.keys() - _IN_MIB, *_DERIVED), self._absent))
             return
         now = monotonic()
         if now - self._time < MIN_INTERVAL_S:
-            absent.update(dict.fromkeys((*METRICS, *_DERIVED), "read too soon after the last reading"))
+            absent.update(
+                dict.fromkeys((*METRICS, *_DERIVED), "read too soon after the last reading")
+            )
             return
         self._time = now
         try:
@@ -176,11 +184,15 @@ class Counters:
         self._tflops(values, absent, methods)
         if "dram" in values and self._peak:
             values["bandwidth"] = values["dram"] / 100 * self._peak
-            methods["bandwidth"] = f"hardware counters (GPM): DRAM busy share x {self._peak / 1e12:.2f} TB/s"
+            methods["bandwidth"] = (
+                f"hardware counters (GPM): DRAM busy share x {self._peak / 1e12:.2f} TB/s"
+            )
         else:
             absent["bandwidth"] = absent.get("dram", "the peak bandwidth of this card is not known")
 
-    def _tflops(self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+    def _tflops(
+        self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]
+    ) -> None:
         found = flops(values, self._capability, self._sms)
         for field in ("tflops", "tflops_gpm"):
             if isinstance(found, str):

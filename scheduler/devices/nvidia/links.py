@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
-from scheduler.devices.model import Part
 from scheduler.devices.nvidia.errors import RETRY_S, lasting, optional, why
 from scheduler.devices.nvidia.scalars import SLOW_S, field_value
+from scheduler.protocol.devices import Part
 
 _ALL_LINKS = 2**32 - 1
 """As a field's scope: the sum over all links."""
@@ -27,9 +27,15 @@ class Counter(NamedTuple):
     """Bytes a unit."""
 
 
-PCIE = {"pcie_rx": Counter(nv.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, 1.0), "pcie_tx": Counter(nv.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, 1.0)}
+PCIE = {
+    "pcie_rx": Counter(nv.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, 1.0),
+    "pcie_tx": Counter(nv.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, 1.0),
+}
 _RX, _TX = nv.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nv.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
-NVLINK = {"nvlink_rx": Counter(_RX, _ALL_LINKS, 1024.0), "nvlink_tx": Counter(_TX, _ALL_LINKS, 1024.0)}
+NVLINK = {
+    "nvlink_rx": Counter(_RX, _ALL_LINKS, 1024.0),
+    "nvlink_tx": Counter(_TX, _ALL_LINKS, 1024.0),
+}
 _TOTAL_ERRORS = (
     nv.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
     nv.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
@@ -82,7 +88,9 @@ class PcieMeter:
         self._due = 0.0
         self._kept: tuple[dict[str, float], dict[str, str], str] = ({}, {}, "")
 
-    def read(self, now: float, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]) -> None:
+    def read(
+        self, now: float, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]
+    ) -> None:
         if now >= self._due:
             self._kept = self._ask(now)
         found, missing, method = self._kept
@@ -95,12 +103,17 @@ class PcieMeter:
         absent: dict[str, str] = {}
         if self._counts:
             self._rates.read(now, values, absent)
-            self._counts = not absent or any("second reading" in reason for reason in absent.values())
+            self._counts = not absent or any(
+                "second reading" in reason for reason in absent.values()
+            )
             if self._counts:
                 return values, absent, "the driver's byte counters, over the interval"
         self._due = now + SLOW_S
         values, absent = {}, {}
-        for field, kind in (("pcie_rx", nv.NVML_PCIE_UTIL_RX_BYTES), ("pcie_tx", nv.NVML_PCIE_UTIL_TX_BYTES)):
+        for field, kind in (
+            ("pcie_rx", nv.NVML_PCIE_UTIL_RX_BYTES),
+            ("pcie_tx", nv.NVML_PCIE_UTIL_TX_BYTES),
+        ):
             try:
                 values[field] = nv.nvmlDeviceGetPcieThroughput(self._handle, kind) * 1024.0
             except nv.NVMLError as e:
@@ -114,24 +127,40 @@ class NvLinks:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._links = [link for link in range(self._most()) if optional(nv.nvmlDeviceGetNvLinkState, handle, link) is not None]
+        self._links = [
+            link
+            for link in range(self._most())
+            if optional(nv.nvmlDeviceGetNvLinkState, handle, link) is not None
+        ]
         self._rates = Rates(handle, NVLINK)
-        counters = {f"{field}:{link}": Counter(c.id, link, c.scale) for link in self._links for field, c in NVLINK.items()}
+        counters = {
+            f"{field}:{link}": Counter(c.id, link, c.scale)
+            for link in self._links
+            for field, c in NVLINK.items()
+        }
         self._link_rates = Rates(handle, counters)
         self._due = 0.0
         self._kept: dict[str, float] = {}
 
     def _most(self) -> int:
         try:
-            return int(field_value(nv.nvmlDeviceGetFieldValues(self._handle, [nv.NVML_FI_DEV_NVLINK_LINK_COUNT])[0]))
+            return int(
+                field_value(
+                    nv.nvmlDeviceGetFieldValues(self._handle, [nv.NVML_FI_DEV_NVLINK_LINK_COUNT])[0]
+                )
+            )
         except nv.NVMLError as e:
             why(e)
             return 0
 
-    def read(self, now: float, values: dict[str, float], absent: dict[str, str], counted: bool) -> None:
+    def read(
+        self, now: float, values: dict[str, float], absent: dict[str, str], counted: bool
+    ) -> None:
         """`counted`: whether GPM tells what flows. The state of links is read every SLOW_S."""
         if not self._links:
-            absent.update(dict.fromkeys(("nvlink_links", "nvlink_errors"), "this card has no NVLink"))
+            absent.update(
+                dict.fromkeys(("nvlink_links", "nvlink_errors"), "this card has no NVLink")
+            )
             if not counted:
                 absent.update(dict.fromkeys(NVLINK, "this card has no NVLink"))
             return
@@ -145,7 +174,11 @@ class NvLinks:
             absent["nvlink_errors"] = "NVML counts no errors of these links"
 
     def _state(self) -> dict[str, float]:
-        up = [link for link in self._links if optional(nv.nvmlDeviceGetNvLinkState, self._handle, link)]
+        up = [
+            link
+            for link in self._links
+            if optional(nv.nvmlDeviceGetNvLinkState, self._handle, link)
+        ]
         found = {"nvlink_links": float(len(up))}
         answers = optional(nv.nvmlDeviceGetFieldValues, self._handle, list(_TOTAL_ERRORS)) or ()
         if errors := [field_value(a) for a in answers if a.nvmlReturn == nv.NVML_SUCCESS]:
@@ -163,10 +196,15 @@ class NvLinks:
     def _part(self, link: int, rates: dict[str, float], absent: dict[str, str]) -> Part:
         up = optional(nv.nvmlDeviceGetNvLinkState, self._handle, link)
         version = optional(nv.nvmlDeviceGetNvLinkVersion, self._handle, link)
-        errors = [optional(nv.nvmlDeviceGetNvLinkErrorCounter, self._handle, link, kind) for kind in _LINK_ERRORS]
+        errors = [
+            optional(nv.nvmlDeviceGetNvLinkErrorCounter, self._handle, link, kind)
+            for kind in _LINK_ERRORS
+        ]
         values = {field: rates[f"{field}:{link}"] for field in NVLINK if f"{field}:{link}" in rates}
         if any(e is not None for e in errors):
             values["nvlink_errors"] = float(sum(e for e in errors if e is not None))
-        missing = {field: absent[f"{field}:{link}"] for field in NVLINK if f"{field}:{link}" in absent}
+        missing = {
+            field: absent[f"{field}:{link}"] for field in NVLINK if f"{field}:{link}" in absent
+        }
         texts = {"state": "up" if up else "down"} | ({"version": f"{version}"} if version else {})
         return Part("link", f"NVLink {link}", values, missing, texts)

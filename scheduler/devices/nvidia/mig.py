@@ -10,8 +10,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.model import Instance, Part
 from scheduler.devices.nvidia.errors import optional, text, why
+from scheduler.protocol.devices import Instance, Part
 
 
 class Mig:
@@ -34,13 +34,17 @@ class Mig:
         except nv.NVMLError as e:
             why(e)
             return False, []
-        handles = [optional(nv.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, i) for i in range(most)]
+        handles = [
+            optional(nv.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, i) for i in range(most)
+        ]
         return True, [(h, _describe(h)) for h in handles if h is not None]
 
     def changed(self) -> bool:
         """Whether the mode is another than when this was opened, or instances came or went."""
         on, found = self._look()
-        return on != self.on or [instance.uuid for _, instance in found] != [i.uuid for i in self.instances]
+        return on != self.on or [instance.uuid for _, instance in found] != [
+            i.uuid for i in self.instances
+        ]
 
     def parts(self) -> list[Part]:
         """Each instance, with the memory that is used of it."""
@@ -50,7 +54,9 @@ class Mig:
         try:
             memory = nv.nvmlDeviceGetMemoryInfo(handle)
         except nv.NVMLError as e:
-            return Part("instance", instance.name, {}, {"mem_used": why(e)}, {"uuid": instance.uuid})
+            return Part(
+                "instance", instance.name, {}, {"mem_used": why(e)}, {"uuid": instance.uuid}
+            )
         values = {"mem_used": float(memory.used), "mem_total": float(memory.total)}
         return Part("instance", instance.name, values, {}, {"uuid": instance.uuid})
 

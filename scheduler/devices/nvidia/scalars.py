@@ -1,7 +1,7 @@
 """What NVML is asked for one GPU and answers with plain numbers: the calls, and how often each is made.
 
 Calls cost up to 6 ms of CPU each (tests/benchmarks/results/nvml_calls.csv), so each is made as often as the pace of its fields says
-(`scheduler.devices.fields`): fast with every reading, slow every SLOW_S and rare every RARE_S, spread over that span, static once.
+(`scheduler.protocol.fields`): fast with every reading, slow every SLOW_S and rare every RARE_S, spread over that span, static once.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
-from scheduler.devices.fields import FIELDS
 from scheduler.devices.nvidia.errors import RETRY_S, lasting, why
+from scheduler.protocol.fields import FIELDS
 
 SLOW_S = 5.0
 """What changes slowly is read this often and kept in between."""
@@ -30,7 +30,9 @@ class Call(NamedTuple):
 
     @property
     def period_s(self) -> float:
-        return {"fast": 0.0, "slow": SLOW_S, "rare": RARE_S, "static": _STATIC_S}[FIELDS[self.fields[0]].pace]
+        return {"fast": 0.0, "slow": SLOW_S, "rare": RARE_S, "static": _STATIC_S}[
+            FIELDS[self.fields[0]].pace
+        ]
 
 
 def field_value(value: Any) -> float:
@@ -124,17 +126,29 @@ CALLS: tuple[Call, ...] = (
     Call(("ecc",), lambda h: (nv.nvmlDeviceGetEccMode(h)[0],)),
     Call(("ecc_corrected",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_VOLATILE_ECC)),
     Call(("ecc_uncorrected",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC)),
-    Call(("ecc_corrected_total",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_AGGREGATE_ECC)),
-    Call(("ecc_uncorrected_total",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_AGGREGATE_ECC)),
-    Call(("rows_corrected", "rows_uncorrected", "rows_pending", "rows_failure"), lambda h: tuple(nv.nvmlDeviceGetRemappedRows(h))),
-    Call(("pages_corrected",), _pages(nv.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)),
+    Call(
+        ("ecc_corrected_total",), _ecc(nv.NVML_MEMORY_ERROR_TYPE_CORRECTED, nv.NVML_AGGREGATE_ECC)
+    ),
+    Call(
+        ("ecc_uncorrected_total",),
+        _ecc(nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_AGGREGATE_ECC),
+    ),
+    Call(
+        ("rows_corrected", "rows_uncorrected", "rows_pending", "rows_failure"),
+        lambda h: tuple(nv.nvmlDeviceGetRemappedRows(h)),
+    ),
+    Call(
+        ("pages_corrected",), _pages(nv.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+    ),
     Call(("pages_uncorrected",), _pages(nv.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)),
     Call(("pages_pending",), lambda h: (nv.nvmlDeviceGetRetiredPagesPendingStatus(h),)),
     Call(("mig",), lambda h: (nv.nvmlDeviceGetMigMode(h)[0],)),
     Call(("clock_sm_max",), _max_clock(nv.NVML_CLOCK_SM)),
     Call(("clock_mem_max",), _max_clock(nv.NVML_CLOCK_MEM)),
     Call(("clock_video_max",), _max_clock(nv.NVML_CLOCK_VIDEO)),
-    Call(("power_limit_default",), lambda h: (nv.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1e3,)),
+    Call(
+        ("power_limit_default",), lambda h: (nv.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1e3,)
+    ),
     Call(("power_limit_min", "power_limit_max"), _limits),
     Call(("temp_limit",), _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
     Call(("temp_shutdown",), _threshold(nv.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),

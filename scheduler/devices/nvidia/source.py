@@ -6,11 +6,11 @@ from time import monotonic
 
 import pynvml as nv
 
-from scheduler.devices.model import Detail, Device, DevicesChanged, NoGpu, Reading
 from scheduler.devices.nvidia.errors import RETRY_S, unreachable
 from scheduler.devices.nvidia.events import XidEvents
 from scheduler.devices.nvidia.gpu import Gpu
-from scheduler.errors import UserError
+from scheduler.protocol.devices import Detail, Device, DevicesChanged, NoGpu, Reading
+from scheduler.protocol.errors import UserError
 
 
 class NvmlSource:
@@ -34,7 +34,13 @@ class NvmlSource:
             for gpu in self._gpus:
                 gpu.close()
             nv.nvmlShutdown()
-            raise e if isinstance(e, UserError) else UserError(str(e)) if isinstance(e, DevicesChanged) else unreachable(e) from e
+            raise (
+                e
+                if isinstance(e, UserError)
+                else UserError(str(e))
+                if isinstance(e, DevicesChanged)
+                else unreachable(e)
+            ) from e
 
     def _open(self) -> None:
         for index in range(self._count):
@@ -49,7 +55,11 @@ class NvmlSource:
 
     def devices(self) -> list[Device]:
         """By index; those that do not answer among them."""
-        return sorted([gpu.device for gpu in self._gpus] + [_silent(i, why) for i, why in self._silent.items()], key=lambda d: d.index)
+        return sorted(
+            [gpu.device for gpu in self._gpus]
+            + [_silent(i, why) for i, why in self._silent.items()],
+            key=lambda d: d.index,
+        )
 
     def tick(self) -> None:
         for gpu in self._gpus:
@@ -63,7 +73,9 @@ class NvmlSource:
             self._hear_silent()
             return [g.read(now, self._events) for g in self._gpus]
         except (nv.NVMLError, DevicesChanged) as e:
-            told = self._events.told()  # what the driver said of it is worth more than that it is gone
+            told = (
+                self._events.told()
+            )  # what the driver said of it is worth more than that it is gone
             raise DevicesChanged(f"{e} ({told})" if told else str(e)) from e
 
     def glance(self, now: float) -> list[Reading]:
@@ -92,4 +104,11 @@ class NvmlSource:
 
 
 def _silent(index: int, why: str) -> Device:
-    return Device(f"silent-{index}", index, "NVIDIA GPU", "nvidia", f"GPU {index} does not answer: {why}", silent=why)
+    return Device(
+        f"silent-{index}",
+        index,
+        "NVIDIA GPU",
+        "nvidia",
+        f"GPU {index} does not answer: {why}",
+        silent=why,
+    )

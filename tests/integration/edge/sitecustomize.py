@@ -16,13 +16,13 @@ if (_file := os.environ.get("RECORDED_NVML")) and "scheduler.devices.probe" in s
     _nvml.follow(Path(_file))
 if "scheduler.daemon" in sys.orig_argv:  # what takes seconds for people's sake takes less here
     for _module, _name, _value in (
-        ("scheduler.children", "BACKOFF_S", (0.1,)),
+        ("scheduler.background.children", "BACKOFF_S", (0.1,)),
         ("scheduler.devices.supervisor", "SILENCE_S", float(os.environ.get("EDGE_SILENCE_S", "5"))),
         ("scheduler.devices.supervisor", "PATIENCE_S", 0.5),
-        ("scheduler.watching", "LINGER_S", 0.5),
-        ("scheduler.watching", "CHECK_S", 0.1),
+        ("scheduler.services.polling", "LINGER_S", 0.5),
+        ("scheduler.services.polling", "CHECK_S", 0.1),
         ("scheduler.telemetry.pace", "CALM_HZ", 2.0),
-        ("scheduler.kill", "GRACE_S", 0.3),
+        ("scheduler.services.end_process", "GRACE_S", 0.3),
     ):
         assert hasattr(importlib.import_module(_module), _name)
         setattr(importlib.import_module(_module), _name, _value)

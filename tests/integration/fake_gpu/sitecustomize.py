@@ -42,15 +42,19 @@ def install() -> None:
     recorded.answers |= {
         "nvmlDeviceGetMemoryInfo": memory,
         "nvmlDeviceGetUtilizationRates": Answer(gpu=0, memory=0),
-        "nvmlDeviceGetComputeRunningProcesses": lambda _: [Answer(pid=pid, usedGpuMemory=size) for pid, size in on_it().items()],
-        "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [Answer(pid=pid, usedGpuMemory=None) for pid in drawing()],
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: [
+            Answer(pid=pid, usedGpuMemory=size) for pid, size in on_it().items()
+        ],
+        "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [
+            Answer(pid=pid, usedGpuMemory=None) for pid in drawing()
+        ],
     }
     recorded.install()
 
 
 def install_engine() -> None:
     """What was meant for CUDA runs on the CPU, slowly, while the process counts as one that is on the GPU."""
-    from assistant import engine
+    from assistant.engine import engine
 
     class Engine(engine.Engine):
         def __init__(self, path: str, device: str, *, wait: bool = True) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from assistant.lease import Lease
+from assistant.host.lease import Lease
 
 GPU, MANNER = Path(sys.argv[1]), sys.argv[2]
 HELD = 3 * 2**30

@@ -32,13 +32,24 @@ def main() -> int:
     started = time.monotonic()
     outcomes = []
     with tempfile.TemporaryDirectory() as base, _pool() as pool:
-        work: list[tuple[Callable[..., Outcome], int]] = [(parts.crowd, 0), (parts.flood, 0), (parts.small, 0), (parts.small, 1)]
+        work: list[tuple[Callable[..., Outcome], int]] = [
+            (parts.crowd, 0),
+            (parts.flood, 0),
+            (parts.small, 0),
+            (parts.small, 1),
+        ]
         work += [(parts.plain, number) for number in range(args.campaigns)]
         work += [(parts.damaged, 0), (parts.damaged, 1), (parts.older, 0)]
-        waiting = [pool.submit(act, Path(base) / f"{place}", args.seed + number) for place, (act, number) in enumerate(work)]
+        waiting = [
+            pool.submit(act, Path(base) / f"{place}", args.seed + number)
+            for place, (act, number) in enumerate(work)
+        ]
         for done in as_completed(waiting):
             outcomes.append(done.result())
-            print(f"{time.monotonic() - started:6.0f} s  {outcomes[-1].what}: {outcomes[-1].injected.total()} faults", flush=True)
+            print(
+                f"{time.monotonic() - started:6.0f} s  {outcomes[-1].what}: {outcomes[-1].injected.total()} faults",
+                flush=True,
+            )
             for line in outcomes[-1].violations:
                 print(f"          {line}", flush=True)
     return _report(outcomes, args.seed)
@@ -46,7 +57,11 @@ def main() -> int:
 
 def _pool() -> ProcessPoolExecutor:
     """Each part in a process of its own, as each has a GPUDECK_HOME of its own. More than there are cores: a part mostly waits."""
-    return ProcessPoolExecutor(min(4, 2 * (os.cpu_count() or 1)), mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    return ProcessPoolExecutor(
+        min(4, 2 * (os.cpu_count() or 1)),
+        mp_context=multiprocessing.get_context("spawn"),
+        max_tasks_per_child=1,
+    )
 
 
 def _report(outcomes: list[Outcome], seed: int) -> int:
@@ -63,10 +78,21 @@ def _report(outcomes: list[Outcome], seed: int) -> int:
         "processes left behind": sum("left behind" in line for line in broken),
         "violations in all": len(broken),
     }
-    where = context(f"{os.cpu_count()} cores, {os.uname().sysname} {os.uname().release.split('-')[0]}", ["msgspec"])
+    where = context(
+        f"{os.cpu_count()} cores, {os.uname().sysname} {os.uname().release.split('-')[0]}",
+        ["msgspec"],
+    )
     for name, count in counts.items():
         print(f"{name:44} {count:7}")
-    print(write("torture", [{"count of": name, "count": count, "seed": seed, **where} for name, count in counts.items()]))
+    print(
+        write(
+            "torture",
+            [
+                {"count of": name, "count": count, "seed": seed, **where}
+                for name, count in counts.items()
+            ],
+        )
+    )
     return 1 if broken else 0
 
 

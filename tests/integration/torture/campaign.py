@@ -18,12 +18,12 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from scheduler import paths
 from scheduler.client import Client
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Job, Running, Spec
-from scheduler.settings import Settings
-from scheduler.wishes import Wishes, wish
+from scheduler.protocol import paths
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Job, Running, Spec
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.submission import Wishes, wish
 from tests.integration.torture.faults import inject, shoot_daemon
 from tests.integration.torture.plan import Round
 from tests.integration.torture.verdict import NARROW, Evidence, violations
@@ -51,7 +51,11 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.ledger, self.nonce = folder, folder / "ledger", f"torture-{secrets.token_hex(8)}"
+        self.folder, self.ledger, self.nonce = (
+            folder,
+            folder / "ledger",
+            f"torture-{secrets.token_hex(8)}",
+        )
         self.injected: Counter[str] = Counter()
         self.acknowledged: dict[int, str] = {}
         self.refused = 0
@@ -63,8 +67,13 @@ class Campaign:
     @contextlib.contextmanager
     def sabotaged(self) -> Iterator[None]:
         """Daemons that start meanwhile carry the faults that rounds arm."""
-        path = os.pathsep.join([str(HERE / "sabotage"), *filter(None, [os.environ.get("PYTHONPATH")])])
-        with pytest.MonkeyPatch.context() as patch, subprocess.Popen(["sleep", "3600"]) as bystander:
+        path = os.pathsep.join(
+            [str(HERE / "sabotage"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            subprocess.Popen(["sleep", "3600"]) as bystander,
+        ):
             patch.setenv("PYTHONPATH", path)
             patch.setenv("TORTURE_FOLDER", str(self.folder))
             self.bystander = bystander.pid
@@ -86,7 +95,10 @@ class Campaign:
         """`count` jobs at once, from two clients at once, while the daemon dies `kills` times. Returns the violations."""
         with self.sabotaged():
             self.insist(lambda deck: deck.pause())
-            clients = [threading.Thread(target=self._submit_all, args=(("quick",) * (count // 2),)) for _ in range(2)]
+            clients = [
+                threading.Thread(target=self._submit_all, args=(("quick",) * (count // 2),))
+                for _ in range(2)
+            ]
             for client in clients:
                 client.start()
             for client in clients:
@@ -114,7 +126,9 @@ class Campaign:
         log.unlink()
         return found
 
-    def submit(self, kind: str, *arguments: object, gpus: int = 0, after: tuple[int, ...] = ()) -> Job | None:
+    def submit(
+        self, kind: str, *arguments: object, gpus: int = 0, after: tuple[int, ...] = ()
+    ) -> Job | None:
         """As a user's script would: again where it was refused. None where it never was acknowledged."""
         wishes: Wishes = {**_WISHES.get(kind, {}), "gpus": gpus}
         if after:
@@ -126,11 +140,23 @@ class Campaign:
 
     def submit_array(self) -> tuple[Job, ...]:
         """An array in one transaction: all of its members are acknowledged, or none."""
-        specs = [msgspec.structs.replace(self._spec("member", {}, index), index=index) for index in range(0, 2 * MEMBERS, 2)]
+        specs = [
+            msgspec.structs.replace(self._spec("member", {}, index), index=index)
+            for index in range(0, 2 * MEMBERS, 2)
+        ]
         return self._insist_on(specs)
 
     def _spec(self, kind: str, wishes: Wishes, *arguments: object) -> Spec:
-        command = [sys.executable, "-S", "-E", str(HERE / "victim.py"), kind, str(self.ledger), self.nonce, *map(str, arguments)]
+        command = [
+            sys.executable,
+            "-S",
+            "-E",
+            str(HERE / "victim.py"),
+            kind,
+            str(self.ledger),
+            self.nonce,
+            *map(str, arguments),
+        ]
         return wish(command, {**wishes, "name": kind, "env": {}, "cwd": "/"})
 
     def _insist_on(self, specs: list[Spec]) -> tuple[Job, ...]:
@@ -162,7 +188,11 @@ class Campaign:
         self._note_strikes()
         self.insist(lambda deck: deck.stop_daemon())
         store, orphans = read_store(paths.store_file()), processes_with(self.nonce)
-        found = violations(Evidence(self.acknowledged, frozenset(self.excused), store, read_ledger(self.ledger), orphans))
+        found = violations(
+            Evidence(
+                self.acknowledged, frozenset(self.excused), store, read_ledger(self.ledger), orphans
+            )
+        )
         if not lives(self.bystander):
             found.append("a process that is not ours was killed")
         log = paths.daemon_log().read_text(errors="replace") if paths.daemon_log().exists() else ""
@@ -180,7 +210,9 @@ class Campaign:
         fault = planned.fault
         if fault.kind in ("daemon", "runner"):
             self.arm(*fault, number)
-        clients = [threading.Thread(target=self._submit_all, args=(planned.jobs[i::2],)) for i in range(2)]
+        clients = [
+            threading.Thread(target=self._submit_all, args=(planned.jobs[i::2],)) for i in range(2)
+        ]
         for client in clients:
             client.start()
         try:
@@ -191,7 +223,11 @@ class Campaign:
             for client in clients:
                 client.join()
         end = time.monotonic() + 1.0
-        while (self.folder / "plan").exists() and time.monotonic() < end and self.insist(lambda deck: deck.jobs(1, active=True)):
+        while (
+            (self.folder / "plan").exists()
+            and time.monotonic() < end
+            and self.insist(lambda deck: deck.jobs(1, active=True))
+        ):
             time.sleep(0.02)
         (self.folder / "plan").unlink(missing_ok=True)
         self._note_strikes()
@@ -213,13 +249,18 @@ class Campaign:
 
     def _wait_for_room(self) -> None:
         end = time.monotonic() + SETTLE_S
-        while len(active := self.insist(lambda deck: deck.jobs(1000, active=True))) > BACKLOG and time.monotonic() < end:
+        while (
+            len(active := self.insist(lambda deck: deck.jobs(1000, active=True))) > BACKLOG
+            and time.monotonic() < end
+        ):
             self._end_stubborn(active)
             time.sleep(0.05)
 
     def _end_stubborn(self, active: tuple[Job, ...]) -> None:
         """All of them with one order."""
-        if stubborn := [job.id for job in active if job.spec.name == "stubborn" and not stopping(job)]:
+        if stubborn := [
+            job.id for job in active if job.spec.name == "stubborn" and not stopping(job)
+        ]:
             with contextlib.suppress(UserError), Client(timeout=10.0) as deck:
                 deck.cancel_many(stubborn)
 

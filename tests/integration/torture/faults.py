@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.background.launch import start_process
 from scheduler.executors.local import start_time
-from scheduler.jobs import Running
-from scheduler.launch import start_process
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Running
 from tests.integration.deck import daemon_pid, kill_daemon, probe_pid
 from tests.integration.torture.plan import Fault
 from tests.integration.torture.witness import command_of, job_of, users_of_job
@@ -43,7 +43,9 @@ def inject(campaign: Campaign, fault: Fault) -> bool:
         case "at random", "assistant host":
             done = _kill_host()
         case "strange", "clock a day on" | "clock a day back":
-            (campaign.folder / "clock").write_text(str(DAY_S if fault.at.endswith("on") else -DAY_S))
+            (campaign.folder / "clock").write_text(
+                str(DAY_S if fault.at.endswith("on") else -DAY_S)
+            )
             done = True
         case "strange", _:
             done = _with_running(campaign, lambda job, runner: _falsify(campaign, job, fault.at))
@@ -100,10 +102,21 @@ def _falsify(campaign: Campaign, job: int, what: str) -> bool:
     """The daemon dies, and meanwhile the pid, or the boot, of its runner comes to mean another."""
     campaign.excused.add(job)
     kill_daemon()
-    value = {"pid reused": campaign.bystander, "start time of another": 1, "another boot": "another"}[what]
-    place = {"pid reused": "$.runner", "start time of another": "$.started", "another boot": "$.boot"}[what]
+    value = {
+        "pid reused": campaign.bystander,
+        "start time of another": 1,
+        "another boot": "another",
+    }[what]
+    place = {
+        "pid reused": "$.runner",
+        "start time of another": "$.started",
+        "another boot": "$.boot",
+    }[what]
     with contextlib.closing(sqlite3.connect(paths.store_file(), timeout=5.0)) as db, db:
-        done = db.execute("UPDATE jobs SET state = json_set(state, ?, ?) WHERE id = ? AND status = 'running'", (place, value, job)).rowcount
+        done = db.execute(
+            "UPDATE jobs SET state = json_set(state, ?, ?) WHERE id = ? AND status = 'running'",
+            (place, value, job),
+        ).rowcount
     return done == 1
 
 
@@ -112,12 +125,28 @@ def _at_system_call(campaign: Campaign, fault: Fault) -> bool:
     if shutil.which("strace") is None:
         return False
     what, call = fault.at.split(" in ") if " in " in fault.at else fault.at.split(" from ")
-    effect = f"{call}:signal=KILL:when={fault.n}" if what == "SIGKILL" else f"{call}:error=EIO:when=1..{fault.n}"
+    effect = (
+        f"{call}:signal=KILL:when={fault.n}"
+        if what == "SIGKILL"
+        else f"{call}:error=EIO:when=1..{fault.n}"
+    )
     out = campaign.folder / "strace"
     out.unlink(missing_ok=True)
     with contextlib.suppress(OSError, ValueError):
         attached = subprocess.Popen(
-            ["strace", "-f", "-qq", "-o", str(out), "-e", f"trace={call}", "-e", f"inject={effect}", "-p", str(daemon_pid())],
+            [
+                "strace",
+                "-f",
+                "-qq",
+                "-o",
+                str(out),
+                "-e",
+                f"trace={call}",
+                "-e",
+                f"inject={effect}",
+                "-p",
+                str(daemon_pid()),
+            ],
             stderr=subprocess.DEVNULL,
         )
         time.sleep(0.1)
@@ -136,10 +165,19 @@ def _fill_disk(campaign: Campaign, how: str) -> bool:
         if job is None:
             return False
         campaign.excused.add(job.id)
-        eventually(lambda: shutil.disk_usage(paths.home()).free == 0 or not campaign.insist(lambda deck: deck.job(job.id)).active)
+        eventually(
+            lambda: (
+                shutil.disk_usage(paths.home()).free == 0
+                or not campaign.insist(lambda deck: deck.job(job.id)).active
+            )
+        )
         campaign.submit("quick")
         campaign.insist(lambda deck: deck.job(job.id).active and deck.cancel(job.id))
-        eventually(lambda: not any(str(job.id).encode() == job_of(pid) for pid in users_of_job(campaign.nonce)))
+        eventually(
+            lambda: (
+                not any(str(job.id).encode() == job_of(pid) for pid in users_of_job(campaign.nonce))
+            )
+        )
         (paths.job_folder(job.id) / "log").write_bytes(b"")
         return True
     ballast = paths.home().parent / "ballast"

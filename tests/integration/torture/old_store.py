@@ -49,6 +49,14 @@ def write(file: Path, ledger: Path) -> None:
                 "params": {},
                 "kind": "",
             }
-            row = (1000.0 + number, state["type"], json.dumps(spec), '{"TOKEN":"x"}', json.dumps(state))
-            db.execute("INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?)", row)
+            row = (
+                1000.0 + number,
+                state["type"],
+                json.dumps(spec),
+                '{"TOKEN":"x"}',
+                json.dumps(state),
+            )
+            db.execute(
+                "INSERT INTO jobs (submitted, status, spec, env, state) VALUES (?, ?, ?, ?, ?)", row
+            )
     db.close()

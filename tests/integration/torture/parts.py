@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.settings import Settings
 from tests.integration.torture import old_store
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
@@ -33,23 +33,34 @@ class Outcome(NamedTuple):
 
 
 def plain(folder: Path, seed: int) -> Outcome:
-    return _campaign(f"campaign {seed}", folder / "home", folder, lambda c: c.run(rounds(seed, 110)))
+    return _campaign(
+        f"campaign {seed}", folder / "home", folder, lambda c: c.run(rounds(seed, 110))
+    )
 
 
 def crowd(folder: Path, seed: int) -> Outcome:
-    return _campaign("1000 jobs at once", folder / "home", folder, lambda c: c.crowd(1000, kills=10))
+    return _campaign(
+        "1000 jobs at once", folder / "home", folder, lambda c: c.crowd(1000, kills=10)
+    )
 
 
 def flood(folder: Path, seed: int) -> Outcome:
     folder.mkdir(parents=True)
     size = min(FLOOD, shutil.disk_usage(folder).free // 4)
-    return _campaign(f"a log of {size / 2**30:.1f} GiB", folder / "home", folder, lambda c: c.flood(size))
+    return _campaign(
+        f"a log of {size / 2**30:.1f} GiB", folder / "home", folder, lambda c: c.flood(size)
+    )
 
 
 def small(folder: Path, seed: int) -> Outcome:
     try:
         with small_disk(folder / "disk") as disk:
-            return _campaign(f"small disk {seed}", disk / "home", folder, lambda c: c.run(rounds(seed, 40, "small disk")))
+            return _campaign(
+                f"small disk {seed}",
+                disk / "home",
+                folder,
+                lambda c: c.run(rounds(seed, 40, "small disk")),
+            )
     except PermissionError as e:
         return Outcome(f"small disk left out: {e}", Counter(), 0, 0, [])
 
@@ -75,12 +86,28 @@ def older(folder: Path, seed: int) -> Outcome:
         settings.save(Settings(source="cpu"))
         old_store.write(paths.ensure(home) / paths.store_file().name, folder / "ledger")
         with Client() as deck:
-            found += [] if deck.job(1).result == b'{"tflops": 1.5}' else ["the result of job 1 of the older store is lost"]
+            found += (
+                []
+                if deck.job(1).result == b'{"tflops": 1.5}'
+                else ["the result of job 1 of the older store is lost"]
+            )
             ends = [deck.wait(number + 1, 60.0).status for number in range(len(old_store.ENDS))]
-        found += [f"job {n + 1} of the older store is {end}" for n, end in enumerate(ends) if end != old_store.ENDS[n]]
+        found += [
+            f"job {n + 1} of the older store is {end}"
+            for n, end in enumerate(ends)
+            if end != old_store.ENDS[n]
+        ]
     ran = Counter(line.job for line in read_ledger(folder / "ledger") if not line.ends)
-    found += [f"job {job} of the older store ran {times} times" for job, times in ran.items() if times > 1]
-    return Outcome("a store of an older version", Counter({"store of an older version": 1}), len(old_store.ENDS), ran.total(), found)
+    found += [
+        f"job {job} of the older store ran {times} times" for job, times in ran.items() if times > 1
+    ]
+    return Outcome(
+        "a store of an older version",
+        Counter({"store of an older version": 1}),
+        len(old_store.ENDS),
+        ran.total(),
+        found,
+    )
 
 
 def _campaign(what: str, home: Path, folder: Path, act: Callable[[Campaign], list[str]]) -> Outcome:
@@ -89,5 +116,9 @@ def _campaign(what: str, home: Path, folder: Path, act: Callable[[Campaign], lis
         campaign = Campaign(folder / "torture")
         found = act(campaign)
         return Outcome(
-            what, campaign.injected, len(campaign.acknowledged), len({line.attempt for line in read_ledger(campaign.ledger)}), found
+            what,
+            campaign.injected,
+            len(campaign.acknowledged),
+            len({line.attempt for line in read_ledger(campaign.ledger)}),
+            found,
         )

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths, settings
 from scheduler.client import Client
-from scheduler.errors import DaemonGone, UserError
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.settings import Settings
 from tests.integration.deck import answers, daemon_pid, kill_daemon
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict
@@ -29,10 +29,14 @@ from tests.support import eventually, state_folder
 SEED = 4
 
 
-def test_faults_of_every_kind_lose_no_job_and_run_none_twice(cpu_home: Path, tmp_path: Path) -> None:
+def test_faults_of_every_kind_lose_no_job_and_run_none_twice(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     campaign = Campaign(tmp_path / "torture")
     assert campaign.run(rounds(SEED, 21)) == []
-    assert campaign.injected.total() >= 14, f"too few faults struck for a verdict: {campaign.injected}"
+    assert campaign.injected.total() >= 14, (
+        f"too few faults struck for a verdict: {campaign.injected}"
+    )
     assert len(campaign.acknowledged) >= 26
 
 
@@ -58,7 +62,9 @@ def test_a_flood_of_output_drowns_nobody(cpu_home: Path, tmp_path: Path) -> None
     assert Campaign(tmp_path / "torture").flood(200 * 2**20) == []
 
 
-def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_home: Path, tmp_path: Path) -> None:
+def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(
+    cpu_home: Path, tmp_path: Path
+) -> None:
     """Killed after it committed who runs, before it let that runner go: the job never ran, and everybody can know."""
     campaign = Campaign(tmp_path / "torture")
     with campaign.sabotaged():
@@ -73,8 +79,12 @@ def test_a_daemon_killed_before_the_gate_opens_runs_the_job_when_it_is_back(cpu_
     assert campaign.injected["daemon: before the gate opens"] == 1
 
 
-@pytest.mark.parametrize("at", [pytest.param("before COMMIT", marks=pytest.mark.slow), "after COMMIT"])
-def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(cpu_home: Path, tmp_path: Path, at: str) -> None:
+@pytest.mark.parametrize(
+    "at", [pytest.param("before COMMIT", marks=pytest.mark.slow), "after COMMIT"]
+)
+def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(
+    cpu_home: Path, tmp_path: Path, at: str
+) -> None:
     """Asked again it is done, and holds however often it is killed: nothing is lost, runs on or runs again."""
     campaign, runs = Campaign(tmp_path / "torture"), tmp_path / "runs"
     job = ["sh", "-c", f"echo $GPUDECK_JOB >> {runs}; sleep 600; :"]
@@ -96,7 +106,9 @@ def test_a_daemon_killed_while_it_cancels_many_has_cancelled_all_or_none(cpu_hom
         kill_daemon()
         with Client() as deck:
             assert {deck.wait(number, 60.0).status for number in ids} == {"cancelled"}
-    assert sorted(map(int, runs.read_text().split())) == [one.id for one in array], "each once, and those that were held never"
+    assert sorted(map(int, runs.read_text().split())) == [one.id for one in array], (
+        "each once, and those that were held never"
+    )
     assert not processes_with(str(runs))
 
 
@@ -120,7 +132,9 @@ def test_a_garbled_job_is_told_in_one_line(cpu_home: Path, column: str, value: s
         deck.stop_daemon()
     with contextlib.closing(sqlite3.connect(paths.store_file())) as db, db:
         db.execute("PRAGMA writable_schema = ON")  # past NOT NULL, as a broken disk is
-        db.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'jobs'")
+        db.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'jobs'"
+        )
     with contextlib.closing(sqlite3.connect(paths.store_file())) as db, db:
         db.execute(f"UPDATE jobs SET {column} = {value}")
     with pytest.raises(UserError, match=r"damaged.*doctor") as caught, Client() as deck:
@@ -134,15 +148,34 @@ def test_a_store_of_an_older_version_is_taken_over_and_its_jobs_run(tmp_path: Pa
     assert outcome.ran == 3
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace looks at the daemon's system calls")
+@pytest.mark.skipif(
+    shutil.which("strace") is None, reason="strace looks at the daemon's system calls"
+)
 def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Path) -> None:
     """A power cut cannot be had here; that each answer follows an fdatasync of its own can be seen."""
     calls = tmp_path / "calls"
     with Client() as deck:
         deck.pause()
-        watch = ["strace", "-f", "-qq", "-s", "30", "-o", str(calls), "-e", "trace=fdatasync,sendto", "-p", str(daemon_pid())]
+        watch = [
+            "strace",
+            "-f",
+            "-qq",
+            "-s",
+            "30",
+            "-o",
+            str(calls),
+            "-e",
+            "trace=fdatasync,sendto",
+            "-p",
+            str(daemon_pid()),
+        ]
         strace = subprocess.Popen(watch, stderr=subprocess.DEVNULL)
-        eventually(lambda: calls.exists() and "TracerPid:\t0" not in Path(f"/proc/{daemon_pid()}/status").read_text())
+        eventually(
+            lambda: (
+                calls.exists()
+                and "TracerPid:\t0" not in Path(f"/proc/{daemon_pid()}/status").read_text()
+            )
+        )
         for _ in range(10):
             deck.submit(["true"], env={})
         detach(strace)
@@ -156,7 +189,13 @@ def test_no_job_is_acknowledged_before_it_is_synced(cpu_home: Path, tmp_path: Pa
     assert answers == 10
 
 
-GOOD = Evidence({1: "quick", 2: "stubborn"}, frozenset(), {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")}, [Line(1, "a")], [])
+GOOD = Evidence(
+    {1: "quick", 2: "stubborn"},
+    frozenset(),
+    {1: Row("quick", "done"), 2: Row("stubborn", "cancelled")},
+    [Line(1, "a")],
+    [],
+)
 ONE, AGAIN = Line(1, "a"), Line(1, "b")
 
 
@@ -181,18 +220,43 @@ NARROWS = {number: Row("narrow", "done") for number in (1, 2, 3)}
         ({"ledger": [ONE, AGAIN], "store": {**GOOD.store, 1: Row("flaky", "done")}}, []),
         ({"ledger": [ONE, Line(7, "a")]}, ["job 7 ran and is not in the store"]),
         ({"orphans": ["sleep 600"]}, ["left behind: sleep 600"]),
-        ({"store": {**GOOD.store, 1: Row("quick", "running")}}, ["job 1 (quick) never ended: running"]),
-        ({"store": {**GOOD.store, 1: Row("quick", "lost")}}, ["job 1 (quick) is lost, and nobody touched its runner"]),
-        ({"store": {**GOOD.store, 1: Row("quick", "lost")}, "ledger": []}, [f"job 1 (quick) {NEVER_RAN}"]),
+        (
+            {"store": {**GOOD.store, 1: Row("quick", "running")}},
+            ["job 1 (quick) never ended: running"],
+        ),
+        (
+            {"store": {**GOOD.store, 1: Row("quick", "lost")}},
+            ["job 1 (quick) is lost, and nobody touched its runner"],
+        ),
+        (
+            {"store": {**GOOD.store, 1: Row("quick", "lost")}, "ledger": []},
+            [f"job 1 (quick) {NEVER_RAN}"],
+        ),
         ({"store": {**GOOD.store, 1: Row("quick", "lost")}, "excused": frozenset({1})}, []),
-        ({"store": {**GOOD.store, 1: Row("overtime", "running")}}, ["job 1 (overtime) never ended: running"]),
-        ({"store": {**GOOD.store, 1: Row("overtime", "done")}}, ["job 1 (overtime) is done, and nobody touched its runner"]),
+        (
+            {"store": {**GOOD.store, 1: Row("overtime", "running")}},
+            ["job 1 (overtime) never ended: running"],
+        ),
+        (
+            {"store": {**GOOD.store, 1: Row("overtime", "done")}},
+            ["job 1 (overtime) is done, and nobody touched its runner"],
+        ),
         ({"store": family("done", "done"), "ledger": [ONE, Line(1, "a", True), Line(2, "b")]}, []),
-        ({"store": family("done", "done"), "ledger": [ONE, Line(2, "b"), Line(1, "a", True)]}, ["job 2 ran before job 1 had ended"]),
-        ({"store": family("done", "done", "follower"), "ledger": [Line(2, "b"), ONE]}, ["job 2 ran before job 1 had ended"]),
+        (
+            {"store": family("done", "done"), "ledger": [ONE, Line(2, "b"), Line(1, "a", True)]},
+            ["job 2 ran before job 1 had ended"],
+        ),
+        (
+            {"store": family("done", "done", "follower"), "ledger": [Line(2, "b"), ONE]},
+            ["job 2 ran before job 1 had ended"],
+        ),
         ({"store": family("cancelled", "cancelled"), "excused": frozenset({1})}, []),
         (
-            {"store": family("failed", "done"), "ledger": [ONE, Line(2, "b")], "excused": frozenset({1, 2})},
+            {
+                "store": family("failed", "done"),
+                "ledger": [ONE, Line(2, "b")],
+                "excused": frozenset({1, 2}),
+            },
             ["job 2 (child) ran, and what it was to run after did not succeed"],
         ),
         ({"store": NARROWS, "ledger": [ONE, Line(2, "b"), Line(1, "a", True), Line(3, "c")]}, []),

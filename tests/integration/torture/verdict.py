@@ -9,7 +9,9 @@ from typing import NamedTuple
 ENDS = {"done", "failed", "cancelled", "lost"}
 NEVER_RAN = "is called lost, and never ran"
 _GOOD = {
-    **dict.fromkeys(("quick", "slow", "fork", "flaky", "flood", "narrow", "member", "child", "follower"), "done"),
+    **dict.fromkeys(
+        ("quick", "slow", "fork", "flaky", "flood", "narrow", "member", "child", "follower"), "done"
+    ),
     **dict.fromkeys(("fail", "hopeless", "overtime"), "failed"),
     "stubborn": "cancelled",
 }
@@ -54,10 +56,25 @@ class Evidence(NamedTuple):
 def violations(seen: Evidence) -> list[str]:
     """One line each; empty where nothing was lost, nothing ran twice, and nothing was left behind."""
     begun = [line for line in seen.ledger if not line.ends]
-    ran, attempts = Counter(line.job for line in begun), Counter((line.job, line.attempt) for line in begun)
-    found = [f"job {job} ({kind}) was acknowledged and is lost" for job, kind in seen.acknowledged.items() if job not in seen.store]
-    found += [f"attempt {attempt} of job {job} ran {times} times" for (job, attempt), times in attempts.items() if times > 1]
-    found += [f"job {job} ran {ran[job]} times" for job in ran if job in seen.store and ran[job] > _RUNS.get(seen.store[job].kind, 1)]
+    ran, attempts = (
+        Counter(line.job for line in begun),
+        Counter((line.job, line.attempt) for line in begun),
+    )
+    found = [
+        f"job {job} ({kind}) was acknowledged and is lost"
+        for job, kind in seen.acknowledged.items()
+        if job not in seen.store
+    ]
+    found += [
+        f"attempt {attempt} of job {job} ran {times} times"
+        for (job, attempt), times in attempts.items()
+        if times > 1
+    ]
+    found += [
+        f"job {job} ran {ran[job]} times"
+        for job in ran
+        if job in seen.store and ran[job] > _RUNS.get(seen.store[job].kind, 1)
+    ]
     found += [f"job {job} ran and is not in the store" for job in ran if job not in seen.store]
     found += [f"left behind: {process}" for process in seen.orphans]
     found += [words for job, row in seen.store.items() if (words := _end(job, row, seen, ran[job]))]
@@ -79,7 +96,9 @@ def _end(job: int, row: Row, seen: Evidence, ran: int) -> str:
         return f"job {job} ({row.kind}) {NEVER_RAN}"
     if row.status != good:
         return f"job {job} ({row.kind}) is {row.status}, and nobody touched its runner"
-    if good == "cancelled" or row.kind == "overtime":  # its time may be over before it has written anything
+    if (
+        good == "cancelled" or row.kind == "overtime"
+    ):  # its time may be over before it has written anything
         return ""
     return "" if ran else f"job {job} ({row.kind}) is {row.status} and never ran"
 
@@ -106,5 +125,7 @@ def _too_many(seen: Evidence) -> list[str]:
             continue
         (running.discard if line.ends else running.add)(line.job)
         if len(running) > NARROW:
-            found.append(f"{len(running)} jobs of a group with limit {NARROW} ran at once: {sorted(running)}")
+            found.append(
+                f"{len(running)} jobs of a group with limit {NARROW} ran at once: {sorted(running)}"
+            )
     return found

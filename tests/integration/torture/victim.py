@@ -19,7 +19,11 @@ KIND, LEDGER, NONCE = sys.argv[1:4]
 def record(*words: str) -> None:
     """One write(2) of one line: appends of several jobs cannot mix."""
     fd = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, " ".join((os.environ["GPUDECK_JOB"], os.environ["GPUDECK_ATTEMPT"], *words)).encode() + b"\n")
+    os.write(
+        fd,
+        " ".join((os.environ["GPUDECK_JOB"], os.environ["GPUDECK_ATTEMPT"], *words)).encode()
+        + b"\n",
+    )
     os.fsync(fd)
     os.close(fd)
 

@@ -14,8 +14,16 @@ from tests.support import lives
 def read_store(file: Path) -> dict[int, Row]:
     """All jobs, by number."""
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-        rows = [(job, json.loads(spec), status) for job, spec, status in db.execute("SELECT id, spec, status FROM jobs")]
-    return {job: Row(spec["name"], status, tuple(spec.get("after", ())), tuple(spec.get("after_any", ()))) for job, spec, status in rows}
+        rows = [
+            (job, json.loads(spec), status)
+            for job, spec, status in db.execute("SELECT id, spec, status FROM jobs")
+        ]
+    return {
+        job: Row(
+            spec["name"], status, tuple(spec.get("after", ())), tuple(spec.get("after_any", ()))
+        )
+        for job, spec, status in rows
+    }
 
 
 def read_ledger(file: Path) -> list[Line]:

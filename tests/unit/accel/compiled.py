@@ -15,7 +15,14 @@ from accel.attention.kernels.geometry import Geometry, Layout
 TARGETS = (80, 86, 89, 90, 100, 120)
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """The most shared memory of a block (CUDA C++ Programming Guide, compute capabilities)."""
-TENSOR_CORES = {80: "mma.sync", 86: "mma.sync", 89: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma", 120: "mma.sync"}
+TENSOR_CORES = {
+    80: "mma.sync",
+    86: "mma.sync",
+    89: "mma.sync",
+    90: "wgmma.mma_async",
+    100: "tcgen05.mma",
+    120: "mma.sync",
+}
 
 
 class Needs(NamedTuple):
@@ -34,7 +41,12 @@ def needs(kernel) -> Needs:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(kernel.kernel)
         cubin.flush()
-        said = subprocess.run([_TOOLS / "cuobjdump", "-res-usage", cubin.name], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [_TOOLS / "cuobjdump", "-res-usage", cubin.name],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
     stack, local = map(int, re.search(r"STACK:(\d+).*?LOCAL:(\d+)", said).groups())
     return Needs(kernel.metadata.shared, stack + local, kernel.asm["ptx"])
 
@@ -45,11 +57,27 @@ def serialised(kernel) -> bool:
         ptx.write(kernel.asm["ptx"])
         ptx.flush()
         asked = [get_ptxas(90).path, "-v", "--gpu-name", "sm_90a", "-o", "/dev/null", ptx.name]
-        return "wgmma.mma_async instructions are serialized" in subprocess.run(asked, capture_output=True, text=True, check=True).stderr
+        return (
+            "wgmma.mma_async instructions are serialized"
+            in subprocess.run(asked, capture_output=True, text=True, check=True).stderr
+        )
 
 
 def problem(heads, length, dim, *, left=None, right=None, softcap=0.0, ragged=None):
     """Attention of bf16 tensors of `heads` heads, on a GPU that need not be there."""
     x = torch.zeros(1, heads, length, dim, dtype=torch.bfloat16, device="meta")
     layout = Layout(tuple(x.shape), x.stride())
-    return Geometry(layout, layout, layout, x.dtype, True, torch.device("cuda", 0), left, right, dim**-0.5, softcap, ragged, None)
+    return Geometry(
+        layout,
+        layout,
+        layout,
+        x.dtype,
+        True,
+        torch.device("cuda", 0),
+        left,
+        right,
+        dim**-0.5,
+        softcap,
+        ragged,
+        None,
+    )

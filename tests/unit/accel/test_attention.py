@@ -28,17 +28,26 @@ def oracle(q, k, v, causal, scale):
                 seen = [j for j in range(seq_k) if not causal or j <= i + seq_k - seq_q]
                 if not seen:
                     continue
-                scores = [scale * sum(x * y for x, y in zip(q[b][h][i], k[b][g][j], strict=True)) for j in seen]
+                scores = [
+                    scale * sum(x * y for x, y in zip(q[b][h][i], k[b][g][j], strict=True))
+                    for j in seen
+                ]
                 weights = [math.exp(s - max(scores)) for s in scores]
                 for d in range(dim):
-                    out[b, h, i, d] = sum(w * v[b][g][j][d] for w, j in zip(weights, seen, strict=True)) / sum(weights)
+                    out[b, h, i, d] = sum(
+                        w * v[b][g][j][d] for w, j in zip(weights, seen, strict=True)
+                    ) / sum(weights)
     return out
 
 
 @st.composite
 def problems(draw, least=0):
     kv_heads = draw(st.integers(1, 2))
-    batch, seq_q, seq_k = draw(st.integers(least, 2)), draw(st.integers(least, 6)), draw(st.integers(least, 6))
+    batch, seq_q, seq_k = (
+        draw(st.integers(least, 2)),
+        draw(st.integers(least, 6)),
+        draw(st.integers(least, 6)),
+    )
     dim = draw(st.integers(1, 9))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     q = torch.randn(batch, kv_heads * draw(st.integers(1, 3)), seq_q, dim, generator=generator)
@@ -55,7 +64,9 @@ def random(shape_q, shape_kv=None, dtype=torch.float32, grad=False):
 @given(problem=problems(), backend=st.sampled_from(ON_CPU))
 def test_every_backend_gives_what_the_formula_says(problem, backend):
     q, k, v, causal, scale = problem
-    out, choice = attention(q, k, v, causal=causal, scale=scale, backend=backend, return_choice=True)
+    out, choice = attention(
+        q, k, v, causal=causal, scale=scale, backend=backend, return_choice=True
+    )
     assert out.shape == q.shape and out.dtype == q.dtype
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal, scale), rtol=1e-5, atol=1e-5)
     assert choice.backend == (backend if backend != "auto" else "flash")
@@ -119,13 +130,17 @@ def test_the_last_queries_of_a_long_prompt_are_those_of_a_decoding_step(backend)
 def test_huge_scores_do_not_overflow(backend):
     q, k, v = random((1, 1, 9, 8))
     out = attention(q * 1e4, k * 1e4, v, causal=True, backend=backend)
-    torch.testing.assert_close(out, reference(q * 1e4, k * 1e4, v, causal=True).float(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        out, reference(q * 1e4, k * 1e4, v, causal=True).float(), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("backend", ON_CPU)
 def test_a_transposed_view_is_as_good_as_a_copy(backend):
     q, k, v = (torch.randn(2, 11, 3, 8).transpose(1, 2) for _ in range(3))
-    torch.testing.assert_close(attention(q, k, v, backend=backend).double(), reference(q, k, v), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        attention(q, k, v, backend=backend).double(), reference(q, k, v), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_the_reference_in_blocks_is_the_reference_at_once(monkeypatch):
@@ -139,20 +154,28 @@ def test_rows_of_the_reference_are_rows_of_its_answer():
     q, k, v = random((2, 4, 19, 4), (2, 2, 23, 4))
     rows = torch.tensor([18, 0, 7])
     part = reference_rows(q, k, v, batch=1, head=3, rows=rows, causal=True)
-    torch.testing.assert_close(part, reference(q, k, v, causal=True)[1, 3, rows], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        part, reference(q, k, v, causal=True)[1, 3, rows], rtol=1e-12, atol=1e-12
+    )
 
 
 def test_auto_passes_over_a_backend_that_cannot_and_says_why():
     q = torch.randn(1, 1, 8, 4)
     out, choice = attention(q, q, q, softcap=2.0, return_choice=True)
     assert choice.backend == "math"
-    assert choice.reason == "auto: the first of flash, math that can do it; not flash: it takes no softcap"
+    assert (
+        choice.reason
+        == "auto: the first of flash, math that can do it; not flash: it takes no softcap"
+    )
     torch.testing.assert_close(out.double(), reference(q, q, q, softcap=2.0), rtol=1e-5, atol=1e-5)
 
 
 def test_a_named_backend_is_never_replaced():
     q = torch.randn(1, 1, 8, 4)
-    with pytest.raises(ValueError, match=r"backend flash cannot do this: it takes no softcap\. These can: math, reference$"):
+    with pytest.raises(
+        ValueError,
+        match=r"backend flash cannot do this: it takes no softcap\. These can: math, reference$",
+    ):
         attention(q, q, q, softcap=2.0, backend="flash")
     with pytest.raises(
         ValueError,
@@ -168,5 +191,15 @@ def test_the_choice_names_every_candidate():
     problem = describe(*random((1, 2, 4, 8)))
     choice = choose(problem, "math")
     assert (choice.backend, choice.reason) == ("math", "named by the caller")
-    assert [c.backend for c in choice.candidates if c.refusal is None] == ["flash", "math", "reference"]
-    assert [c.backend for c in choice.candidates if c.refusal] == ["hopper", "cudnn", "fa4", "triton", "efficient"]
+    assert [c.backend for c in choice.candidates if c.refusal is None] == [
+        "flash",
+        "math",
+        "reference",
+    ]
+    assert [c.backend for c in choice.candidates if c.refusal] == [
+        "hopper",
+        "cudnn",
+        "fa4",
+        "triton",
+        "efficient",
+    ]

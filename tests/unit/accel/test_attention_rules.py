@@ -18,14 +18,27 @@ ON_CPU = ("math", "reference", "auto")
 def oracle(q, k, v, *, left=None, right=None, softcap=0.0, bias=None):
     """One query at a time, in Python floats; shares no code with accel. Returns the answers and the rows' lse."""
     (batch, heads, seq_q, dim), (kv_heads, seq_k) = q.shape, k.shape[1:3]
-    out, lse = torch.zeros(batch, heads, seq_q, dim, dtype=torch.float64), torch.full((batch, heads, seq_q), -math.inf, dtype=torch.float64)
-    for b, h, i in torch.cartesian_prod(torch.arange(batch), torch.arange(heads), torch.arange(seq_q)).tolist():
+    out, lse = (
+        torch.zeros(batch, heads, seq_q, dim, dtype=torch.float64),
+        torch.full((batch, heads, seq_q), -math.inf, dtype=torch.float64),
+    )
+    for b, h, i in torch.cartesian_prod(
+        torch.arange(batch), torch.arange(heads), torch.arange(seq_q)
+    ).tolist():
         g, place, weights, total = h * kv_heads // heads, i + seq_k - seq_q, {}, 0.0
         for j in range(seq_k):
-            added = None if bias is None else bias.expand(batch, heads, seq_q, seq_k)[b, h, i, j].item()
-            if (left is not None and j < place - left) or (right is not None and j > place + right) or added is False:
+            added = (
+                None if bias is None else bias.expand(batch, heads, seq_q, seq_k)[b, h, i, j].item()
+            )
+            if (
+                (left is not None and j < place - left)
+                or (right is not None and j > place + right)
+                or added is False
+            ):
                 continue
-            score = sum(x * y for x, y in zip(q[b, h, i].tolist(), k[b, g, j].tolist(), strict=True)) / math.sqrt(dim)
+            score = sum(
+                x * y for x, y in zip(q[b, h, i].tolist(), k[b, g, j].tolist(), strict=True)
+            ) / math.sqrt(dim)
             score = softcap * math.tanh(score / softcap) if softcap else score
             weights[j] = math.exp(score + (added if isinstance(added, float) else 0.0))
             total += weights[j]
@@ -47,12 +60,21 @@ SIDE = st.none() | st.integers(0, 7)
 @st.composite
 def problems(draw):
     torch.manual_seed(draw(st.integers(0, 2**31)))
-    batch, kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    batch, kv_heads, group = (
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 2)),
+    )
     seq_q, seq_k, dim = draw(st.integers(1, 6)), draw(st.integers(1, 6)), draw(st.integers(1, 5))
     q, k, v = random((batch, kv_heads * group, seq_q, dim), (batch, kv_heads, seq_k, dim))
     shape = tuple(draw(st.sampled_from((n, 1))) for n in (batch, kv_heads * group, seq_q, seq_k))
     bias = draw(st.sampled_from((None, torch.randn(shape), torch.rand(shape) > 0.4)))
-    rules = {"left": draw(SIDE), "right": draw(SIDE), "softcap": draw(st.sampled_from((0.0, 0.7))), "bias": bias}
+    rules = {
+        "left": draw(SIDE),
+        "right": draw(SIDE),
+        "softcap": draw(st.sampled_from((0.0, 0.7))),
+        "bias": bias,
+    }
     return (q, k, v), rules
 
 
@@ -61,7 +83,14 @@ def problems(draw):
 def test_windows_softcaps_and_biases_are_what_the_formula_says(problem, backend):
     tensors, rules = problem
     window = (rules["left"], rules["right"])
-    out, lse = attention(*tensors, window=window, softcap=rules["softcap"], bias=rules["bias"], backend=backend, return_lse=True)
+    out, lse = attention(
+        *tensors,
+        window=window,
+        softcap=rules["softcap"],
+        bias=rules["bias"],
+        backend=backend,
+        return_lse=True,
+    )
     exact, exact_lse = oracle(*tensors, **rules)
     torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(lse.double(), exact_lse, rtol=1e-5, atol=1e-5)
@@ -73,13 +102,21 @@ def test_windows_softcaps_and_biases_are_what_the_formula_says(problem, backend)
 def test_gradients_of_math_are_those_of_the_recorded_reference(problem):
     tensors, rules = problem
     bias = rules["bias"]
-    leaves = [t.clone().requires_grad_() for t in (*tensors, *([bias] if bias is not None and bias.dtype != torch.bool else []))]
+    leaves = [
+        t.clone().requires_grad_()
+        for t in (*tensors, *([bias] if bias is not None and bias.dtype != torch.bool else []))
+    ]
     weight = torch.randn(tensors[0].shape)
     found = []
     for backend in ("math", "reference"):
         given = leaves[3] if len(leaves) == 4 else bias
         out = attention(
-            *leaves[:3], window=(rules["left"], rules["right"]), softcap=rules["softcap"], bias=given, backend=backend, deterministic=True
+            *leaves[:3],
+            window=(rules["left"], rules["right"]),
+            softcap=rules["softcap"],
+            bias=given,
+            backend=backend,
+            deterministic=True,
         )
         found.append(torch.autograd.grad((out * weight).sum(), leaves))
     for ours, exact in zip(*found, strict=True):
@@ -106,13 +143,29 @@ def test_gradients_by_finite_differences(backend):
 )
 def test_a_ragged_batch_is_its_sequences_one_by_one(lengths, causal, left, backend):
     lengths_q, lengths_k = zip(*lengths, strict=True)
-    q, k = torch.randn(sum(lengths_q), 4, 3, requires_grad=True), torch.randn(sum(lengths_k), 2, 3, requires_grad=True)
+    q, k = (
+        torch.randn(sum(lengths_q), 4, 3, requires_grad=True),
+        torch.randn(sum(lengths_k), 2, 3, requires_grad=True),
+    )
     ragged = Ragged.of(lengths_q, lengths_k, device="cpu")
-    out, lse = attention(q, k, k, causal=causal, window=(left, None), seqlens=ragged, backend=backend, return_lse=True)
+    out, lse = attention(
+        q,
+        k,
+        k,
+        causal=causal,
+        window=(left, None),
+        seqlens=ragged,
+        backend=backend,
+        return_lse=True,
+    )
     assert out.shape == q.shape and lse.shape == (4, len(q))
     alone = []
     for a, b in zip(q.split(lengths_q), k.split(lengths_k), strict=True):
-        one, _ = oracle(*(t.detach().transpose(0, 1)[None] for t in (a, b, b)), left=left, right=0 if causal else None)
+        one, _ = oracle(
+            *(t.detach().transpose(0, 1)[None] for t in (a, b, b)),
+            left=left,
+            right=0 if causal else None,
+        )
         alone.append(one[0].transpose(0, 1))
     torch.testing.assert_close(out.double(), torch.cat(alone), rtol=1e-5, atol=1e-5)
     grads = torch.autograd.grad(out.square().sum(), (q, k))
@@ -140,13 +193,22 @@ def slices(kind):
     if kind == "an odd address":
         return tuple(torch.randn(2 * 3 * 9 * 8 + 1)[1:].view(2, 3, 9, 8) for _ in range(3))
     if kind == "one head for all":
-        return torch.randn(2, 3, 9, 8), *(torch.randn(2, 1, 9, 8).expand(2, 3, 9, 8) for _ in range(2))
+        return torch.randn(2, 3, 9, 8), *(
+            torch.randn(2, 1, 9, 8).expand(2, 3, 9, 8) for _ in range(2)
+        )
     return tuple(torch.randn(2, 3, 9, 11)[..., :8] for _ in range(3))
 
 
 @pytest.mark.parametrize("backend", ["flash", "math", "reference"])
 @pytest.mark.parametrize(
-    "kind", ["a slice of one projection", "heads' elements apart", "an odd address", "one head for all", "part of each row"]
+    "kind",
+    [
+        "a slice of one projection",
+        "heads' elements apart",
+        "an odd address",
+        "one head for all",
+        "part of each row",
+    ],
 )
 def test_any_strides_give_the_answer_of_a_copy_with_gradients(kind, backend):
     odd = [t.requires_grad_() for t in map(torch.Tensor.detach, slices(kind))]
@@ -170,14 +232,21 @@ def test_nothing_to_attend_to_gives_zeros_and_zero_gradients(batch, seq_q, seq_k
     if seq_k == 0:
         assert not out.any() and torch.isneginf(lse).all()
     out.sum().backward()
-    assert all(x.grad is not None and x.grad.shape == x.shape and x.grad.isfinite().all() for x in (q, k, v))
+    assert all(
+        x.grad is not None and x.grad.shape == x.shape and x.grad.isfinite().all()
+        for x in (q, k, v)
+    )
 
 
 @pytest.mark.parametrize("backend", ["flash", "math", "reference"])
 def test_a_nan_stays_in_its_sequence_and_its_head(backend):
     q, k, v = random((2, 4, 9, 8), (2, 2, 9, 8))
     clean = attention(q, k, v, backend=backend)
-    for poisoned, rows in ((q, (1, slice(2, 3), slice(4, 5))), (v, (1, slice(2, 4), slice(None))), (k, (1, slice(2, 4), slice(None)))):
+    for poisoned, rows in (
+        (q, (1, slice(2, 3), slice(4, 5))),
+        (v, (1, slice(2, 4), slice(None))),
+        (k, (1, slice(2, 4), slice(None))),
+    ):
         place = (1, 2, 4, 0) if poisoned is q else (1, 1, 4, 0)
         kept, poisoned[place] = poisoned[place].item(), math.nan
         out = attention(q, k, v, backend=backend)
@@ -200,13 +269,23 @@ def test_a_nan_in_a_query_is_in_its_answer_however_few_keys_there_are(keys, caus
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (3, 1), (2, 7), (9, 9), (12, 15), (3, 16)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_nan_in_a_key_is_in_the_answers_of_all_that_see_it_however_few_keys_there_are(queries, keys, causal):
+def test_a_nan_in_a_key_is_in_the_answers_of_all_that_see_it_however_few_keys_there_are(
+    queries, keys, causal
+):
     q, k, v = random((2, 4, queries, 8), (2, 2, keys, 8))
     k[1, 0, 0, 5] = math.nan  # heads 0 and 1 share it
     for backend in ("flash", "math", "reference"):
         out = attention(q, k, v, causal=causal, backend=backend)
-        sees = torch.arange(queries) + keys - queries >= 0 if causal else torch.ones(queries, dtype=torch.bool)
-        assert torch.equal(out[1, :2].isnan().all(dim=-1), sees.expand(2, -1)) and not out[0].isnan().any() and not out[1, 2:].isnan().any()
+        sees = (
+            torch.arange(queries) + keys - queries >= 0
+            if causal
+            else torch.ones(queries, dtype=torch.bool)
+        )
+        assert (
+            torch.equal(out[1, :2].isnan().all(dim=-1), sees.expand(2, -1))
+            and not out[0].isnan().any()
+            and not out[1, 2:].isnan().any()
+        )
 
 
 def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
@@ -215,22 +294,50 @@ def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
     mask[2] = False
     for bias in (mask, torch.zeros(4, 4).masked_fill(~mask, -math.inf)):
         out, lse = attention(q, k, v, bias=bias, return_lse=True)
-        assert not out[:, :, 2].any() and torch.isneginf(lse[:, :, 2]).all() and lse[:, :, 1].isfinite().all()
+        assert (
+            not out[:, :, 2].any()
+            and torch.isneginf(lse[:, :, 2]).all()
+            and lse[:, :, 1].isfinite().all()
+        )
         assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"window": (-1, None)}, r"window must be \(left, right\), each a number of keys from 0 on or None; got \(-1, None\)"),
-        ({"window": (3,)}, r"window must be \(left, right\), each a number of keys from 0 on or None; got \(3,\)"),
-        ({"window": None}, r"window must be \(left, right\), each a number of keys from 0 on or None; got None"),
-        ({"scale": torch.tensor(0.5)}, r"scale must be a number or None; multiply q by a tensor instead"),
-        ({"return_lse": True, "return_choice": True}, r"return_lse and return_choice cannot be had in one call"),
+        (
+            {"window": (-1, None)},
+            r"window must be \(left, right\), each a number of keys from 0 on or None; got \(-1, None\)",
+        ),
+        (
+            {"window": (3,)},
+            r"window must be \(left, right\), each a number of keys from 0 on or None; got \(3,\)",
+        ),
+        (
+            {"window": None},
+            r"window must be \(left, right\), each a number of keys from 0 on or None; got None",
+        ),
+        (
+            {"scale": torch.tensor(0.5)},
+            r"scale must be a number or None; multiply q by a tensor instead",
+        ),
+        (
+            {"return_lse": True, "return_choice": True},
+            r"return_lse and return_choice cannot be had in one call",
+        ),
         ({"softcap": -2.0}, r"softcap must be a finite number above 0, or 0 for none; got -2.0"),
-        ({"bias": torch.zeros(3, 4)}, r"broadcastable to \[batch, heads, queries, keys\] = \[1, 2, 4, 4\]; got \[3, 4\]"),
-        ({"bias": torch.zeros(4, dtype=torch.int64)}, r"bias must be bool \(True: may be seen\) or float32 as q is; got int64"),
-        ({"seqlens": Ragged.of([4], device="cpu")}, r"q must be \[all tokens, heads, head size\] with seqlens; got shape \[1, 2, 4, 8\]"),
+        (
+            {"bias": torch.zeros(3, 4)},
+            r"broadcastable to \[batch, heads, queries, keys\] = \[1, 2, 4, 4\]; got \[3, 4\]",
+        ),
+        (
+            {"bias": torch.zeros(4, dtype=torch.int64)},
+            r"bias must be bool \(True: may be seen\) or float32 as q is; got int64",
+        ),
+        (
+            {"seqlens": Ragged.of([4], device="cpu")},
+            r"q must be \[all tokens, heads, head size\] with seqlens; got shape \[1, 2, 4, 8\]",
+        ),
     ],
 )
 def test_rules_that_make_no_sense_are_refused_by_name(given, message):
@@ -239,16 +346,23 @@ def test_rules_that_make_no_sense_are_refused_by_name(given, message):
 
 
 def test_ragged_starts_are_checked():
-    with pytest.raises(ValueError, match=r"as many lengths of queries as of keys are needed; got 2 and 1"):
+    with pytest.raises(
+        ValueError, match=r"as many lengths of queries as of keys are needed; got 2 and 1"
+    ):
         Ragged.of([1, 2], [3], device="cpu")
     with pytest.raises(ValueError, match=r"a length cannot be below 0"):
         Ragged.of([1, -2], device="cpu")
     q = torch.randn(3, 2, 8)
     starts = torch.tensor([0, 3])
-    with pytest.raises(ValueError, match=r"starts_q must be contiguous int32 \[sequences \+ 1\] on cpu; got int64 \[2\] with strides"):
+    with pytest.raises(
+        ValueError,
+        match=r"starts_q must be contiguous int32 \[sequences \+ 1\] on cpu; got int64 \[2\] with strides",
+    ):
         attention(q, q, q, seqlens=Ragged(starts, starts, 3, 3))
     apart = torch.zeros(4, dtype=torch.int32)[::2]
-    with pytest.raises(ValueError, match=r"starts_q must be contiguous int32 .* with strides \[2\] on cpu"):
+    with pytest.raises(
+        ValueError, match=r"starts_q must be contiguous int32 .* with strides \[2\] on cpu"
+    ):
         attention(q, q, q, seqlens=Ragged(apart, apart, 3, 3))
     with pytest.raises(ValueError, match=r"the lengths add up to 2 queries; got tensors of 3"):
         attention(q, q, q, seqlens=Ragged.of([2], device="cpu"))
@@ -267,7 +381,20 @@ def compiled_arguments():
         "plain": (q, k, v, None, None, None, *plain),
         "rows first": (rows_first, k, v, None, None, None, *plain),
         "bias": (q, k, v, bias, None, None, [0, 0], [4, 2], 0.3, 1.5, True, "math"),
-        "ragged": (packed, shared, values, None, ragged.starts_q, ragged.starts_k, [4, 4], [-1, 0], 0.3, 0.0, False, "auto"),
+        "ragged": (
+            packed,
+            shared,
+            values,
+            None,
+            ragged.starts_q,
+            ragged.starts_k,
+            [4, 4],
+            [-1, 0],
+            0.3,
+            0.0,
+            False,
+            "auto",
+        ),
     }
 
 
@@ -302,10 +429,14 @@ def test_a_compiled_program_has_no_break_and_gives_the_same():
 def test_the_packages_attribute_is_the_operation_for_compilers_and_help_too():
     q, k, v = random((1, 2, 4, 8))
     assert accel.attention is attention
-    whole = torch.compile(lambda *x: accel.attention(*x, causal=True), fullgraph=True, backend="aot_eager")
+    whole = torch.compile(
+        lambda *x: accel.attention(*x, causal=True), fullgraph=True, backend="aot_eager"
+    )
     assert torch.equal(whole(q, k, v), attention(q, k, v, causal=True))
     with pytest.raises(Exception, match="window must be"):
-        torch.compile(lambda *x: accel.attention(*x, window=(-3, None)), fullgraph=True, backend="aot_eager")(q, k, v)
+        torch.compile(
+            lambda *x: accel.attention(*x, window=(-3, None)), fullgraph=True, backend="aot_eager"
+        )(q, k, v)
 
 
 def test_autocast_changes_nothing():
@@ -326,7 +457,11 @@ def test_torchs_wish_for_determinism_is_heard():
     torch.use_deterministic_algorithms(True)
     try:
         assert attention(q, k, v, return_choice=True)[0].shape == q.shape
-        assert any("varies" in (c.refusal or "") for c in explain(q, k, v)[1].candidates if c.backend == "cudnn")
+        assert any(
+            "varies" in (c.refusal or "")
+            for c in explain(q, k, v)[1].candidates
+            if c.backend == "cudnn"
+        )
     finally:
         torch.use_deterministic_algorithms(False)
     assert not any("varies" in (c.refusal or "") for c in explain(q, k, v)[1].candidates)
@@ -335,7 +470,10 @@ def test_torchs_wish_for_determinism_is_heard():
 def test_a_copy_of_a_bias_that_was_expanded_gets_its_own_gradient():
     q, k, v = random((2, 2, 5, 8), grad=True)
     bias = torch.randn(1, 2, 5, 5, requires_grad=True)
-    grads = [torch.autograd.grad(attention(q, k, v, bias=b).square().sum(), bias)[0] for b in (bias, bias.expand(2, 2, 5, 5))]
+    grads = [
+        torch.autograd.grad(attention(q, k, v, bias=b).square().sum(), bias)[0]
+        for b in (bias, bias.expand(2, 2, 5, 5))
+    ]
     torch.testing.assert_close(*grads)
 
 
@@ -344,7 +482,11 @@ def test_an_explanation_says_what_would_run_both_ways():
     forward, backward = explain(q, k, v, causal=True)
     _, choice = attention(q, k, v, causal=True, return_choice=True)
     assert (choice, choice.direction, backward.direction) == (forward, "forward", "backward")
-    assert [c.backend for c in backward.candidates if c.refusal is None] == ["flash", "math", "reference"]
+    assert [c.backend for c in backward.candidates if c.refusal is None] == [
+        "flash",
+        "math",
+        "reference",
+    ]
 
 
 def test_a_shape_seen_before_is_still_checked_for_what_differs():

@@ -54,15 +54,33 @@ def forget():
 
 
 def problem(**changes):
-    asked = {"batch": 8, "heads": 16, "kv_heads": 16, "seq_q": 2048, "seq_k": 2048, "head_dim": 128, "dtype": torch.bfloat16}
-    return Problem(**{**asked, "device": torch.device("cuda", 0), "capability": (9, 0), "scale": 0.1, **changes})
+    asked = {
+        "batch": 8,
+        "heads": 16,
+        "kv_heads": 16,
+        "seq_q": 2048,
+        "seq_k": 2048,
+        "head_dim": 128,
+        "dtype": torch.bfloat16,
+    }
+    return Problem(
+        **{
+            **asked,
+            "device": torch.device("cuda", 0),
+            "capability": (9, 0),
+            "scale": 0.1,
+            **changes,
+        }
+    )
 
 
 def test_a_table_is_read_as_it_was_written_for_its_owner_alone(own):
     rows = [row(), row("cudnn", tflops=1 / 3, causal=True)]
     file = table.record(rows)
     assert table.read(file) == rows
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and [f.name for f in file.parent.iterdir()] == [file.name]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and [
+        f.name for f in file.parent.iterdir()
+    ] == [file.name]
 
 
 def test_a_shape_measured_again_is_replaced_and_others_stay(own):
@@ -76,7 +94,9 @@ def test_a_shape_measured_again_is_replaced_and_others_stay(own):
 
 
 def test_the_users_own_measurements_count_more_than_the_shipped(own):
-    table.write([row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv")
+    table.write(
+        [row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv"
+    )
     forget()
     assert choose(problem()).backend == "cudnn"
     table.record([row("cudnn", tflops=500.0), row("hopper", tflops=600.0)])
@@ -88,20 +108,33 @@ def test_the_users_own_measurements_count_more_than_the_shipped(own):
 
 
 def test_only_backends_that_can_are_taken_however_fast_the_others_are(own):
-    table.record([row("fa4", tflops=900.0), row("cudnn", tflops=500.0), row("triton", tflops=300.0)])
+    table.record(
+        [row("fa4", tflops=900.0), row("cudnn", tflops=500.0), row("triton", tflops=300.0)]
+    )
     assert choose(problem()).backend == "cudnn"
     assert choose(problem(softcap=2.0)).backend == "triton"
 
 
 def test_head_sizes_between_take_the_next_measured_one_and_other_gpus_nothing(own):
-    table.record([row("cudnn", head_dim=64, tflops=9.0), row("flash", head_dim=128), row("cudnn", head_dim=128, tflops=1.0)])
+    table.record(
+        [
+            row("cudnn", head_dim=64, tflops=9.0),
+            row("flash", head_dim=128),
+            row("cudnn", head_dim=128, tflops=1.0),
+        ]
+    )
     assert choose(problem(head_dim=80)).backend == "flash"
     assert choose(problem(head_dim=160)).tflops is None
     assert table.rows_of("NVIDIA A100", "forward", "bfloat16", 64, False) == ()
 
 
 def test_a_gpu_like_one_that_was_measured_goes_by_its_rows_and_says_so(own, monkeypatch):
-    table.record([row("cudnn", gpu="NVIDIA H200", tflops=500.0), row("flash", gpu="NVIDIA H200", tflops=400.0)])
+    table.record(
+        [
+            row("cudnn", gpu="NVIDIA H200", tflops=500.0),
+            row("flash", gpu="NVIDIA H200", tflops=400.0),
+        ]
+    )
     choice = choose(problem())
     assert choice.backend == "cudnn" and "measured fastest on NVIDIA H200, 500" in choice.reason
     table.record([row("flash", tflops=300.0), row("cudnn", tflops=200.0)])
@@ -112,12 +145,22 @@ def test_a_gpu_like_one_that_was_measured_goes_by_its_rows_and_says_so(own, monk
 def test_one_shape_measured_here_leaves_the_others_to_the_gpu_that_is_alike(own):
     alike = {"gpu": "NVIDIA H200", "seq": 512}
     table.record(
-        [row("cudnn", tflops=500.0), row("hopper", tflops=400.0), row("cudnn", tflops=90.0, **alike), row("flash", tflops=80.0, **alike)]
+        [
+            row("cudnn", tflops=500.0),
+            row("hopper", tflops=400.0),
+            row("cudnn", tflops=90.0, **alike),
+            row("flash", tflops=80.0, **alike),
+        ]
     )
-    assert choose(problem(batch=32, seq_q=512, seq_k=512)).reason == "auto: measured fastest on NVIDIA H200, 90 TFLOP/s, flash 80"
+    assert (
+        choose(problem(batch=32, seq_q=512, seq_k=512)).reason
+        == "auto: measured fastest on NVIDIA H200, 90 TFLOP/s, flash 80"
+    )
     assert choose(problem()).reason == f"auto: measured fastest on {H100}, 500 TFLOP/s, hopper 400"
     half, wide = {"dtype": torch.float16}, {"head_dim": 80}
-    table.record([row("flash", tflops=70.0, dtype="float16"), row("flash", tflops=60.0, head_dim=96)])
+    table.record(
+        [row("flash", tflops=70.0, dtype="float16"), row("flash", tflops=60.0, head_dim=96)]
+    )
     forget()
     assert choose(problem(**half)).tflops == 70.0 and choose(problem(**wide)).tflops == 60.0
     for changed in (half, wide):
@@ -139,17 +182,29 @@ def test_the_shipped_tables_can_be_read_and_have_every_backend_at_every_shape():
 
 
 def test_each_two_byte_type_has_its_rows_and_stands_in_for_the_other(own):
-    table.record([row("cudnn", tflops=500.0), row("flash", tflops=400.0), row("flash", dtype="float16", tflops=450.0)])
+    table.record(
+        [
+            row("cudnn", tflops=500.0),
+            row("flash", tflops=400.0),
+            row("flash", dtype="float16", tflops=450.0),
+        ]
+    )
     assert choose(problem()).backend == "cudnn"
     assert choose(problem(dtype=torch.float16)).backend == "flash"
     assert choose(problem(dtype=torch.float32)).tflops is None
     table.record([row("fa4", head_dim=64, tflops=300.0), row("flash", head_dim=64, tflops=200.0)])
-    assert {(r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 64, False)} == {("bfloat16", 64)}
-    assert {(r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 80, False)} == {("float16", 128)}
+    assert {
+        (r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 64, False)
+    } == {("bfloat16", 64)}
+    assert {
+        (r.dtype, r.head_dim) for r in table.rows_of(H100, "forward", "float16", 80, False)
+    } == {("float16", 128)}
 
 
 @given(seq=st.integers(1, 2**20), heads=st.integers(1, 2**12))
-def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_said_from_afar(seq, heads):
+def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_said_from_afar(
+    seq, heads
+):
     rows = [
         row("a", seq=512, tflops=100.0),
         row("a", seq=8192, tflops=300.0),
@@ -158,7 +213,11 @@ def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_
     ]
     at = place(heads, seq, seq)
     found = expected(rows, at)
-    near = [r for r in rows if seq > 16 and all(abs(x - y) <= 2 for x, y in zip(r.place, at, strict=True))]
+    near = [
+        r
+        for r in rows
+        if seq > 16 and all(abs(x - y) <= 2 for x, y in zip(r.place, at, strict=True))
+    ]
     assert bool(found) == bool(near)
     if found:
         rates = [r.tflops for r in near]
@@ -166,7 +225,11 @@ def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_
 
 
 def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_guessed():
-    rows = [row("a", seq=512, tflops=100.0), row("a", seq=8192, tflops=300.0), row("b", seq=512, tflops=200.0)]
+    rows = [
+        row("a", seq=512, tflops=100.0),
+        row("a", seq=8192, tflops=300.0),
+        row("b", seq=512, tflops=200.0),
+    ]
     assert expected(rows, rows[0].place) == {"a": 100.0, "b": 200.0}
     assert expected(rows, rows[1].place) == {"a": 300.0}
     assert set(expected(rows, place(64, 4096, 4096))) == {"a"}
@@ -175,20 +238,28 @@ def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_gue
 
 def test_a_neighbour_counts_more_than_a_crowd_further_off():
     """Who is ahead at 512 is asked for 640, not who is ahead from 1024 on."""
-    far = [row(name, seq=seq, tflops=rate) for seq in (1024, 2048) for name, rate in (("cudnn", 600.0), ("hopper", 700.0))]
+    far = [
+        row(name, seq=seq, tflops=rate)
+        for seq in (1024, 2048)
+        for name, rate in (("cudnn", 600.0), ("hopper", 700.0))
+    ]
     near = [row("cudnn", seq=512, tflops=490.0), row("hopper", seq=512, tflops=440.0)]
     found = expected([*near, *far], place(512, 560, 560))
     assert found["cudnn"] > found["hopper"]
 
 
 def test_a_decoding_step_is_not_decided_by_prompts(own):
-    table.record([row("cudnn", seq=8192), row("hopper", seq=8192), row("triton", seq=8192, tflops=300.0)])
+    table.record(
+        [row("cudnn", seq=8192), row("hopper", seq=8192), row("triton", seq=8192, tflops=300.0)]
+    )
     choice = choose(problem(batch=2, seq_q=1, seq_k=8192))
     assert choice.backend == "triton" and choice.tflops is None
 
 
 def test_a_users_row_replaces_that_backend_only(own):
-    table.write([row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv")
+    table.write(
+        [row("cudnn", tflops=700.0), row("hopper", tflops=600.0)], own / "shipped" / "h100.csv"
+    )
     table.record([row("cudnn", tflops=500.0)])
     assert choose(problem()).backend == "hopper"
 
@@ -198,7 +269,10 @@ def test_a_table_that_cannot_be_read_is_warned_of_and_the_shipped_ones_go_on(own
     table.user_file().parent.mkdir()
     table.user_file().write_text("nonsense\n1\n")
     forget()
-    with pytest.warns(UserWarning, match=r"goes by the tables that came with the program: .*attention\.csv, line 2.*`gpudeck run tune`"):
+    with pytest.warns(
+        UserWarning,
+        match=r"goes by the tables that came with the program: .*attention\.csv, line 2.*`gpudeck run tune`",
+    ):
         assert choose(problem()).backend == "cudnn"
     assert choose(problem(), "flash").backend == "flash"
     assert expected([], place(1, 1, 1)) == {}
@@ -207,7 +281,10 @@ def test_a_table_that_cannot_be_read_is_warned_of_and_the_shipped_ones_go_on(own
 def test_a_spoiled_table_says_where_and_what_to_do(own):
     file = table.record([row()])
     file.write_text(file.read_text().replace("600.0", "fast"))
-    with pytest.raises(ValueError, match=r"attention\.csv, line 2: .*tflops.*\. Remove the file, or measure again with `gpudeck run tune`"):
+    with pytest.raises(
+        ValueError,
+        match=r"attention\.csv, line 2: .*tflops.*\. Remove the file, or measure again with `gpudeck run tune`",
+    ):
         table.read(file)
 
 

@@ -10,18 +10,25 @@ from accel.workloads.catalog import WORKLOADS
 
 
 def fresh(code):
-    return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True
+    ).stdout.strip()
 
 
 def test_importing_accel_does_not_import_torch():
     workloads = ", ".join(w.module for w in WORKLOADS)
     code = f"import accel, accel.attention, accel.result, accel.runtime, {workloads}; import sys"
-    assert fresh(f"{code}; print(sorted({{'torch', 'triton', 'numpy'}} & set(sys.modules)))") == "[]"
+    assert (
+        fresh(f"{code}; print(sorted({{'torch', 'triton', 'numpy'}} & set(sys.modules)))") == "[]"
+    )
 
 
 def test_the_operation_comes_with_its_first_use():
     code = "import accel, sys; before = 'torch' in sys.modules; f = accel.attention"
-    assert fresh(f"{code}; print(before, 'torch' in sys.modules, f.__module__)") == "False True accel.attention.api"
+    assert (
+        fresh(f"{code}; print(before, 'torch' in sys.modules, f.__module__)")
+        == "False True accel.attention.api"
+    )
 
 
 def test_what_is_not_there_is_an_attribute_error():

@@ -18,12 +18,23 @@ backward_calls = importlib.import_module("accel.attention.kernels.portable.backw
 PROCESSORS = 100
 
 
-def geometry(head_dim, dtype=torch.bfloat16, queries=1024, keys=1024, kv_heads=16, ragged=None, bias=None, **rules):
+def geometry(
+    head_dim,
+    dtype=torch.bfloat16,
+    queries=1024,
+    keys=1024,
+    kv_heads=16,
+    ragged=None,
+    bias=None,
+    **rules,
+):
     q = torch.empty(8, 16, queries, head_dim, dtype=dtype, device="meta")
     k = torch.empty(8, kv_heads, keys, head_dim, dtype=dtype, device="meta")
     every = {"left": None, "right": None, "scale": 0.1, "softcap": 0.0, "ragged": None} | rules
     if bias is not None:
-        every["bias"] = torch.empty(1, 16, queries, keys, dtype=bias, device="meta").expand(8, 16, queries, keys)
+        every["bias"] = torch.empty(1, 16, queries, keys, dtype=bias, device="meta").expand(
+            8, 16, queries, keys
+        )
     key = geometry_key(q, k, k, **{"bias": None} | every)
     return geometry_of((*key[:-2], ragged, key[-1]))
 
@@ -49,12 +60,17 @@ KERNELS = [("forward", 64), ("forward", 128), ("dk_dv", 128), ("dq", 128)]
 
 def also_in_make_test(target, kernel, head_dim):
     """All for each kind of tensor core; of those with the kind of sm_80, what needs most where the shared memory is less."""
-    return target in (80, 90, 100) or (target != 86 and (kernel, head_dim) in (("forward", 128), ("dk_dv", 128)))
+    return target in (80, 90, 100) or (
+        target != 86 and (kernel, head_dim) in (("forward", 128), ("dk_dv", 128))
+    )
 
 
 @pytest.mark.parametrize(
     ("target", "kernel", "head_dim"),
-    [pytest.param(*c, marks=() if also_in_make_test(*c) else pytest.mark.matrix) for c in ((t, *k) for t in TARGETS for k in KERNELS)],
+    [
+        pytest.param(*c, marks=() if also_in_make_test(*c) else pytest.mark.matrix)
+        for c in ((t, *k) for t in TARGETS for k in KERNELS)
+    ],
 )
 def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, kernel, head_dim):
     found = examined(calls(geometry(head_dim, right=0), target)[kernel], target)

@@ -24,7 +24,9 @@ def test_the_kernels_registered_with_pytorch_keep_its_contract(causal):
     assert lse.shape == (2, 4, 6) and rest[:4] == [None, None, 6, 6]
     assert out.stride() == q.stride()
     dout = torch.randn(out.shape)
-    grads = sdpa_backward(dout, q, k, v, out, lse, None, None, 6, 6, 0.0, causal, rest[4], rest[5], scale=0.3)
+    grads = sdpa_backward(
+        dout, q, k, v, out, lse, None, None, 6, 6, 0.0, causal, rest[4], rest[5], scale=0.3
+    )
     for ours, theirs in zip(grads, torch.autograd.grad(exact, (q, k, v), dout), strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -44,10 +46,17 @@ def test_install_puts_ours_into_the_registry_and_uninstall_takes_it_out():
 
 def test_flash_attn_func_takes_rows_first_and_minus_one_for_no_limit():
     q, k, v = random(2, 7, 4, 8), random(2, 9, 2, 8), random(2, 9, 2, 8)
-    out, lse, probabilities = accel.flash_attn_func(q, k, v, causal=True, window_size=(3, -1), softcap=2.0, return_attn_probs=True)
-    exact, exact_lse = attention(q, k, v, causal=True, window=(3, None), softcap=2.0, layout="bshd", return_lse=True)
+    out, lse, probabilities = accel.flash_attn_func(
+        q, k, v, causal=True, window_size=(3, -1), softcap=2.0, return_attn_probs=True
+    )
+    exact, exact_lse = attention(
+        q, k, v, causal=True, window=(3, None), softcap=2.0, layout="bshd", return_lse=True
+    )
     assert torch.equal(out, exact) and torch.equal(lse, exact_lse) and probabilities is None
-    torch.testing.assert_close(accel.flash_attn_func(q, k, v), attention(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2))
+    torch.testing.assert_close(
+        accel.flash_attn_func(q, k, v),
+        attention(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2),
+    )
 
 
 def test_flash_attn_varlen_func_is_each_sequence_alone():
@@ -63,7 +72,10 @@ def test_flash_attn_varlen_func_is_each_sequence_alone():
     ("asked", "message"),
     [
         ({"dropout_p": 0.1}, r"attention here has no dropout; got dropout_p=0.1"),
-        ({"alibi_slopes": torch.ones(4)}, r"attention here takes no alibi_slopes; give accel\.attention the bias"),
+        (
+            {"alibi_slopes": torch.ones(4)},
+            r"attention here takes no alibi_slopes; give accel\.attention the bias",
+        ),
     ],
 )
 def test_what_flash_attn_offers_and_we_do_not_is_refused(asked, message):
@@ -79,21 +91,27 @@ class Decoder(torch.nn.Module):
 def test_the_hugging_face_door_agrees_with_sdpa():
     q, k, v = random(2, 4, 5, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
     out, weights = attention_forward(Decoder(), q, k, v, None, scaling=0.4)
-    exact = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.4, enable_gqa=True).transpose(1, 2)
+    exact = scaled_dot_product_attention(
+        q, k, v, is_causal=True, scale=0.4, enable_gqa=True
+    ).transpose(1, 2)
     torch.testing.assert_close(out, exact)
     assert weights is None and out.is_contiguous()
     mask = torch.rand(2, 1, 5, 5) > 0.3
     mask[..., 0] = True
     for given in (mask, torch.zeros(2, 1, 5, 5).masked_fill(~mask, torch.finfo(torch.float32).min)):
         out, _ = attention_forward(Decoder(), q, k, v, given)
-        exact = scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+        exact = scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(
+            1, 2
+        )
         torch.testing.assert_close(out, exact)
 
 
 def test_empty_places_of_a_cache_are_not_seen_while_a_single_query_sees_all():
     q, k, v = random(1, 2, 3, 8), random(1, 2, 9, 8), random(1, 2, 9, 8)
     out, _ = attention_forward(Decoder(), q, k, v, None)
-    torch.testing.assert_close(out, attention(q, k[:, :, :3], v[:, :, :3], causal=True).transpose(1, 2))
+    torch.testing.assert_close(
+        out, attention(q, k[:, :, :3], v[:, :, :3], causal=True).transpose(1, 2)
+    )
     out, _ = attention_forward(Decoder(), q[:, :, :1], k, v, None)
     torch.testing.assert_close(out, attention(q[:, :, :1], k, v).transpose(1, 2))
 
@@ -101,20 +119,32 @@ def test_empty_places_of_a_cache_are_not_seen_while_a_single_query_sees_all():
 def test_more_queries_than_keys_stand_as_in_sdpa_and_odd_masks_are_refused():
     q, k, v = random(1, 2, 7, 8), random(1, 2, 4, 8), random(1, 2, 4, 8)
     out, _ = attention_forward(Decoder(), q, k, v, None)
-    torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2))
-    with pytest.raises(ValueError, match=r"attention_mask must be bool or of a floating-point dtype, which is added; got torch\.int64"):
+    torch.testing.assert_close(
+        out, scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"attention_mask must be bool or of a floating-point dtype, which is added; got torch\.int64",
+    ):
         attention_forward(Decoder(), q, k, v, torch.ones(1, 1, 7, 4, dtype=torch.int64))
 
 
 def test_sinks_and_dropout_are_refused_by_name():
     q = random(1, 2, 3, 8)
-    with pytest.raises(ValueError, match=r"implementation gpudeck offers no s_aux, dropout; load the model with another"):
+    with pytest.raises(
+        ValueError,
+        match=r"implementation gpudeck offers no s_aux, dropout; load the model with another",
+    ):
         attention_forward(Decoder(), q, q, q, None, dropout=0.1, s_aux=torch.ones(2))
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_the_passes_by_themselves_are_the_recorded_operation(layout):
-    q, k, v = random(2, 4, 4, 8), random(2, 2 if layout == "bhsd" else 4, 4, 8), random(2, 2 if layout == "bhsd" else 4, 4, 8)
+    q, k, v = (
+        random(2, 4, 4, 8),
+        random(2, 2 if layout == "bhsd" else 4, 4, 8),
+        random(2, 2 if layout == "bhsd" else 4, 4, 8),
+    )
     rules = {"causal": True, "layout": layout, "backend": "math"}
     out, lse = accel.flash_attention_3_forward(q, k, v, **rules)
     whole = attention(q, k, v, **rules)
@@ -129,9 +159,15 @@ def test_a_backward_pass_by_itself_checks_what_it_is_given():
     q = random(1, 2, 5, 8, grad=False)
     out, lse = accel.flash_attention_3_forward(q, q, q, backend="math")
     for wrong, message in (
-        ((out[:, :1], out, lse), r"dout must be float32 \[1, 2, 5, 8\] on cpu as q is; got float32 \[1, 1, 5, 8\] on cpu"),
+        (
+            (out[:, :1], out, lse),
+            r"dout must be float32 \[1, 2, 5, 8\] on cpu as q is; got float32 \[1, 1, 5, 8\] on cpu",
+        ),
         ((out, out.double(), lse), r"out must be float32 .* got float64"),
-        ((out, out, lse[:, :, :3]), r"lse must be float32 \[1, 2, 5\] on cpu; got float32 \[1, 2, 3\] on cpu"),
+        (
+            (out, out, lse[:, :, :3]),
+            r"lse must be float32 \[1, 2, 5\] on cpu; got float32 \[1, 2, 3\] on cpu",
+        ),
     ):
         dout, o, sums = wrong
         with pytest.raises(ValueError, match=message):
@@ -140,7 +176,10 @@ def test_a_backward_pass_by_itself_checks_what_it_is_given():
 
 def test_flash_attention_3_is_never_something_else():
     q = random(1, 2, 3, 8)
-    with pytest.raises(ValueError, match=r"backend hopper cannot do this: it needs a CUDA GPU; the tensors are on cpu.* These can: flash"):
+    with pytest.raises(
+        ValueError,
+        match=r"backend hopper cannot do this: it needs a CUDA GPU; the tensors are on cpu.* These can: flash",
+    ):
         accel.FlashAttention3()(q, q, q)
     with pytest.raises(ValueError, match=r"precision is one of fp16, bf16; got 'fp4'"):
         accel.FlashAttention3("fp4")

@@ -42,11 +42,21 @@ MASKED_ALONE = (("keys", 64, False), ("queries", 64, True), ("queries", 256, Tru
 @pytest.mark.parametrize(
     ("which", "dim", "deterministic", "rule"),
     [
-        *(pytest.param(*k, {}, id=f"{k[0]}-{k[1]}-{k[2]}-full", marks=[pytest.mark.matrix] * (k in MASKED_ALONE)) for k in KERNELS),
+        *(
+            pytest.param(
+                *k,
+                {},
+                id=f"{k[0]}-{k[1]}-{k[2]}-full",
+                marks=[pytest.mark.matrix] * (k in MASKED_ALONE),
+            )
+            for k in KERNELS
+        ),
         *(pytest.param(*k, {"right": 0}, id=f"{k[0]}-{k[1]}-{k[2]}-causal") for k in KERNELS),
     ],
 )
-def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(which, dim, deterministic, rule):
+def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(
+    which, dim, deterministic, rule
+):
     kernel = build(which, dim, deterministic=deterministic, **rule)
     assert assert_fits(kernel).spilled <= SPILLED.get((which, dim, deterministic), 0)
     assert not serialised(kernel)
@@ -58,7 +68,9 @@ def test_the_sums_are_rounded_without_spills():
 
 @pytest.mark.parametrize(("which", "dim"), [("keys", 128), ("keys", 256), ("queries", 256)])
 @pytest.mark.parametrize(
-    "rule", [{"softcap": 3.0, "right": 0}, {"left": 100, "right": 0, "ragged": (3, 4000, 4000)}], ids=["capped", "ragged"]
+    "rule",
+    [{"softcap": 3.0, "right": 0}, {"left": 100, "right": 0, "ragged": (3, 4000, 4000)}],
+    ids=["capped", "ragged"],
 )
 def test_every_feature_fits(which, dim, rule):
     assert_fits(build(which, dim, **rule))

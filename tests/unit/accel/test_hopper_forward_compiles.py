@@ -37,13 +37,20 @@ def test_the_compiled_kernel_takes_what_is_passed():
     """Of a box its tensor map, its shape and its strides; at the end two pointers of Triton's own."""
     asked = call(128, ragged=(3, 4000, 4000))
     entry = compiled(asked, 90).asm["ptx"].partition(".entry")[2].partition(")")[0]
-    expected = [kind for name in asked.kernel.arg_names if name in asked.arguments for kind in passed(asked.arguments[name])]
+    expected = [
+        kind
+        for name in asked.kernel.arg_names
+        if name in asked.arguments
+        for kind in passed(asked.arguments[name])
+    ]
     assert re.findall(r"\.param (?:\.align 64 )?\.(\w+)", entry) == [*expected, "u64", "u64"]
     assert entry.count("[128]") == 4
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.matrix] * (n == "128")) for n in MAIN])  # "128, causal" does more
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.matrix] * (n == "128")) for n in MAIN]
+)  # "128, causal" does more
 def test_it_fits_a_multiprocessor(name):
     dim, length, rules = MAIN[name]
     kernel = compiled(call(dim, length, **rules), 90)
@@ -52,7 +59,10 @@ def test_it_fits_a_multiprocessor(name):
     assert "wgmma.mma_async" in asks.ptx
     assert "cp.async.bulk.tensor" in asks.ptx
     assert asks.ptx.index("griddepcontrol.wait") < asks.ptx.index("cp.async.bulk.tensor")
-    assert f"setmaxnreg.dec.sync.aligned.u32 \t{_shape(dim, length, masked=bool(rules)).spare}" in asks.ptx
+    assert (
+        f"setmaxnreg.dec.sync.aligned.u32 \t{_shape(dim, length, masked=bool(rules)).spare}"
+        in asks.ptx
+    )
     assert not serialised(kernel)
     # Places and counts of a tile at most, which are needed once a tile: the running sums and weights stay in registers.
     assert asks.spilled <= 96

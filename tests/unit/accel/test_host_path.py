@@ -40,19 +40,28 @@ def tensors(shape=SHAPE, dtype=torch.float16):
 def sliced(offset):
     """Tensors that begin `offset` elements after a multiple of 16 bytes."""
     size = torch.Size(SHAPE).numel()
-    return tuple(torch.randn(size + 64, dtype=torch.float16)[offset : offset + size].view(SHAPE) for _ in range(3))
+    return tuple(
+        torch.randn(size + 64, dtype=torch.float16)[offset : offset + size].view(SHAPE)
+        for _ in range(3)
+    )
 
 
 @pytest.mark.parametrize("backend", ["triton", "hopper"])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_the_second_call_launches_the_same_kernel_on_its_own_tensors(seen, backend, layout):
-    shown = [(x, attention(*x, backend=backend, layout=layout, return_lse=True)) for x in (tensors(), tensors())]
+    shown = [
+        (x, attention(*x, backend=backend, layout=layout, return_lse=True))
+        for x in (tensors(), tensors())
+    ]
     (first, _), (second, launched) = seen.launched
     assert first is second
     (q, k, v), (out, lse) = shown[1]
     assert [t.data_ptr() for t in launched[:5]] == [t.data_ptr() for t in (q, k, v, out, lse)]
     assert out.shape == q.shape and out.stride() == q.stride() and out.dtype == q.dtype
-    assert lse.shape == (SHAPE[0], *((SHAPE[1], SHAPE[2]) if layout == "bhsd" else (SHAPE[2], SHAPE[1])))
+    assert lse.shape == (
+        SHAPE[0],
+        *((SHAPE[1], SHAPE[2]) if layout == "bhsd" else (SHAPE[2], SHAPE[1])),
+    )
     assert lse.dtype == torch.float32 and lse.is_contiguous()
 
 
@@ -81,7 +90,11 @@ def test_what_a_kernel_depends_on_is_never_taken_from_another_call(seen):
     assert len({id(kernel) for kernel in kernels.values()}) == len(kernels)
     arguments = {name: kernel._call.arguments for name, kernel in kernels.items()}
     assert [arguments[name]["q_ptr"].aligned for name in ("plain", "unaligned")] == [True, False]
-    assert arguments["other strides"]["stride_qh"] == turned[0].stride(1) != arguments["plain"]["stride_qh"]
+    assert (
+        arguments["other strides"]["stride_qh"]
+        == turned[0].stride(1)
+        != arguments["plain"]["stride_qh"]
+    )
 
 
 @pytest.mark.parametrize("backend", ["triton", "hopper"])
@@ -101,7 +114,9 @@ def test_gradients_take_the_short_way_too_and_leave_with_the_shapes_of_the_input
     x = [t.requires_grad_() for t in tensors()]
     for _ in range(2):
         attention(*x, backend="triton").sum().backward()
-    forwards = [kernel for kernel, _ in seen.launched if kernel._call.kernel.__name__ == "attention_forward"]
+    forwards = [
+        kernel for kernel, _ in seen.launched if kernel._call.kernel.__name__ == "attention_forward"
+    ]
     assert len(forwards) == 2 and forwards[0] is forwards[1]
     assert all(t.grad is not None and t.grad.shape == t.shape for t in x)
     with torch.no_grad():

@@ -62,12 +62,17 @@ def data(case):
     bias = None if case["bias"] is None else torch.randn(case["bias"], dtype=case["dtype"])
     if case.get("mask"):
         bias = bias > 0
-        bias[..., 0, :] = case["q"][2] == 1  # a query that may see nothing, unless it is the only one
+        bias[..., 0, :] = (
+            case["q"][2] == 1
+        )  # a query that may see nothing, unless it is the only one
     return q, k, v, dout, bias
 
 
 def rules_of(case):
-    return {name: case.get(name) for name in ("left", "right")} | {"scale": case["q"][3] ** -0.5, "softcap": case.get("softcap", 0.0)}
+    return {name: case.get(name) for name in ("left", "right")} | {
+        "scale": case["q"][3] ** -0.5,
+        "softcap": case.get("softcap", 0.0),
+    }
 
 
 def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
@@ -77,17 +82,29 @@ def exact(q, k, v, dout, bias, dtype=torch.float64, ragged=None, **rules):
     given = bias.detach().to(dtype).requires_grad_() if additive else bias
     window = (rules["left"], rules["right"])
     out, lse = reference(
-        *leaves, window=window, scale=rules["scale"], softcap=rules["softcap"], bias=given, ragged=ragged, dtype=dtype, return_lse=True
+        *leaves,
+        window=window,
+        scale=rules["scale"],
+        softcap=rules["softcap"],
+        bias=given,
+        ragged=ragged,
+        dtype=dtype,
+        return_lse=True,
     )
     if out.requires_grad:
         out.backward(dout.to(dtype))
-    grads = [torch.zeros_like(x) if x.grad is None else x.grad for x in (*leaves, *([given] if additive else []))]
+    grads = [
+        torch.zeros_like(x) if x.grad is None else x.grad
+        for x in (*leaves, *([given] if additive else []))
+    ]
     return out.detach(), lse.detach(), *grads, *([] if additive else [None])
 
 
 def assert_as_exact(got, truth, plain):
     """At most twice the error of the plain computation in the inputs' dtype, and a little for what that one happens to hit."""
-    for name, ours, right, rough in zip(("out", "lse", "dq", "dk", "dv", "dbias"), got, truth, plain, strict=True):
+    for name, ours, right, rough in zip(
+        ("out", "lse", "dq", "dk", "dv", "dbias"), got, truth, plain, strict=True
+    ):
         if right is None:
             assert ours is None
             continue
@@ -96,43 +113,60 @@ def assert_as_exact(got, truth, plain):
         seen = ~right.isinf()
         error = (ours.double() - right)[seen].abs()
         allowed = 2 * (rough.double() - right)[seen].abs().max() + 3e-6 if error.numel() else 0
-        assert not error.numel() or error.max() <= allowed, f"{name}: {error.max():.3g} > {allowed:.3g}"
+        assert not error.numel() or error.max() <= allowed, (
+            f"{name}: {error.max():.3g} > {allowed:.3g}"
+        )
 
 
 LONG = ("bias of every pair", "bias of heads and keys")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.matrix) if name in LONG else name for name in CASES])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.matrix) if name in LONG else name for name in CASES],
+)
 def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, name):
     q, k, v, dout, bias = data(CASES[name])
     rules = rules_of(CASES[name])
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     got = interpreted(gradients, dout, q, k, v, bias=expanded, **rules)
-    assert_as_exact(got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules))
+    assert_as_exact(
+        got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules)
+    )
 
 
 def test_sequences_end_to_end_do_not_see_each_other(interpreted):
     torch.manual_seed(1)
     lengths_q, lengths_k = [5, 0, 40, 1, 3], [5, 4, 33, 0, 50]
-    starts = [torch.tensor([0, *torch.tensor(n).cumsum(0)], dtype=torch.int32) for n in (lengths_q, lengths_k)]
+    starts = [
+        torch.tensor([0, *torch.tensor(n).cumsum(0)], dtype=torch.int32)
+        for n in (lengths_q, lengths_k)
+    ]
     q, dout = (torch.randn(1, 4, sum(lengths_q), 16) for _ in range(2))
     k, v = (torch.randn(1, 2, sum(lengths_k), 16) for _ in range(2))
     rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
     ragged = (*starts, max(lengths_q), max(lengths_k))
     got = interpreted(gradients, dout, q, k, v, ragged=ragged, **rules)
-    truth, plain = (exact(q, k, v, dout, None, dtype=d, ragged=Ragged(*ragged), **rules) for d in (torch.float64, torch.float32))
+    truth, plain = (
+        exact(q, k, v, dout, None, dtype=d, ragged=Ragged(*ragged), **rules)
+        for d in (torch.float64, torch.float32)
+    )
     assert_as_exact(got, truth, plain)
 
 
 def test_few_queries_of_sequences_end_to_end_are_packed_and_split(interpreted):
     torch.manual_seed(1)
-    starts_q, starts_k = torch.tensor([0, 1, 3], dtype=torch.int32), torch.tensor([0, 600, 620], dtype=torch.int32)
+    starts_q, starts_k = (
+        torch.tensor([0, 1, 3], dtype=torch.int32),
+        torch.tensor([0, 600, 620], dtype=torch.int32),
+    )
     q, dout = (torch.randn(1, 2, 3, 16) for _ in range(2))
     k, v = (torch.randn(1, 1, 620, 16) for _ in range(2))
     rules = {"left": None, "right": 0, "scale": 0.25, "softcap": 0.0}
     got = interpreted(gradients, dout, q, k, v, ragged=(starts_q, starts_k, 2, 600), **rules)
     truth, plain = (
-        exact(q, k, v, dout, None, dtype=d, ragged=Ragged(starts_q, starts_k, 2, 600), **rules) for d in (torch.float64, torch.float32)
+        exact(q, k, v, dout, None, dtype=d, ragged=Ragged(starts_q, starts_k, 2, 600), **rules)
+        for d in (torch.float64, torch.float32)
     )
     assert_as_exact(got, truth, plain)
 
@@ -146,9 +180,16 @@ def test_any_strides_serve(interpreted):
     dout = torch.randn(1, 1, 40, 1).expand(1, 2, 40, 16)
     rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
     got = interpreted(gradients, dout, q, k, v, **rules)
-    assert_as_exact(got, exact(q, k, v, dout, None, **rules), exact(q, k, v, dout, None, dtype=torch.float32, **rules))
+    assert_as_exact(
+        got,
+        exact(q, k, v, dout, None, **rules),
+        exact(q, k, v, dout, None, dtype=torch.float32, **rules),
+    )
     one = k[:, :, :1].expand(1, 2, 40, 16)
-    torch.testing.assert_close(interpreted(forward, q, one, v, **rules)[0].double(), exact(q, one, v, dout, None, **rules)[0])
+    torch.testing.assert_close(
+        interpreted(forward, q, one, v, **rules)[0].double(),
+        exact(q, one, v, dout, None, **rules)[0],
+    )
 
 
 def test_nan_stays_in_its_sequence_and_its_head(interpreted):
@@ -173,7 +214,15 @@ def test_a_bias_of_minus_infinity_hides_like_a_mask(interpreted):
     mask[..., 3, :] = False
     rules = {"left": None, "right": None, "scale": 0.25, "softcap": 0.0}
     hidden = interpreted(gradients, dout, q, k, v, bias=mask, **rules)
-    added = interpreted(gradients, dout, q, k, v, bias=torch.zeros(mask.shape).masked_fill(~mask, float("-inf")), **rules)
+    added = interpreted(
+        gradients,
+        dout,
+        q,
+        k,
+        v,
+        bias=torch.zeros(mask.shape).masked_fill(~mask, float("-inf")),
+        **rules,
+    )
     for a, b in zip(hidden[:5], added[:5], strict=True):
         assert torch.equal(a, b)
     assert hidden[0][..., 3, :].eq(0).all() and hidden[1][..., 3] == float("-inf")
@@ -184,15 +233,27 @@ H100 = Target(90, 132)
 
 def calls(q, kv, dtype=torch.bfloat16, target=H100, **rules):
     q, k = (torch.empty(shape, dtype=dtype, device="meta") for shape in (q, kv))
-    every = {"left": None, "right": None, "scale": 1.0, "softcap": 0.0, "ragged": None, "bias": None} | rules
+    every = {
+        "left": None,
+        "right": None,
+        "scale": 1.0,
+        "softcap": 0.0,
+        "ragged": None,
+        "bias": None,
+    } | rules
     return forward_calls(geometry_of(geometry_key(q, k, k, **every)), target)
 
 
-@pytest.mark.parametrize(("batch", "keys", "least"), [(1, 65536, 100), (1, 8192, 100), (4, 16384, 100), (16, 65536, 100), (1, 256, 8)])
+@pytest.mark.parametrize(
+    ("batch", "keys", "least"),
+    [(1, 65536, 100), (1, 8192, 100), (4, 16384, 100), (16, 65536, 100), (1, 256, 8)],
+)
 def test_one_query_over_a_long_cache_fills_the_gpu(batch, keys, least):
     planned = calls((batch, 32, 1, 128), (batch, 8, keys, 128))
     assert planned.attend.grid >= least
-    assert planned.attend.constants["PACK"] == 4  # K and V are read once for the four heads that share them
+    assert (
+        planned.attend.constants["PACK"] == 4
+    )  # K and V are read once for the four heads that share them
     assert (planned.combine is None) == (planned.splits == 1)
 
 
@@ -209,7 +270,9 @@ def test_what_cannot_be_done_is_said():
         forward(wide, wide, wide, scale=1.0)
     starts = torch.tensor([0, 4], dtype=torch.int32)
     with pytest.raises(ValueError, match="got one for ragged sequences"):
-        forward(q, q, q, scale=1.0, ragged=Ragged(starts, starts, 4, 4), bias=torch.zeros(1, 1, 4, 4))
+        forward(
+            q, q, q, scale=1.0, ragged=Ragged(starts, starts, 4, 4), bias=torch.zeros(1, 1, 4, 4)
+        )
 
 
 def test_an_older_gpu_is_refused_in_words(monkeypatch):
@@ -217,7 +280,9 @@ def test_an_older_gpu_is_refused_in_words(monkeypatch):
         name, major, minor = "NVIDIA GeForce RTX 2080 Ti", 7, 5
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Turing)
-    with pytest.raises(ValueError, match=r"need compute capability 8\.0 or newer.* RTX 2080 Ti has 7\.5"):
+    with pytest.raises(
+        ValueError, match=r"need compute capability 8\.0 or newer.* RTX 2080 Ti has 7\.5"
+    ):
         target_of(torch.device("cuda", 0))
 
 
@@ -226,7 +291,9 @@ def test_any_tile_gives_the_answer(interpreted, blocks):
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, 90, 32) for _ in range(3))
     out, _ = interpreted(forward, q, k, v, right=0, scale=0.2, blocks=blocks)
-    torch.testing.assert_close(out.double(), reference(q, k, v, causal=True, scale=0.2), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        out.double(), reference(q, k, v, causal=True, scale=0.2), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_tile_that_no_kernel_has_is_refused():
@@ -236,6 +303,10 @@ def test_a_tile_that_no_kernel_has_is_refused():
         ((None, 256), "block_n is one of .* got 256"),
     ):
         with pytest.raises(ValueError, match=message):
-            forward_calls(geometry_of(geometry_key(q, q, q, None, None, 1.0, 0.0, None, None)), Target(90, 132), blocks)
+            forward_calls(
+                geometry_of(geometry_key(q, q, q, None, None, 1.0, 0.0, None, None)),
+                Target(90, 132),
+                blocks,
+            )
     with pytest.raises(ValueError, match=r"backend triton cannot do this: it needs a CUDA GPU"):
         flashcore.attention(q, q, q, block_m=64)

@@ -37,13 +37,25 @@ def tensors(q=(1, 4, 5, 8), k=(1, 2, 7, 8), v=(1, 2, 7, 8), dtype=torch.float32)
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"q": (4, 5, 8)}, r"q must be \[batch, heads, sequence, head size\]; got shape \[4, 5, 8\]"),
-        ({"v": (1, 2, 6, 8)}, r"k and v must have one shape; got q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2, 6, 8\]"),
+        (
+            {"q": (4, 5, 8)},
+            r"q must be \[batch, heads, sequence, head size\]; got shape \[4, 5, 8\]",
+        ),
+        (
+            {"v": (1, 2, 6, 8)},
+            r"k and v must have one shape; got q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2, 6, 8\]",
+        ),
         ({"q": (2, 4, 5, 8)}, r"one batch size; got q \[2, 4, 5, 8\]"),
         ({"q": (1, 4, 5, 9)}, r"one head size; got q \[1, 4, 5, 9\]"),
-        ({"q": (1, 3, 5, 8)}, r"the key/value heads must divide the query heads, at least 1 each; got 2 for 3 query heads"),
+        (
+            {"q": (1, 3, 5, 8)},
+            r"the key/value heads must divide the query heads, at least 1 each; got 2 for 3 query heads",
+        ),
         ({"k": (1, 0, 7, 8), "v": (1, 0, 7, 8)}, r"at least 1 each; got 0 for 4 query heads"),
-        ({"q": (1, 4, 5, 0), "k": (1, 2, 7, 0), "v": (1, 2, 7, 0)}, r"the head size must be at least 1; got 0"),
+        (
+            {"q": (1, 4, 5, 0), "k": (1, 2, 7, 0), "v": (1, 2, 7, 0)},
+            r"the head size must be at least 1; got 0",
+        ),
         ({"dtype": torch.int32}, r"attention takes float16, bfloat16, float32, float64; got int32"),
     ],
 )
@@ -54,19 +66,28 @@ def test_inputs_that_do_not_fit_are_refused_by_name(shapes, message):
 
 def test_mixed_dtypes_and_devices_are_named():
     q, k, v = tensors()
-    with pytest.raises(ValueError, match=r"q, k and v must have one dtype; got q: float32, k: float16, v: float32"):
+    with pytest.raises(
+        ValueError, match=r"q, k and v must have one dtype; got q: float32, k: float16, v: float32"
+    ):
         describe(q, k.half(), v)
-    with pytest.raises(ValueError, match=r"q, k and v must have one device; got q: cpu, k: cpu, v: meta"):
+    with pytest.raises(
+        ValueError, match=r"q, k and v must have one device; got q: cpu, k: cpu, v: meta"
+    ):
         describe(q, k, v.to("meta"))
     with pytest.raises(ValueError, match=r"attention runs on cpu and cuda; got tensors on meta"):
         describe(q.to("meta"), k.to("meta"), v.to("meta"))
-    with pytest.raises(ValueError, match=r"q must be an ordinary dense tensor; got layout torch.sparse_coo"):
+    with pytest.raises(
+        ValueError, match=r"q must be an ordinary dense tensor; got layout torch.sparse_coo"
+    ):
         describe(q.to_sparse(), k, v)
 
 
 @pytest.mark.parametrize("scale", [math.nan, math.inf, -math.inf, 0.0, -0.5])
 def test_a_scale_no_kernel_can_use_is_refused(scale):
-    with pytest.raises(ValueError, match=r"scale must be a finite number above 0, or None for 1/sqrt\(head size\); got"):
+    with pytest.raises(
+        ValueError,
+        match=r"scale must be a finite number above 0, or None for 1/sqrt\(head size\); got",
+    ):
         describe(*tensors(), scale=scale)
 
 
@@ -78,7 +99,9 @@ def test_describe_says_all_that_dispatch_needs():
     assert (p.scale, p.grad, p.causal, p.capability) == (1 / math.sqrt(8), True, True, None)
     with torch.no_grad():
         assert not describe(q, k, v).grad
-    assert str(p) == "batch 1, heads 4 over 2, sequence 5 over 7, head size 8, float32, causal on cpu"
+    assert (
+        str(p) == "batch 1, heads 4 over 2, sequence 5 over 7, head size 8, float32, causal on cpu"
+    )
 
 
 SIDE = st.none() | st.integers(0, 45)
@@ -89,25 +112,41 @@ def test_pairs_are_counted_one_by_one(seq_q, seq_k, left, right):
     p = problem(seq_q=seq_q, seq_k=seq_k, left=left, right=right)
     far = 1000
     places = [i + seq_k - seq_q for i in range(seq_q)]
-    seen = [[p - (far if left is None else left) <= j <= p + (far if right is None else right) for j in range(seq_k)] for p in places]
+    seen = [
+        [
+            p - (far if left is None else left) <= j <= p + (far if right is None else right)
+            for j in range(seq_k)
+        ]
+        for p in places
+    ]
     assert p.pairs == sum(map(sum, seen))
     assert p.flops == 4 * p.batch * p.heads * p.pairs * p.head_dim
     blind = (
         0
         if seq_k == 0 and right is None
-        else sum(1 for row, place in zip(seen, places, strict=True) if place + (far if right is None else right) < 0)
+        else sum(
+            1
+            for row, place in zip(seen, places, strict=True)
+            if place + (far if right is None else right) < 0
+        )
     )
     assert p.blind == blind
 
 
 @given(seq_q=st.integers(1, 20), seq_k=st.integers(1, 20), left=SIDE, right=SIDE)
 def test_a_side_that_hides_nothing_is_no_limit_and_no_other_is_dropped(seq_q, seq_k, left, right):
-    p = describe(*tensors((1, 1, seq_q, 8), (1, 1, seq_k, 8), (1, 1, seq_k, 8)), window=(left, right))
+    p = describe(
+        *tensors((1, 1, seq_q, 8), (1, 1, seq_k, 8), (1, 1, seq_k, 8)), window=(left, right)
+    )
     assert p.pairs == problem(seq_q=seq_q, seq_k=seq_k, left=left, right=right).pairs
     for side, kept in ((left, p.left), (right, p.right)):
         assert kept in (None, side)
     if p.left is not None:
-        assert p.pairs < problem(seq_q=seq_q, seq_k=seq_k, left=None, right=right).pairs or p.blind or seq_q > seq_k
+        assert (
+            p.pairs < problem(seq_q=seq_q, seq_k=seq_k, left=None, right=right).pairs
+            or p.blind
+            or seq_q > seq_k
+        )
 
 
 def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
@@ -136,23 +175,46 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ("hopper", {"bias": "float"}, r"takes no bias \(causal and window excepted\)"),
         ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
         ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
-        ("triton", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
+        (
+            "triton",
+            {"capability": (7, 5)},
+            "needs compute capability 8.0 or newer; this GPU has 7.5",
+        ),
         ("cudnn", {"ragged": True}, "takes no ragged batches here"),
         ("cudnn", {"seq_k": 1}, "takes no single key"),
         ("cudnn", {"left": 5}, "masks causal sequences of one length only, not window"),
         ("fa4", {}, r"is not installed \(pip install --pre flash-attn-4\)"),
-        ("flash", {"capability": (7, 5)}, "needs compute capability 8.0 or newer; this GPU has 7.5"),
+        (
+            "flash",
+            {"capability": (7, 5)},
+            "needs compute capability 8.0 or newer; this GPU has 7.5",
+        ),
         ("cudnn", {"dtype": torch.float32}, "takes float16 and bfloat16, not float32"),
         ("cudnn", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
         ("cudnn", {"capability": (8, 0), "head_dim": 256}, "takes head sizes up to 128, not 256"),
-        ("cudnn", {"causal": True, "seq_q": 64}, "masks causal sequences of one length only, not lower right"),
-        ("efficient", {"capability": (7, 5)}, "takes bfloat16 from compute capability 8.0 on; this GPU has 7.5"),
+        (
+            "cudnn",
+            {"causal": True, "seq_q": 64},
+            "masks causal sequences of one length only, not lower right",
+        ),
+        (
+            "efficient",
+            {"capability": (7, 5)},
+            "takes bfloat16 from compute capability 8.0 on; this GPU has 7.5",
+        ),
         ("efficient", {"kv_heads": 2}, "takes no grouped heads"),
-        ("efficient", {"device": torch.device("cpu"), "capability": None}, "needs a CUDA GPU; the tensors are on cpu"),
+        (
+            "efficient",
+            {"device": torch.device("cpu"), "capability": None},
+            "needs a CUDA GPU; the tensors are on cpu",
+        ),
     ],
 )
 def test_each_refusal_says_why_and_what_can(backend, changes, message):
-    with pytest.raises(ValueError, match=rf"^backend {backend} cannot do this: it {message}.*\. These can: .*math, reference$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^backend {backend} cannot do this: it {message}.*\. These can: .*math, reference$",
+    ):
         choose(problem(**changes), backend)
 
 
@@ -174,7 +236,9 @@ def test_each_refusal_says_why_and_what_can(backend, changes, message):
         ({"device": torch.device("cpu"), "capability": None, "left": 7}, "math"),
     ],
 )
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU that was measured the table decides")
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="on a GPU that was measured the table decides"
+)
 def test_auto_takes_the_first_preferred_that_can(changes, picked):
     p = problem(**changes)
     choice = choose(p)
@@ -189,11 +253,14 @@ def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot
     for name in ("flash", "cudnn", "efficient"):
         choose(p, name)
         with pytest.raises(
-            ValueError, match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var"
+            ValueError,
+            match=f"^backend {name} cannot do the backward pass of this: it adds gradients in an order that var",
         ):
             choose(p, name, "backward")
     assert choose(p, direction="backward").backend == "hopper"
-    with pytest.raises(ValueError, match="takes head sizes up to 128, and 256, in the backward pass, not 160"):
+    with pytest.raises(
+        ValueError, match="takes head sizes up to 128, and 256, in the backward pass, not 160"
+    ):
         choose(problem(head_dim=160), "cudnn", "backward")
 
 
@@ -205,7 +272,9 @@ def test_another_flash_attn_that_is_broken_breaks_nothing(tmp_path, monkeypatch)
         for there in (False, True):
             installed.cache_clear()
             assert installed() is there
-            assert BACKENDS["fa4"].refusal(problem(), "forward") == (None if there else "is not installed (pip install --pre flash-attn-4)")
+            assert BACKENDS["fa4"].refusal(problem(), "forward") == (
+                None if there else "is not installed (pip install --pre flash-attn-4)"
+            )
             (tmp_path / "flash_attn" / "cute").mkdir(exist_ok=True)
     finally:
         installed.cache_clear()

@@ -15,7 +15,12 @@ CPU = torch.device("cpu")
 def test_every_call_is_counted_once_and_lies_within_the_wall_time():
     calls, reports = [], []
     before = time.time()
-    m = measure(lambda: calls.append(sum(range(5000))), 0.6, CPU, lambda elapsed, done: reports.append((elapsed, done, len(calls))))
+    m = measure(
+        lambda: calls.append(sum(range(5000))),
+        0.6,
+        CPU,
+        lambda elapsed, done: reports.append((elapsed, done, len(calls))),
+    )
     after = time.time()
     assert m.timing.count == len(m.samples_ms) == len(calls)
     assert sum(m.samples_ms) / 1e3 <= m.wall_s
@@ -49,14 +54,25 @@ def test_a_turn_has_whole_samples_one_that_is_not_counted_and_one_that_is(ms, se
 def test_percentiles():
     samples = tuple(float(x) for x in np.random.default_rng(0).permutation(np.arange(1, 102)))
     t = Measurement(samples, 0.0, 1.0, 1.0).timing
-    assert (t.minimum, t.median, t.p50, t.p95, t.p99, t.maximum, t.count) == (1, 51, 51, 96, 100, 101, 101)
+    assert (t.minimum, t.median, t.p50, t.p95, t.p99, t.maximum, t.count) == (
+        1,
+        51,
+        51,
+        96,
+        100,
+        101,
+        101,
+    )
 
 
 def test_the_device_is_named(monkeypatch):
     device = capability.current()
     assert device.units >= 1 and device.free_memory() > 0
     if device.kind == "cpu":
-        assert str(device) == f"CPU: {device.name}, {torch.get_num_threads()} thread{'s'[: torch.get_num_threads() != 1]}"
+        assert (
+            str(device)
+            == f"CPU: {device.name}, {torch.get_num_threads()} thread{'s'[: torch.get_num_threads() != 1]}"
+        )
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-0815")
         with pytest.raises(
             RuntimeError,
@@ -72,7 +88,10 @@ def test_the_device_is_named(monkeypatch):
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version:  gcc version 12.3.0",
             "535.183.01",
         ),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)  Tue Sep 23 2025\n", "580.95.05"),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)  Tue Sep 23 2025\n",
+            "580.95.05",
+        ),
         ("something else\n", None),
     ],
 )

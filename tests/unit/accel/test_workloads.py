@@ -24,7 +24,7 @@ from accel.workloads.harness import main, serve
 from accel.workloads.inputs import fresh
 from accel.workloads.options import parse
 from accel.workloads.task import Task
-from scheduler.queue import progress as protocol
+from scheduler.protocol import progress as protocol
 
 SMALL = {
     "attention": {
@@ -53,17 +53,31 @@ def environment(**more):
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **more}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name == "copy" else name for name in SMALL])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "copy" else name for name in SMALL],
+)
 def test_a_job_reports_progress_and_leaves_a_consistent_result(name, tmp_path):
     workload = catalog.find(name)
     file = tmp_path / "result.json"
     argv = workload.argv(workload.complete(SMALL[name], "cpu"))
-    ran = subprocess.run(argv, env=environment(GPUDECK_RESULT=str(file)), cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    ran = subprocess.run(
+        argv,
+        env=environment(GPUDECK_RESULT=str(file)),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert (ran.returncode, ran.stderr) == (0, b"")
     lines = ran.stdout.splitlines()
     said = [p for p in (protocol.parse(line, 0.0) for line in lines) if p]
     assert len(lines) == len(said) + 3  # the summary
-    assert said[0].note == "loading torch" and said[-1].note == "done" and said[-1].done == said[-1].total
+    assert (
+        said[0].note == "loading torch"
+        and said[-1].note == "done"
+        and said[-1].done == said[-1].total
+    )
     notes = list(dict.fromkeys(p.note for p in said))
     assert notes == ["loading torch", "preparing", "checking", "warming up", "timing", "done"]
     for attribute in ("done", "flops", "time"):
@@ -92,11 +106,23 @@ def test_without_a_result_file_the_last_line_is_the_result(capsys):
     assert main("gemm", gemm.prepare, ["--size=32", "--seconds=0.1", "--dtype=float32"]) == 0
     out, err = capsys.readouterr()
     r = results.read(out.splitlines()[-1].encode())
-    assert (r.verdict, r.params, err) == ("pass", {"size": 32, "dtype": "float32", "seconds": 0.1}, "")
+    assert (r.verdict, r.params, err) == (
+        "pass",
+        {"size": 32, "dtype": "float32", "seconds": 0.1},
+        "",
+    )
 
 
 def test_terminated_it_ends_at_once():
-    argv = [sys.executable, "-P", "-m", "accel.workloads.gemm", "--size=64", "--dtype=float32", "--seconds=600"]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "accel.workloads.gemm",
+        "--size=64",
+        "--dtype=float32",
+        "--seconds=600",
+    ]
     with subprocess.Popen(argv, env=environment(), stdout=subprocess.PIPE) as job:
         for line in job.stdout:
             if json.loads(line)["note"] == "timing":
@@ -115,14 +141,27 @@ def test_terminated_it_ends_at_once():
         ("attention", ["--causal=maybe"], 2, "causal is one of no, yes, both; got 'maybe'"),
         ("attention", ["--seq=64,,128"], 2, "seq is a whole number; got ''"),
         ("attention", ["--seq=64,128,64"], 2, "seq names 64 twice"),
-        ("attention", ["--seq=" + ",".join(map(str, range(1, 34)))], 2, "seq takes up to 32 values; got 33"),
         (
             "attention",
-            ["--seq=" + ",".join(map(str, range(1, 31))), "--head-dim=" + ",".join(map(str, range(1, 31)))],
+            ["--seq=" + ",".join(map(str, range(1, 34)))],
+            2,
+            "seq takes up to 32 values; got 33",
+        ),
+        (
+            "attention",
+            [
+                "--seq=" + ",".join(map(str, range(1, 31))),
+                "--head-dim=" + ",".join(map(str, range(1, 31))),
+            ],
             2,
             "these parameters span 900 cells, and one job measures up to 800",
         ),
-        ("attention", ["--dtype=float8"], 2, "dtype is one of bfloat16, float16, float32; got 'float8'"),
+        (
+            "attention",
+            ["--dtype=float8"],
+            2,
+            "dtype is one of bfloat16, float16, float32; got 'float8'",
+        ),
         ("attention", ["--seconds=nan"], 2, "seconds is a number from 0.1 to"),
         (
             "attention",
@@ -147,7 +186,9 @@ def test_terminated_it_ends_at_once():
     ],
 )
 def test_bad_requests_end_in_one_line(name, argv, status, message, capsys):
-    dtype = [] if name == "copy" or any(a.startswith("--dtype") for a in argv) else ["--dtype=float32"]
+    dtype = (
+        [] if name == "copy" or any(a.startswith("--dtype") for a in argv) else ["--dtype=float32"]
+    )
     assert RUN[name]([*argv, *dtype]) == status
     out, err = capsys.readouterr()
     assert message in err and err.count("\n") == 1
@@ -162,7 +203,10 @@ def test_a_backend_that_cannot_do_it_is_a_usage_error(capsys):
 
 def test_an_allocation_torch_refuses_says_how_much_was_asked(capsys):
     assert main("copy", lambda values, device: torch.empty(2**50, dtype=torch.uint8), []) == 1
-    assert capsys.readouterr().err == f"out of memory: an allocation of {2**50} bytes failed. Reduce mib\n"
+    assert (
+        capsys.readouterr().err
+        == f"out of memory: an allocation of {2**50} bytes failed. Reduce mib\n"
+    )
 
 
 def test_any_other_error_of_torch_is_one_line(capsys):
@@ -179,7 +223,13 @@ def test_a_result_that_cannot_be_written_is_one_line(capsys, monkeypatch, tmp_pa
 
 def test_a_wrong_answer_fails_and_is_not_timed(capsys):
     called = []
-    wrong = Task("mine", "named", lambda: called.append(1), lambda: (Check("relative error", 0.5, 0.1),), flops=8.0)
+    wrong = Task(
+        "mine",
+        "named",
+        lambda: called.append(1),
+        lambda: (Check("relative error", 0.5, 0.1),),
+        flops=8.0,
+    )
     assert main("gemm", lambda values, device: wrong, ["--seconds=0.1"]) == 1
     out, err = capsys.readouterr()
     r = results.read(out.splitlines()[-1].encode())
@@ -221,26 +271,38 @@ def test_the_check_of_gradients_catches_what_is_wrong(kv_heads, causal):
     x = fresh(shape, torch.device("cpu"), 1)
     truth = Oracle(x, shape, "backward")
     leaves = [t.double().requires_grad_() for t in x[:3]]
-    right = [g.bfloat16() for g in torch.autograd.grad(reference(*leaves, causal=causal), leaves, x.dout.double())]
+    right = [
+        g.bfloat16()
+        for g in torch.autograd.grad(reference(*leaves, causal=causal), leaves, x.dout.double())
+    ]
 
     def passes(dq, dk, dv):
         return all(c.passed for c in truth.hold({"dq": dq, "dk": dk, "dv": dv}))
 
     assert passes(*right)
     for i in range(3):
-        for wrong in (right[i] * 1.1, right[i].roll(1, 2), torch.zeros_like(right[i]), right[i] * float("nan")):
+        for wrong in (
+            right[i] * 1.1,
+            right[i].roll(1, 2),
+            torch.zeros_like(right[i]),
+            right[i] * float("nan"),
+        ):
             assert not passes(*right[:i], wrong, *right[i + 1 :])
 
 
 @pytest.mark.parametrize("way", ["forward", "both"])
 def test_one_token_has_no_gradient_to_divide_by(way, capsys):
-    assert RUN["attention"](["--seq=1", "--seconds=0.1", f"--direction={way}", "--dtype=float32"]) == 0
+    assert (
+        RUN["attention"](["--seq=1", "--seconds=0.1", f"--direction={way}", "--dtype=float32"]) == 0
+    )
 
 
 def test_the_check_of_the_product_catches_less_precision_than_asked_for():
     a, b = torch.randn(128, 128), torch.randn(128, 128)
     assert all(c.passed for c in gemm.compare(a @ b, a, b))
-    tf32 = [(x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)]  # TF32 keeps 10 bits of 23
+    tf32 = [
+        (x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)
+    ]  # TF32 keeps 10 bits of 23
     assert not gemm.compare(tf32[0] @ tf32[1], a, b)[0].passed
 
 
@@ -271,9 +333,18 @@ def test_the_command_line_of_the_catalog_is_understood(data, workload):
         if p.kind == "choices":
             return st.lists(st.sampled_from(p.choices), min_size=1, unique=True).map(",".join)
         if p.kind == "ints":
-            several = st.lists(st.integers(int(p.minimum), int(p.maximum)), min_size=1, max_size=catalog.MOST_LISTED, unique=True)
+            several = st.lists(
+                st.integers(int(p.minimum), int(p.maximum)),
+                min_size=1,
+                max_size=catalog.MOST_LISTED,
+                unique=True,
+            )
             return several.map(lambda found: ",".join(map(str, found)))
-        return (st.integers(int(p.minimum), int(p.maximum)) if p.kind == "int" else st.floats(p.minimum, p.maximum)).map(str)
+        return (
+            st.integers(int(p.minimum), int(p.maximum))
+            if p.kind == "int"
+            else st.floats(p.minimum, p.maximum)
+        ).map(str)
 
     values = {p.name: data.draw(value(p)) for p in workload.params}
     argv = workload.argv(workload.complete(values, "nvidia"))

@@ -25,7 +25,12 @@ from accel.workloads.inputs import fresh
 from scheduler.executors.base import MAX_RESULT
 
 CPU = torch.device("cpu")
-WORK = {"attention": attention_workload.work, "compare": compare.work, "validate": validate.work, "tune": tune.work}
+WORK = {
+    "attention": attention_workload.work,
+    "compare": compare.work,
+    "validate": validate.work,
+    "tune": tune.work,
+}
 SMALL = ["--heads=2", "--seq=16,40", "--head-dim=8", "--dtype=float32", "--causal=both"]
 
 
@@ -59,13 +64,18 @@ def test_what_is_left_open_makes_the_usual_totals():
     assert [(s.head_dim, s.causal, s.seq) for s in found] == [
         (dim, causal, seq) for dim in (64, 256) for causal in (False, True) for seq in (512, 16384)
     ]
-    assert all(s.batch * s.seq == TOKENS and s.heads * s.head_dim == 2048 and s.kv_heads == s.heads for s in found)
+    assert all(
+        s.batch * s.seq == TOKENS and s.heads * s.head_dim == 2048 and s.kv_heads == s.heads
+        for s in found
+    )
     assert {(s.batch, s.heads) for s in shapes(given_values(batch="3", heads="5"))} == {(3, 5)}
     with pytest.raises(ValueError, match="8 heads cannot share 3"):
         shapes(given_values(head_dim="128,256", kv_heads="3", heads="8"))
 
 
-@given(st.integers(1, 4), st.integers(1, 300), st.booleans(), st.sampled_from(["float32", "bfloat16"]))
+@given(
+    st.integers(1, 4), st.integers(1, 300), st.booleans(), st.sampled_from(["float32", "bfloat16"])
+)
 def test_operations_are_counted_as_dispatch_counts_them(group, seq, causal, dtype):
     shape = Shape(2, 2 * group, 2, seq, 16, causal, dtype)
     problem = contender.problem_of(shape, "forward", current())
@@ -93,13 +103,18 @@ def test_inputs_are_fresh_and_can_be_had_again():
 def test_a_grid_of_one_backend(run):
     r = run("attention", *SMALL, "--direction=both", "--seconds=0.1")
     assert [(c.direction, c.causal, c.seq) for c in r.cells] == [
-        (way, causal, seq) for way in ("forward", "backward") for causal in (False, True) for seq in (16, 40)
+        (way, causal, seq)
+        for way in ("forward", "backward")
+        for causal in (False, True)
+        for seq in (16, 40)
     ]
     for cell in r.cells:
         t = cell.timing
         assert 0 < t.minimum <= t.p5 <= t.median <= t.p95 <= t.p99 <= t.maximum and t.count
         assert cell.tflops == pytest.approx(cell.flops / t.median / 1e9)
-        assert {c.name.partition(":")[0] for c in cell.checks} == ({"out", "lse"} if cell.direction == "forward" else {"dq", "dk", "dv"})
+        assert {c.name.partition(":")[0] for c in cell.checks} == (
+            {"out", "lse"} if cell.direction == "forward" else {"dq", "dk", "dv"}
+        )
         assert cell.passed and cell.backend == "flash" and cell.sensors.absent
     best = max(r.cells, key=lambda c: c.tflops)
     assert (r.tflops, r.timing, r.flops) == (pytest.approx(best.tflops), best.timing, best.flops)
@@ -109,7 +124,9 @@ def test_a_grid_of_one_backend(run):
 
 
 def test_a_comparison_names_what_cannot_be_done(run):
-    r = run("compare", *SMALL, "--direction=both", "--backends=auto,flash,math,cudnn", "--seconds=0.1")
+    r = run(
+        "compare", *SMALL, "--direction=both", "--backends=auto,flash,math,cudnn", "--seconds=0.1"
+    )
     assert r.verdict == "pass"
     by = {(c.contender, c.direction, c.causal, c.seq): c for c in r.cells}
     assert len(by) == len(r.cells) == 4 * 2 * 2 * 2
@@ -150,7 +167,9 @@ def test_slow_contenders_have_no_more_than_a_turn_in_each_round():
     during, slow = [], lambda: time.sleep(0.02)
     loops = measure_in_turn([slow] * 4, 0.06, CPU, lambda *_: None, during.append)
     rounds = [tuple(during[i : i + 4]) for i in range(0, len(during), 4)]
-    assert len(rounds) == 2 and all(sorted(order) == [0, 1, 2, 3] for order in rounds)  # of two calls of 20 ms each
+    assert len(rounds) == 2 and all(
+        sorted(order) == [0, 1, 2, 3] for order in rounds
+    )  # of two calls of 20 ms each
     assert [len(loop.samples_ms) for loop in loops] == [2] * 4
 
 
@@ -193,12 +212,25 @@ def test_one_wrong_trial_of_many_is_found_and_can_be_repeated(run, monkeypatch):
         return out
 
     monkeypatch.setitem(BACKENDS, "flash", Wrong(BACKENDS["flash"], spoil))
-    r = run("validate", "--heads=2", "--seq=16", "--head-dim=8", "--causal=no", "--trials=20", "--seed=100", "--backend=flash", status=1)
+    r = run(
+        "validate",
+        "--heads=2",
+        "--seq=16",
+        "--head-dim=8",
+        "--causal=no",
+        "--trials=20",
+        "--seed=100",
+        "--backend=flash",
+        status=1,
+    )
     forward, backward = r.cells
     assert (forward.trials.count, forward.trials.failed, forward.trials.worst_seed) == (20, 1, 106)
     assert 0 < forward.trials.p50 <= 1 < forward.trials.worst
     assert not forward.passed and not backward.passed  # the gradients rest on the answer
-    assert "2 of 40 trials failed; the worst again: seed=106 trials=1" in r.verdict and "2 of 2 cells were wrong" in r.verdict
+    assert (
+        "2 of 40 trials failed; the worst again: seed=106 trials=1" in r.verdict
+        and "2 of 2 cells were wrong" in r.verdict
+    )
 
 
 @pytest.mark.parametrize("what", ["stale", "unwritten", "infinite"])
@@ -209,13 +241,26 @@ def test_a_kernel_that_cheats_is_caught(what, run, monkeypatch):
         kept.append(out)
         if what == "infinite":
             out[0, 0, 0, 0] = math.inf
-        return {"stale": kept[0], "unwritten": torch.full_like(out, math.nan), "infinite": out}[what]
+        return {"stale": kept[0], "unwritten": torch.full_like(out, math.nan), "infinite": out}[
+            what
+        ]
 
     monkeypatch.setitem(BACKENDS, "flash", Wrong(BACKENDS["flash"], spoil))
-    r = run("validate", "--seq=16", "--head-dim=8", "--causal=no", "--trials=3", "--direction=forward", "--backend=flash", status=1)
+    r = run(
+        "validate",
+        "--seq=16",
+        "--head-dim=8",
+        "--causal=no",
+        "--trials=3",
+        "--direction=forward",
+        "--backend=flash",
+        status=1,
+    )
     (cell,) = r.cells
     assert cell.trials.failed == (2 if what == "stale" else 3)  # what is kept is right once
-    assert cell.trials.worst == (pytest.approx(BROKEN) if what != "stale" else cell.trials.worst) and math.isfinite(cell.trials.worst)
+    assert cell.trials.worst == (
+        pytest.approx(BROKEN) if what != "stale" else cell.trials.worst
+    ) and math.isfinite(cell.trials.worst)
 
 
 def test_what_breaks_one_backend_leaves_the_others(run, monkeypatch):
@@ -223,11 +268,23 @@ def test_what_breaks_one_backend_leaves_the_others(run, monkeypatch):
         raise AttributeError("the compiler gave up\nand said more")
 
     monkeypatch.setitem(BACKENDS, "flash", Wrong(BACKENDS["flash"], spoil))
-    r = run("compare", "--seq=16", "--head-dim=8", "--causal=no", "--backends=flash,math", "--seconds=0.1", "--dtype=float32", status=1)
+    r = run(
+        "compare",
+        "--seq=16",
+        "--head-dim=8",
+        "--causal=no",
+        "--backends=flash,math",
+        "--seconds=0.1",
+        "--dtype=float32",
+        status=1,
+    )
     flash, math_ = r.cells
     assert (flash.note, flash.tflops, flash.passed) == ("failed: the compiler gave up", 0.0, False)
     assert math_.tflops > 0 and math_.passed
-    assert r.verdict.startswith("fail: raised an error") and "first flash at forward, head size 8" in r.verdict
+    assert (
+        r.verdict.startswith("fail: raised an error")
+        and "first flash at forward, head size 8" in r.verdict
+    )
 
 
 @pytest.mark.parametrize("name", list(WORK))
@@ -247,26 +304,54 @@ def test_tuning_writes_what_dispatch_reads(run, tmp_path):
     for row in rows:
         cell = cells[row.direction, row.causal, row.seq_q, row.backend]
         assert row.gpu == current().name and row.seq_q == row.seq_k
-        assert (row.microseconds, row.tflops) == (pytest.approx(1e3 * cell.timing.median), pytest.approx(cell.tflops))
+        assert (row.microseconds, row.tflops) == (
+            pytest.approx(1e3 * cell.timing.median),
+            pytest.approx(cell.tflops),
+        )
         assert row.low <= row.microseconds <= row.high
     run("tune", *SMALL, "--backends=flash", "--seconds=0.1")
     assert len(table.read(tmp_path / "attention.csv")) == 16  # measured again, not twice there
 
 
 def test_wrong_answers_are_not_recorded():
-    cell = Cell(1, 1, 1, 16, 8, False, "float32", "forward", "flash", "flash", timing=Timing(1, 1, 1, 1, 1, 1, 5, 1), tflops=1.0)
+    cell = Cell(
+        1,
+        1,
+        1,
+        16,
+        8,
+        False,
+        "float32",
+        "forward",
+        "flash",
+        "flash",
+        timing=Timing(1, 1, 1, 1, 1, 1, 5, 1),
+        tflops=1.0,
+    )
     spoiled = msgspec.structs.replace(cell, checks=(Check("out", 1.0, 0.1),))
     refused = msgspec.structs.replace(cell, backend="", tflops=0.0)
-    assert [row.backend for row in tune.rows((cell, spoiled, refused), "a GPU", "torch 2", "2026-01-01")] == ["flash"]
+    assert [
+        row.backend for row in tune.rows((cell, spoiled, refused), "a GPU", "torch 2", "2026-01-01")
+    ] == ["flash"]
 
 
 def test_the_largest_grid_fits_into_the_file_the_daemon_reads(run):
-    r = run("compare", "--seq=16", "--head-dim=8", "--direction=backward", "--causal=yes", "--seconds=0.1", "--backends=auto,flash")
+    r = run(
+        "compare",
+        "--seq=16",
+        "--head-dim=8",
+        "--direction=backward",
+        "--causal=yes",
+        "--seconds=0.1",
+        "--backends=auto,flash",
+    )
     digits = random.Random(1).random
     cell = msgspec.structs.replace(
         max(r.cells, key=lambda c: len(msgspec.json.encode(c))),
         timing=Timing(*(digits() for _ in range(6)), 123456, digits()),
-        sensors=results.Sensors(*(digits() for _ in range(4)), absent="power: not measured while in turn"),
+        sensors=results.Sensors(
+            *(digits() for _ in range(4)), absent="power: not measured while in turn"
+        ),
         note="auto: measured fastest on NVIDIA H100 80GB HBM3, 612 TFLOP/s" + 5 * ", efficient 612",
     )
     full = msgspec.structs.replace(r, cells=(cell,) * MOST_CELLS)
@@ -315,7 +400,13 @@ class TestSensors:
         with power.Watch(self.GPU) as watch:
             time.sleep(0.4)
         long = watch.sensors(500.0)
-        assert (long.sm_mhz, long.watts, long.celsius, long.joules_per_tflop, long.absent) == (1755, 640, 61, 1.28, "")
+        assert (long.sm_mhz, long.watts, long.celsius, long.joules_per_tflop, long.absent) == (
+            1755,
+            640,
+            61,
+            1.28,
+            "",
+        )
         with power.Watch(self.GPU) as watch:
             time.sleep(0.05)
         short = watch.sensors(500.0)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from accel.result import BROKEN, Check, Sensors, Trials
 from accel.workloads.catalog import find
-from app.models import cells as c
-from app.models.contest import contest, ratios
-from app.models.export import as_csv, as_json, save_result
-from app.models.form import Form
-from app.models.heat import QUANTITIES, heat, quantities
-from app.models.results import card
-from app.models.roofline import attainable, roofline, ticks
-from scheduler.errors import UserError
-from scheduler.jobs import Done, Failed
+from app.workloads import cells as c
+from app.workloads.contest import contest, ratios
+from app.workloads.form import Form
+from app.workloads.heat import QUANTITIES, heat, quantities
+from app.workloads.result_export import as_csv, as_json, save_result
+from app.workloads.results import card
+from app.workloads.roofline import attainable, roofline, ticks
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Failed
 from tests.gui import snapshots
 from tests.gui.snapshots import CONTENDERS, NOW, ceilings, grid, job, raw
 
@@ -43,7 +43,11 @@ def test_the_heat_map_has_a_place_for_every_cell():
     made = heat(GRID.cells, "hopper", "backward", BY_NAME["TFLOP/s"])
     assert made.rows == ("d 64", "d 64, causal", "d 128", "d 128, causal", "d 256", "d 256, causal")
     assert made.columns == ("512", "1024", "2048", "4096", "8192", "16384")
-    shown = {(x.head_dim, x.causal, x.seq): x.tflops for x in GRID.cells if (x.contender, x.direction) == ("hopper", "backward")}
+    shown = {
+        (x.head_dim, x.causal, x.seq): x.tflops
+        for x in GRID.cells
+        if (x.contender, x.direction) == ("hopper", "backward")
+    }
     texts = [[tile.text for tile in row] for row in made.tiles]
     assert texts[2][5] == f"{shown[128, False, 16384]:.0f}"
     assert sum(len(row) for row in texts) == len(shown) == 36
@@ -62,7 +66,11 @@ def test_colours_mean_the_same_for_all_contenders():
 
 
 def test_the_fastest_of_each_shape_is_a_single_backend_whose_answers_were_right():
-    cells = [x for x in GRID.cells if (x.head_dim, x.causal, x.seq, x.direction) == (64, False, 512, "forward")]
+    cells = [
+        x
+        for x in GRID.cells
+        if (x.head_dim, x.causal, x.seq, x.direction) == (64, False, 512, "forward")
+    ]
     (fastest,) = c.chosen(cells, c.FASTEST, "forward")
     assert fastest.tflops == max(x.tflops for x in cells if x.contender != "auto")
     wrong = [replace(x, checks=(Check("out", 1.0, 0.1),)) if x is fastest else x for x in cells]
@@ -74,12 +82,24 @@ def test_the_fastest_of_each_shape_is_a_single_backend_whose_answers_were_right(
 
 def test_what_was_refused_is_empty_and_says_why():
     made = heat(GRID.cells, "flash", "forward", BY_NAME["TFLOP/s"])
-    (hole,) = [t for row in made.tiles for t in row if not t.text and "head size 256" in t.tooltip and "causal" not in t.tooltip]
+    (hole,) = [
+        t
+        for row in made.tiles
+        for t in row
+        if not t.text and "head size 256" in t.tooltip and "causal" not in t.tooltip
+    ]
     assert (hole.share, hole.failed) == (None, False) and "made-up refusal" in hole.tooltip
 
 
 def test_quantities_are_those_there_are_and_power_says_what_to_do():
-    assert [q.name for q in quantities(GRID.cells)] == ["TFLOP/s", "J per TFLOP", "Median time", "Spread", "Clock", "Worst error"]
+    assert [q.name for q in quantities(GRID.cells)] == [
+        "TFLOP/s",
+        "J per TFLOP",
+        "Median time",
+        "Spread",
+        "Clock",
+        "Worst error",
+    ]
     bare = [replace(x, sensors=Sensors(absent="no"), checks=()) for x in GRID.cells]
     assert [q.name for q in quantities(bare)] == ["TFLOP/s", "J per TFLOP", "Median time", "Spread"]
     empty = heat(bare, "auto", "forward", BY_NAME["J per TFLOP"])
@@ -100,7 +120,9 @@ def test_auto_is_held_against_the_best_single_backend():
         assert all(bar.low <= bar.tflops <= bar.high <= made.highest for bar in group.bars)
     found = [r for r, _ in ratios(GRID.cells)]
     assert len(found) == 72
-    assert f"72 shapes: geometric mean {math.exp(sum(map(math.log, found)) / 72):.3f}" in made.summary
+    assert (
+        f"72 shapes: geometric mean {math.exp(sum(map(math.log, found)) / 72):.3f}" in made.summary
+    )
     assert f"lowest {min(found):.3f}" in made.summary
     without = contest([x for x in GRID.cells if x.contender != "auto"], (128, True), "forward")
     assert without.summary == "" and {g.ratio for g in without.groups} == {""}
@@ -120,7 +142,11 @@ def test_the_roofline_lies_on_measured_ceilings():
 
 def test_a_ceiling_that_was_not_measured_here_is_named():
     gemm, copy = ceiling_results()
-    others = [replace(gemm, params={"dtype": "float16"}), replace(gemm, device="another GPU"), replace(gemm, verdict="fail: wrong")]
+    others = [
+        replace(gemm, params={"dtype": "float16"}),
+        replace(gemm, device="another GPU"),
+        replace(gemm, verdict="fail: wrong"),
+    ]
     made = roofline(GRID, others, "auto", "forward")
     assert (made.peak, made.bandwidth) == (0.0, 0.0) and attainable(5.0, made) == math.inf
     assert made.missing == (
@@ -155,17 +181,28 @@ def test_csv_has_a_row_a_cell_and_reads_back():
             assert float(row["median_ms"]) == pytest.approx(cell.timing.median, rel=1e-4)
             assert (float(row["sm_mhz"]), float(row["watts"]), row["passed"]) == (1755, 640, "yes")
         else:
-            assert (row["tflops"], row["median_ms"], row["passed"]) == ("", "", "") and "refusal" in row["note"]
+            assert (row["tflops"], row["median_ms"], row["passed"]) == (
+                "",
+                "",
+                "",
+            ) and "refusal" in row["note"]
 
 
 def test_a_result_without_cells_is_one_row():
     (row,) = csv.DictReader(io.StringIO(as_csv(snapshots.result(1))))
-    assert (row["workload"], row["verdict"], row["backend"], row["seq"]) == ("attention", "pass", "flash", "1024")
+    assert (row["workload"], row["verdict"], row["backend"], row["seq"]) == (
+        "attention",
+        "pass",
+        "flash",
+        "1024",
+    )
     assert row["causal"] == "no" and float(row["tflops"]) == 0.0852 and row["sm_mhz"] == ""
 
 
 def test_a_spreadsheet_runs_nothing_of_ours():
-    spiked = replace(GRID, device='=HYPERLINK("http://x")', cells=(replace(GRID.cells[0], note="+1+1"),))
+    spiked = replace(
+        GRID, device='=HYPERLINK("http://x")', cells=(replace(GRID.cells[0], note="+1+1"),)
+    )
     (row,) = csv.DictReader(io.StringIO(as_csv(spiked)))
     assert row["device"].startswith("'=") and row["note"] == "'+1+1"
 
@@ -180,7 +217,9 @@ def test_json_has_every_field():
 def test_a_file_is_written_as_its_name_ends_or_the_error_says_what_to_do(tmp_path):
     for name in ("a.csv", "a.JSON"):
         save_result(done(GRID), tmp_path / name)
-    assert (tmp_path / "a.csv").read_text() == as_csv(GRID) and (tmp_path / "a.JSON").read_bytes() == as_json(GRID)
+    assert (tmp_path / "a.csv").read_text() == as_csv(GRID) and (
+        tmp_path / "a.JSON"
+    ).read_bytes() == as_json(GRID)
     with pytest.raises(UserError, match=r"must end with .csv or .json"):
         save_result(done(GRID), tmp_path / "a.txt")
     with pytest.raises(UserError, match="cannot write"):
@@ -195,19 +234,31 @@ def test_the_card_of_a_grid_and_of_trials():
     facts = dict(made.facts)
     assert facts["Grid"].startswith("428 of 432 measured, ")
     assert facts["Not measured"] == "flash: cannot do this: it is a made-up refusal (4 cells)"
-    trials = replace(GRID, cells=tuple(replace(x, trials=Trials(9, 0, 0.1, 0.2, 0.3, 0.71, 7)) for x in GRID.cells[:2]))
+    trials = replace(
+        GRID,
+        cells=tuple(
+            replace(x, trials=Trials(9, 0, 0.1, 0.2, 0.3, 0.71, 7)) for x in GRID.cells[:2]
+        ),
+    )
     assert card(done(trials)).headline == ("71 %", "of the allowed error")
-    broken = replace(trials, cells=(replace(GRID.cells[0], trials=Trials(9, 9, 1.0, 1.0, 1.0, BROKEN, 7)),))
+    broken = replace(
+        trials, cells=(replace(GRID.cells[0], trials=Trials(9, 9, 1.0, 1.0, 1.0, BROKEN, 7)),)
+    )
     assert card(done(broken)).headline[0] == "∞"
 
 
 def test_the_form_tells_of_the_whole_grid():
     form = Form(find("compare"), "nvidia")
-    assert form.estimate() == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 2 min 48 s of timing"
+    assert (
+        form.estimate()
+        == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 2 min 48 s of timing"
+    )
     form.set("direction", "both")
     assert form.estimate().startswith("48 shapes and directions, up to 5.50 TFLOP a call")
     form.set("kv_heads", "12")
-    assert form.errors() == {"kv_heads": "32 heads cannot share 12 key/value heads: these must divide them"}
+    assert form.errors() == {
+        "kv_heads": "32 heads cannot share 12 key/value heads: these must divide them"
+    }
     form.set("kv_heads", "0")
     form.set("backends", "flash,flsh")
     assert "got 'flsh'" in form.errors()["backends"]

@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.feeds import session_files
-from app.feeds.curves import told
-from app.feeds.session_files import SessionFiles
-from app.models import conversation as conversations
-from app.models.conversation import Conversation
-from app.models.conversation_export import as_markdown, code_blocks, exported
-from app.models.message import Curve
-from app.models.requests import Answered
-from app.models.session_requests import PRESETS, Preset
-from app.models.tree import Saved
-from app.models.writing import summary_of
+from app.assistant import conversation as conversations
+from app.assistant.conversation import Conversation
+from app.assistant.conversation_export import as_markdown, code_blocks, exported
+from app.assistant.message import Curve
+from app.assistant.session_requests import PRESETS, Preset
+from app.assistant.tree import Saved
+from app.assistant.writing import summary_of
+from app.link import session_files
+from app.link.curves import told
+from app.link.requests import Answered
+from app.link.session_files import SessionFiles
 from assistant.facts import Fact
-from scheduler.errors import NotFound, UserError
+from scheduler.protocol.errors import NotFound, UserError
 
 
 def said(talk: Conversation) -> list[str]:
@@ -63,7 +63,10 @@ def test_what_comes_after_stop_is_dropped_even_when_the_next_question_runs():
     talk.failed("late", first)
     assert [m.text for m in talk.messages] == ["one", "half", "two", ""]
     talk.failed("the model folder is gone", second)
-    assert (talk.messages[-1].state, talk.messages[-1].note) == ("failed", "the model folder is gone")
+    assert (talk.messages[-1].state, talk.messages[-1].note) == (
+        "failed",
+        "the model folder is gone",
+    )
 
 
 def test_a_full_conversation_takes_no_more_and_loses_nothing(monkeypatch):
@@ -109,7 +112,9 @@ def test_what_was_deleted_comes_back_as_it_was():
 def test_nothing_that_a_file_says_makes_a_tree_of_what_is_none():
     node = {"id": 1, "parent": 0, "message": {"author": "you", "text": "x"}}
     for nodes in ([node, node], [{**node, "parent": 1}], [{**node, "parent": 7}]):
-        saved = msgspec.convert({"key": "0" * 32, "title": "t", "changed": 0.0, "nodes": nodes}, Saved)
+        saved = msgspec.convert(
+            {"key": "0" * 32, "title": "t", "changed": 0.0, "nodes": nodes}, Saved
+        )
         with pytest.raises(ValueError, match="message"):
             Conversation(saved)
 
@@ -125,7 +130,11 @@ def test_an_answer_that_was_being_written_is_stopped_when_it_is_read_again():
 def test_export():
     talk = Conversation()
     number = talk.ask("how hot?\nreally")
-    talk.answered(Answered("**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),), number))
+    talk.answered(
+        Answered(
+            "**66 °C**", "model tiny", (("GPU 0 temp: 66 °C", "66 °C", "NVML readings"),), number
+        )
+    )
     text = as_markdown(talk)
     assert "> how hot?\n> really\n\n**66 °C**\n\n*written by model tiny" in text
     assert "- GPU 0 temp: 66 °C (NVML readings)" in text
@@ -148,13 +157,32 @@ def test_code_blocks(text, blocks):
 
 def test_curves_are_of_what_the_text_tells():
     facts = [
-        Fact("gpu0.temp.max", 66.0, "°C", "66 °C", "NVML readings", 1.0, "GPU 0 highest temperature: 66 °C"),
+        Fact(
+            "gpu0.temp.max",
+            66.0,
+            "°C",
+            "66 °C",
+            "NVML readings",
+            1.0,
+            "GPU 0 highest temperature: 66 °C",
+        ),
         Fact("gpu0.power", 655.0, "W", "655 W", "NVML readings", 1.0, "GPU 0 power: 655 W"),
-        Fact("gpu0.util", None, "", "N/A (lost)", "NVML readings", 1.0, "GPU 0 utilisation: N/A (lost)"),
+        Fact(
+            "gpu0.util",
+            None,
+            "",
+            "N/A (lost)",
+            "NVML readings",
+            1.0,
+            "GPU 0 utilisation: N/A (lost)",
+        ),
         Fact("job7.ended", 1.0, "s", "12:00", "queue", 1.0, "Job 7 ended: 12:00"),
     ]
     facts.append(Fact("gpu1.util", 0.0, "%", "0 %", "NVML readings", 1.0, "GPU 1 utilisation: 0 %"))
-    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00, 100 %") == (("gpu0", "power"), ("gpu0", "temp"))
+    assert told(facts, "It drew 655 W at 66 °C. N/A (lost) 12:00, 100 %") == (
+        ("gpu0", "power"),
+        ("gpu0", "temp"),
+    )
     assert summary_of(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
 
 
@@ -167,7 +195,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_conversations_are_kept_private_searched_and_renamed(files):
-    for i, (question, answer) in enumerate([("how hot?", "It was 66 °C in the HALL."), ("which jobs?", "Job 7.")]):
+    for i, (question, answer) in enumerate(
+        [("how hot?", "It was 66 °C in the HALL."), ("which jobs?", "Job 7.")]
+    ):
         talk = Conversation()
         talk.changed = float(i)
         asked(talk, question, answer)
@@ -208,7 +238,9 @@ def test_a_damaged_file_is_set_aside_with_a_line(files, damage):
     asked(talk, "one", "1")
     files.keep(talk.saved())
     (files.folder / f"{'a' * 32}.json").write_bytes(damage)
-    (files.folder / f"{'b' * 32}.json").write_bytes(msgspec.json.encode(talk.saved()))  # another one's
+    (files.folder / f"{'b' * 32}.json").write_bytes(
+        msgspec.json.encode(talk.saved())
+    )  # another one's
     assert [s.title for s in files.find("")] == ["one"]
     assert "set aside" in files.notice
     assert len(list(files.folder.glob("*.damaged-*"))) == 2

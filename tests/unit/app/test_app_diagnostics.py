@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli import main
-from app.models.diagnostics import diagnostics
-from app.models.scrub import scrub
-from scheduler import paths
-from scheduler.settings import Settings
+from app.cli.main import main
+from app.settings.diagnostics import diagnostics
+from app.settings.scrub import scrub
+from scheduler.protocol import paths
+from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
 SECRETS = [
@@ -29,18 +29,36 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
-    "form", ["{}", "started with {} as it is", "HF_TOKEN={}", '"api_key": "{}",', "https://hooks.example.org/{}/x?y={}"]
+    "form",
+    [
+        "{}",
+        "started with {} as it is",
+        "HF_TOKEN={}",
+        '"api_key": "{}",',
+        "https://hooks.example.org/{}/x?y={}",
+    ],
 )
 def test_tokens_are_hidden_wherever_they_stand(secret: str, form: str) -> None:
     assert secret.split(".", maxsplit=1)[0] not in scrub(form.format(secret, secret))
 
 
 @pytest.mark.parametrize(
-    "line", ["password: hunter2", "Authorization: Bearer abc", "mail ada@example.org", "from 192.168.17.4", "passwd='a b'"]
+    "line",
+    [
+        "password: hunter2",
+        "Authorization: Bearer abc",
+        "mail ada@example.org",
+        "from 192.168.17.4",
+        "passwd='a b'",
+    ],
 )
 def test_passwords_and_addresses_are_hidden(line: str) -> None:
     hidden = scrub(line)
-    assert not [word for word in ("hunter2", "abc", "ada", "example.org", "192.168", "a b") if word in hidden]
+    assert not [
+        word
+        for word in ("hunter2", "abc", "ada", "example.org", "192.168", "a b")
+        if word in hidden
+    ]
 
 
 def test_what_a_report_needs_stays() -> None:
@@ -64,18 +82,38 @@ def test_paths_and_names_are_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_the_text_tells_of_versions_devices_settings_and_logs(home: Path) -> None:
     paths.ensure(home)
-    paths.daemon_log().write_text("\n".join(f"line {i}" for i in range(500)) + "\nOSError: token=s3cret\x1b[31m\n")
-    settings = msgspec.structs.replace(Settings(), webhook="https://hooks.example.org/s3cret", telemetry_hz=5.0)
+    paths.daemon_log().write_text(
+        "\n".join(f"line {i}" for i in range(500)) + "\nOSError: token=s3cret\x1b[31m\n"
+    )
+    settings = msgspec.structs.replace(
+        Settings(), webhook="https://hooks.example.org/s3cret", telemetry_hz=5.0
+    )
     text = diagnostics(snapshots.cpu_snapshot(settings=settings, notices=("the disk is full",)))
-    for needed in ("GPU Deck", "Python 3", "torch", "AMD EPYC 9B14", "telemetry_hz = 5.0", "webhook = ***", "the disk is full", "line 499"):
+    for needed in (
+        "GPU Deck",
+        "Python 3",
+        "torch",
+        "AMD EPYC 9B14",
+        "telemetry_hz = 5.0",
+        "webhook = ***",
+        "the disk is full",
+        "line 499",
+    ):
         assert needed in text
     assert "N/A: temp: the kernel exposes no temperature sensor here" in text
     assert "line 3\n" not in text
-    for hidden in ("s3cret", "hooks.example.org", str(home), socket.gethostname() if len(socket.gethostname()) > 9 else "s3cret"):
+    for hidden in (
+        "s3cret",
+        "hooks.example.org",
+        str(home),
+        socket.gethostname() if len(socket.gethostname()) > 9 else "s3cret",
+    ):
         assert hidden not in text
 
 
-def test_without_a_daemon_it_says_what_it_can_and_starts_none(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_daemon_it_says_what_it_can_and_starts_none(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["diagnostics"]) == 0
     out = capsys.readouterr().out
     assert "does not answer" in out

@@ -2,9 +2,19 @@ import math
 
 import pytest
 
-from app.models.format import clock, device_label, duration, fine, memory, plural, scaled, show, significant
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import NA
+from app.format.values import (
+    clock,
+    device_label,
+    duration,
+    fine,
+    memory,
+    plural,
+    scaled,
+    show,
+    significant,
+)
+from scheduler.protocol.devices import NA
+from scheduler.protocol.fields import FIELDS
 from tests.gui import snapshots
 
 
@@ -44,7 +54,15 @@ def test_every_field_can_be_shown():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (0.0004, "0.000"), (0.9996, "1.00"), (9.996, "10.0"), (99.96, "100"), (-2.345, "-2.35")]
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.0004, "0.000"),
+        (0.9996, "1.00"),
+        (9.996, "10.0"),
+        (99.96, "100"),
+        (-2.345, "-2.35"),
+    ],
 )
 def test_significant_rounds_to_what_it_then_shows(value, text):
     assert significant(value) == text
@@ -96,7 +114,15 @@ def test_devices_have_short_names():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.00043, "0.00043"), (0.0098, "0.0098"), (0.0852, "0.085"), (-0.0012, "-0.0012"), (0, "0"), (602.4, "602")]
+    ("value", "text"),
+    [
+        (0.00043, "0.00043"),
+        (0.0098, "0.0098"),
+        (0.0852, "0.085"),
+        (-0.0012, "-0.0012"),
+        (0, "0"),
+        (602.4, "602"),
+    ],
 )
 def test_what_is_compared_keeps_two_digits(value, text):
     assert fine(value) == text

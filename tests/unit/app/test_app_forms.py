@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.workloads.catalog import WORKLOADS, find
-from app.models.form import Form
-from app.models.requests import Configure
-from app.models.settings_form import SETTINGS, change, text_of
-from scheduler.errors import UserError
-from scheduler.settings import Settings
+from app.link.requests import Configure
+from app.settings.form import SETTINGS, change, text_of
+from app.workloads.form import Form
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import Settings
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
@@ -70,7 +70,9 @@ def test_what_the_form_shows_is_what_is_set(setting):
 
 
 def test_every_setting_is_in_the_form():
-    assert {s.name for s in SETTINGS} == set(Settings.__struct_fields__) - {"clusters"}, "those are named by: gpudeck cluster add"
+    assert {s.name for s in SETTINGS} == set(Settings.__struct_fields__) - {"clusters"}, (
+        "those are named by: gpudeck cluster add"
+    )
 
 
 def test_a_change_is_one_request():
@@ -79,7 +81,10 @@ def test_a_change_is_one_request():
     assert change(Settings(), by_name["theme"], "dark") == Configure({"theme": "dark"})
 
 
-@pytest.mark.parametrize(("name", "text"), [("telemetry_hz", "fast"), ("telemetry_hz", "11"), ("idle_dwell_s", "-1"), ("theme", "pink")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("telemetry_hz", "fast"), ("telemetry_hz", "11"), ("idle_dwell_s", "-1"), ("theme", "pink")],
+)
 def test_a_wrong_setting_says_why(name, text):
     setting = next(s for s in SETTINGS if s.name == name)
     with pytest.raises(UserError, match=r"number|setting"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.herald import Herald
-from scheduler.jobs import Cancelled, Done, Failed, State
-from scheduler.settings import Settings
+from app.shell.notifier import Herald
+from scheduler.protocol.jobs import Cancelled, Done, Failed, State
+from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -32,7 +32,9 @@ def ending(state: State, settings: Settings) -> list[tuple[str, str]]:
         (FAILED, "GPU Deck: job 8 failed", "attention, after 6 min 40 s: exited with status 1"),
         (Done(NOW - 7200, NOW), "GPU Deck: job 8 done", "attention, after 2 h 00 min"),
         (
-            Done(NOW - 7200, NOW, (), snapshots.raw(snapshots.result(8, verdict="fail: out is off"))),
+            Done(
+                NOW - 7200, NOW, (), snapshots.raw(snapshots.result(8, verdict="fail: out is off"))
+            ),
             "GPU Deck: job 8 failed",
             "attention, after 2 h 00 min",
         ),

@@ -7,10 +7,10 @@ import random
 import msgspec
 import pytest
 
-from app.models.job_history import JobHistory
-from app.models.job_list import EVERY, WAITING, Listing, elsewhere, search_for
-from app.models.requests import Found
-from scheduler.jobs import Cancelled, Queued, Running
+from app.jobs.history import JobHistory
+from app.jobs.listing import EVERY, WAITING, Listing, elsewhere, search_for
+from app.link.requests import Found
+from scheduler.protocol.jobs import Cancelled, Queued, Running
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -29,12 +29,16 @@ def test_a_list_that_is_kept_up_is_the_list_made_anew(kind) -> None:
 
     for step in range(200):
         number = draw.randrange(60)
-        state[number] = draw.choice([Queued(), Queued("held"), Running("a", ("cpu",), NOW, 1, 1, "boot"), Cancelled(NOW)])
+        state[number] = draw.choice(
+            [Queued(), Queued("held"), Running("a", ("cpu",), NOW, 1, 1, "boot"), Cancelled(NOW)]
+        )
         told = [now(each) for each in draw.sample(range(60), 12)]
         snapshot = msgspec.structs.replace(empty, jobs=tuple(told), time=NOW + step)
         history.keep(snapshot.jobs, snapshot.time)
         if (asked := history.ask()) is not None:
-            history.take(Found(asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before))
+            history.take(
+                Found(asked, tuple(now(each) for each in draw.sample(range(60), 10)), asked.before)
+            )
         if step % 50 == 49:
             history.look_for(elsewhere(search))  # there was a gap: all is asked for anew
         lines = kept.lines(snapshot, search, history)

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from app.models.job_story import story
-from app.models.jobs import details, device_labels, row, time_left
-from app.models.log import LogTail
-from app.models.results import bars, card
-from scheduler.jobs import STARTS, Done, Event, Failed, Progress, Queued, Running
-from scheduler.logfile import dropped
+from app.jobs.log import LogTail
+from app.jobs.rows import details, device_labels, row, time_left
+from app.jobs.timeline import story
+from app.workloads.results import bars, card
+from scheduler.protocol.jobs import STARTS, Done, Event, Failed, Progress, Queued, Running
+from scheduler.protocol.log_file import dropped
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -66,13 +66,17 @@ def test_time_left_needs_a_pace():
 
 
 def test_details_have_the_result_or_the_reason():
-    found = {number: dict(details(j, SNAPSHOT).facts) for number, j in ((j.id, j) for j in SNAPSHOT.jobs)}
+    found = {
+        number: dict(details(j, SNAPSHOT).facts) for number, j in ((j.id, j) for j in SNAPSHOT.jobs)
+    }
     assert found[6]["Backend"].startswith("flash: auto")
     assert found[6]["Verdict"] == "pass"
     assert "P99 15.8 ms" in found[6]["Timing"]
     assert found[4]["Reason"] == "exited with status 1: CUDA out of memory (exit status 1)"
     once = job(4, Failed(NOW, NOW, "exit code 3: ValueError", 3))
-    assert dict(details(once, SNAPSHOT).facts)["Reason"] == "exit code 3: ValueError", "what the reason says already"
+    assert dict(details(once, SNAPSHOT).facts)["Reason"] == "exit code 3: ValueError", (
+        "what the reason says already"
+    )
     assert found[4]["Command"] == "python train.py --epochs=3"
     assert found[9]["Parameters"] == "seq 1024"
 
@@ -140,8 +144,12 @@ def test_no_fact_is_told_twice_and_a_long_command_leaves_room_for_the_others():
     names = [name for name, _ in details(made, SNAPSHOT).facts if name != "Check"]
     assert len(names) == len(set(names))
     assert max(map(len, names)) <= len("Mean utilisation"), "the captions leave room for the values"
-    long = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000)))
+    long = msgspec.structs.replace(
+        made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000))
+    )
     rows = story(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
     assert len(dict(rows)["Command"]) < 300
     assert rows[-1] == ("Command, whole", "python " + "x" * 5000)
-    assert [name for name, _ in story(details(made, SNAPSHOT), (), NOW)].count("Command, whole") == 0
+    assert [name for name, _ in story(details(made, SNAPSHOT), (), NOW)].count(
+        "Command, whole"
+    ) == 0

@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.log import LogPrinter
+from app.cli.log import LogPrinter
 
 PROGRESS = b'{"gpudeck": "progress", "done": 1, "total": 2}\n'
 LINES = st.sampled_from(
-    [b"plain\n", PROGRESS, b'{"loss": 1}\n', b"\xff\x00\n", b"50%\r", b"\n", b'x {"gpudeck": "progress", "done": 1, "total": 2}\n']
+    [
+        b"plain\n",
+        PROGRESS,
+        b'{"loss": 1}\n',
+        b"\xff\x00\n",
+        b"50%\r",
+        b"\n",
+        b'x {"gpudeck": "progress", "done": 1, "total": 2}\n',
+    ]
 )
 
 

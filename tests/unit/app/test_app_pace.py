@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.pace import A_SECOND, FIGURES_A_SECOND, Pace, Turns, stepped
+from app.charts.pace import A_SECOND, FIGURES_A_SECOND, Pace, Turns, stepped
 
 FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 
 
 @given(st.floats(1e9, 2e9), st.floats(1, 1e6), st.sampled_from([0.25, 0.5, 1.0, 2.0, 16.0]))
-def test_a_live_axis_shows_the_newest_and_is_as_long_as_before(newest: float, seconds: float, step: float) -> None:
+def test_a_live_axis_shows_the_newest_and_is_as_long_as_before(
+    newest: float, seconds: float, step: float
+) -> None:
     start, end = stepped((newest - seconds, newest), step)
     assert newest <= end < newest + step
     assert end / step == int(end / step)
@@ -20,7 +22,11 @@ def test_a_live_axis_shows_the_newest_and_is_as_long_as_before(newest: float, se
 
 
 def test_all_are_drawn_at_first_then_a_few_with_each_reading_until_all_stand_right() -> None:
-    for hz, numbers in ((A_SECOND / 2, [2, 2, 1, 0]), (A_SECOND * 2, [1, 1, 1, 1, 1, 0]), (0.5, [5, 0])):
+    for hz, numbers in (
+        (A_SECOND / 2, [2, 2, 1, 0]),
+        (A_SECOND * 2, [1, 1, 1, 1, 1, 0]),
+        (0.5, [5, 0]),
+    ):
         pace = Pace()
         assert pace.due(FIELDS, (0.0, 1.0), "look", hz) == FIELDS
         assert pace.due(FIELDS, (0.0, 1.0), "look", hz) == ()
@@ -42,13 +48,17 @@ def test_no_chart_falls_behind_however_fast_time_goes(hz: float, turns: int) -> 
 
 
 @pytest.mark.parametrize("hz", [0.5, 2.0, FIGURES_A_SECOND, 10.0, 16.0])
-def test_every_figure_is_renewed_as_often_as_can_be_read_and_none_at_the_same_time_as_all_others(hz: float) -> None:
+def test_every_figure_is_renewed_as_often_as_can_be_read_and_none_at_the_same_time_as_all_others(
+    hz: float,
+) -> None:
     turns, seconds, count = Turns(), 12, 8
     renewed = []
     for _ in range(int(hz * seconds)):
         turns.begin(hz)
         renewed.append([at for at in range(count) if turns.due(at)])
     times = [sum(at in found for found in renewed) / seconds for at in range(count)]
-    assert all(min(hz, FIGURES_A_SECOND * 0.6) <= often <= FIGURES_A_SECOND for often in times), times
+    assert all(min(hz, FIGURES_A_SECOND * 0.6) <= often <= FIGURES_A_SECOND for often in times), (
+        times
+    )
     if hz > FIGURES_A_SECOND:
         assert max(map(len, renewed)) <= count / 2 + 1

@@ -8,14 +8,32 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.theme import DARK, LIGHT, Tokens
+from app.widgets.theme import DARK, LIGHT, Tokens
 
 # Machado, Oliveira and Fernandes 2009, severity 1, in linear RGB
 SIGHT = {
     "all colours": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+    "tritanopia": np.array(
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
+    ),
 }
 _TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 _WHITE = np.array([0.95047, 1.0, 1.08883])
@@ -32,7 +50,9 @@ def lab(color: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def nearest(colors: tuple[str, ...], sight: NDArray[np.float64]) -> float:
     """The smallest distance of two of them; 2.3 is just noticeable side by side."""
-    return min(float(np.linalg.norm(lab(a, sight) - lab(b, sight))) for a, b in combinations(colors, 2))
+    return min(
+        float(np.linalg.norm(lab(a, sight) - lab(b, sight))) for a, b in combinations(colors, 2)
+    )
 
 
 @pytest.mark.parametrize("sight", SIGHT)

@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.axis import Top, round_top, round_up, ticks
-from app.models.decimated import Decimated
-from app.models.history import SECONDS, History
-from app.models.series import Ring, decimate
-from app.models.timespan import FIRST, LONGEST, SHORTEST, TimeSpan
-from scheduler.settings import Settings
+from app.charts.axis import Top, round_top, round_up, ticks
+from app.charts.decimated import Decimated
+from app.charts.history import SECONDS, History
+from app.charts.series import Ring, decimate
+from app.dashboard.timespan import FIRST, LONGEST, SHORTEST, TimeSpan
+from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
 
@@ -117,7 +117,9 @@ def test_ten_thousand_snapshots_do_not_grow_the_history():
     history, settings = History(), Settings(telemetry_hz=10)
     for i in range(10_000):
         device = snapshots.gpu(0)
-        state = snapshots.DeviceState(device, snapshots.gpu_reading(device, snapshots.NOW + i / 10), snapshots.Idle(0))
+        state = snapshots.DeviceState(
+            device, snapshots.gpu_reading(device, snapshots.NOW + i / 10), snapshots.Idle(0)
+        )
         history.update(snapshots.snapshot((state,), (), settings=settings))
     assert history.rows() == SECONDS * 10
     start, end = history.span()
@@ -188,7 +190,11 @@ def test_axes_without_values():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.1, 9), st.floats(-5, 5) | st.just(float("nan")), st.booleans()), min_size=1, max_size=60),
+    st.lists(
+        st.tuples(st.floats(0.1, 9), st.floats(-5, 5) | st.just(float("nan")), st.booleans()),
+        min_size=1,
+        max_size=60,
+    ),
     st.sampled_from([0.7, 2.0, 13.0]),
 )
 def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
@@ -200,13 +206,18 @@ def test_what_is_kept_while_scrolling_is_what_a_fresh_start_gives(steps, width):
         start, end = now - 30, now - (10 if back else 0)
         x, y = kept.window(start, end, width)
         fresh_x, fresh_y = Decimated(ring, [1]).window(start, end, width)
-        inside, fresh_inside = ((start + width <= t) & (t <= end) for t in (x, fresh_x))  # bins that nobody sees may be cut
+        inside, fresh_inside = (
+            (start + width <= t) & (t <= end) for t in (x, fresh_x)
+        )  # bins that nobody sees may be cut
         assert np.array_equal(x[inside], fresh_x[fresh_inside])
         assert np.array_equal(y[:, inside], fresh_y[:, fresh_inside], equal_nan=True)
 
 
 # nothing at all, or something that can be seen: below 1e-9 the axis shows that there is nothing
-@given(st.lists(st.just(0.0) | st.floats(1e-6, 5000), min_size=1, max_size=30), st.sampled_from([None, 100.0, 728.0]))
+@given(
+    st.lists(st.just(0.0) | st.floats(1e-6, 5000), min_size=1, max_size=30),
+    st.sampled_from([None, 100.0, 728.0]),
+)
 def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
     axis = Top()
     for value in values:
@@ -214,13 +225,21 @@ def test_an_axis_holds_every_value_and_is_calm(values, ceiling):
         assert top >= value
         assert top <= max(2.5 * value, ceiling or 1.0)
         calm = axis.fit(0.95 * value, ceiling)
-        assert axis.fit(value, ceiling) == axis.fit(0.95 * value, ceiling) == calm  # it does not dance with a value that does
+        assert (
+            axis.fit(value, ceiling) == axis.fit(0.95 * value, ceiling) == calm
+        )  # it does not dance with a value that does
     assert axis.fit(0.0, ceiling) == (ceiling or 1.0)
 
 
 def test_peaks_above_the_limit_raise_the_axis_until_they_are_gone():
     axis = Top()
-    assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [728, 728, 825, 825, 728]
+    assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [
+        728,
+        728,
+        825,
+        825,
+        728,
+    ]
 
 
 @given(st.floats(1e-3, 1e4))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.output import paint, table
-from app.models.terminal import Line, status_lines, watch_lines
-from scheduler.telemetry.snapshot import Alert, Snapshot
+from app.cli.output import paint, table
+from app.cli.terminal import Line, status_lines, watch_lines
+from scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
 
 
@@ -33,7 +33,9 @@ def test_watch_fits_the_terminal(count: int, width: int, height: int) -> None:
 
 def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() -> None:
     eight = texts(watch_lines(matter(snapshots.gpu_snapshot(8)), 80, 24))
-    assert [line.split()[1] for line in eight if line.startswith("GPU ")][:8] == [str(i) for i in range(8)]
+    assert [line.split()[1] for line in eight if line.startswith("GPU ")][:8] == [
+        str(i) for i in range(8)
+    ]
     assert "GPU 0 is at 88 °C" in eight
     assert "the disk is full" in eight
     assert any(line.startswith("job 8 · attention: running") for line in eight)
@@ -58,8 +60,12 @@ def test_columns_without_room_are_left_out_and_the_first_is_kept() -> None:
 def test_no_text_of_a_job_or_device_steers_the_terminal(text: str) -> None:
     hostile = f"\x1b]0;owned\x07\x9b31m{text}"
     made = snapshots.gpu_snapshot(1)
-    job = msgspec.structs.replace(made.jobs[1], spec=msgspec.structs.replace(made.jobs[1].spec, name=hostile))
-    device = msgspec.structs.replace(made.devices[0], device=msgspec.structs.replace(made.devices[0].device, name=hostile))
+    job = msgspec.structs.replace(
+        made.jobs[1], spec=msgspec.structs.replace(made.jobs[1].spec, name=hostile)
+    )
+    device = msgspec.structs.replace(
+        made.devices[0], device=msgspec.structs.replace(made.devices[0].device, name=hostile)
+    )
     made = msgspec.structs.replace(made, jobs=(job,), devices=(device,), notices=(hostile,))
     for lines in (status_lines(made, 0), watch_lines(made, 100, 20)):
         assert all(line.isprintable() for line in texts(lines))
@@ -67,29 +73,59 @@ def test_no_text_of_a_job_or_device_steers_the_terminal(text: str) -> None:
 
 def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
     device = snapshots.gpu(0)
-    hot = snapshots.snapshot((snapshots.DeviceState(device, snapshots.gpu_reading(device, temp=86), snapshots.Idle(0)),))
+    hot = snapshots.snapshot(
+        (snapshots.DeviceState(device, snapshots.gpu_reading(device, temp=86), snapshots.Idle(0)),)
+    )
     painted = paint(status_lines(hot, 0)[1], color=True)
     assert "\x1b[31m86 °C" in painted
     assert "\x1b" not in paint(status_lines(hot, 0)[1], color=False)
 
 
-def test_columns_line_up_below_wide_and_combining_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_line_up_below_wide_and_combining_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
-    assert capsys.readouterr().out.splitlines() == ["NAME    STATE", "日本 e\u0301  done", "ascii   failed"]
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME    STATE",
+        "日本 e\u0301  done",
+        "ascii   failed",
+    ]
 
 
 @pytest.mark.parametrize(
     ("columns", "lines"),
     [
         (200, ["JOB  NAME   ", " 12  train  waits: GPU 0 is held by job 8 until about 14:32"]),
-        (40, ["JOB  NAME", " 12  train  waits: GPU 0 is held by job", "            8 until about 14:32"]),
-        (24, ["JOB  NAME", " 12  train", "    waits: GPU 0 is held", "    by job 8 until about", "    14:32"]),
+        (
+            40,
+            [
+                "JOB  NAME",
+                " 12  train  waits: GPU 0 is held by job",
+                "            8 until about 14:32",
+            ],
+        ),
+        (
+            24,
+            [
+                "JOB  NAME",
+                " 12  train",
+                "    waits: GPU 0 is held",
+                "    by job 8 until about",
+                "    14:32",
+            ],
+        ),
     ],
 )
 def test_what_is_too_long_for_a_terminal_goes_on_below(
-    columns: int, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: int,
+    lines: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    table([("JOB", "NAME", ""), ("12", "train", "waits: GPU 0 is held by job 8 until about 14:32")], right=(0,))
+    table(
+        [("JOB", "NAME", ""), ("12", "train", "waits: GPU 0 is held by job 8 until about 14:32")],
+        right=(0,),
+    )
     assert capsys.readouterr().out.splitlines() == [line.rstrip() for line in lines]

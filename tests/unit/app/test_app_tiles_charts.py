@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from app.models.charts import charts
-from app.models.tiles import temperature_meaning, throttle, tiles
-from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+from app.charts.chart_data import charts
+from app.format.devices import temperature_meaning, throttle, tiles
+from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 
 
@@ -34,18 +34,32 @@ def test_who_has_the_device():
 def test_a_device_that_jobs_share_names_all_of_them():
     made = snapshots.gpu_snapshot()
     (state,) = made.devices
-    jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, memory=20 * 2**30)) for j in made.jobs if j.id in (7, 8)]
+    jobs = [
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, memory=20 * 2**30))
+        for j in made.jobs
+        if j.id in (7, 8)
+    ]
     told = {}
     for holders in ((8,), (7, 8)):
-        shared = msgspec.structs.replace(made, devices=(msgspec.structs.replace(state, holders=holders),), jobs=tuple(jobs))
+        shared = msgspec.structs.replace(
+            made, devices=(msgspec.structs.replace(state, holders=holders),), jobs=tuple(jobs)
+        )
         told[holders] = tiles(shared)[0]
-    assert (told[8,].holder, told[8,].holder_tooltip) == ("job 8 · attention", "held by this job, which lets others share it")
+    assert (told[8,].holder, told[8,].holder_tooltip) == (
+        "job 8 · attention",
+        "held by this job, which lets others share it",
+    )
     assert told[7, 8].holder == "jobs 7 and 8"
-    assert told[7, 8].holder_tooltip == "shared by job 7 · warm-up (20 GiB reserved), job 8 · attention (20 GiB reserved)"
+    assert (
+        told[7, 8].holder_tooltip
+        == "shared by job 7 · warm-up (20 GiB reserved), job 8 · attention (20 GiB reserved)"
+    )
 
 
 def test_a_replay_is_labelled():
-    assert all(t.replay and "REPLAY" in t.note for t in tiles(snapshots.gpu_snapshot(2, replay=True)))
+    assert all(
+        t.replay and "REPLAY" in t.note for t in tiles(snapshots.gpu_snapshot(2, replay=True))
+    )
 
 
 def test_before_the_first_reading():
@@ -56,14 +70,22 @@ def test_before_the_first_reading():
     assert all(c.absent == "no reading yet" for c in charts(snapshots.snapshot((state,))))
 
 
-@pytest.mark.parametrize(("temperature", "meaning"), [(60, ""), (72, "warm"), (81.9, "warm"), (82, "hot"), (95, "hot")])
+@pytest.mark.parametrize(
+    ("temperature", "meaning"), [(60, ""), (72, "warm"), (81.9, "warm"), (82, "hot"), (95, "hot")]
+)
 def test_warm_and_hot_are_measured_against_the_device_own_limit(temperature, meaning):
     assert temperature_meaning(snapshots.gpu_reading(snapshots.gpu(0), temp=temperature)) == meaning
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("none", ""), ("", ""), ("idle", ""), ("power limit", "power limit"), ("idle, too hot (hardware)", "too hot (hardware)")],
+    [
+        ("none", ""),
+        ("", ""),
+        ("idle", ""),
+        ("power limit", "power limit"),
+        ("idle, too hot (hardware)", "too hot (hardware)"),
+    ],
 )
 def test_rest_is_not_throttling(text, reason):
     assert throttle(snapshots.gpu_reading(snapshots.gpu(0), throttle=text)) == reason
@@ -79,7 +101,12 @@ def test_throttling_is_marked_on_power():
 def test_charts_say_values_limits_and_methods():
     util, memory, tflops, temperature, power = charts(snapshots.gpu_snapshot(2))
     assert [v.label for v in util.values] == ["GPU 0", "GPU 1"]
-    assert (util.ceiling, memory.limit, temperature.limit, power.limit) == (100.0, pytest.approx(79.6), 87.0, 700.0)
+    assert (util.ceiling, memory.limit, temperature.limit, power.limit) == (
+        100.0,
+        pytest.approx(79.6),
+        87.0,
+        700.0,
+    )
     assert tflops.ceiling is None
     assert snapshots.TFLOPS_METHOD in tflops.tooltip
     assert not any(c.absent for c in (util, memory, tflops, temperature, power))

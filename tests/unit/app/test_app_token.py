@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from app.commands.token import read_token
+from app.cli.token import read_token
 
 
 def test_of_several_that_make_it_at_once_one_does_and_none_sees_it_empty(tmp_path) -> None:
@@ -20,5 +20,7 @@ def test_of_several_that_make_it_at_once_one_does_and_none_sees_it_empty(tmp_pat
             found = list(pool.map(wanted, range(8)))
             assert len({token for token, _ in found}) == 1
             assert sum(made for _, made in found) == 1
-            assert [file.name for file in folder.iterdir()] == ["serve.token"], "nothing is left beside it"
+            assert [file.name for file in folder.iterdir()] == ["serve.token"], (
+                "nothing is left beside it"
+            )
             assert (folder / "serve.token").stat().st_mode & 0o777 == 0o600

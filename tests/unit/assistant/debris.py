@@ -13,11 +13,19 @@ from assistant.housekeeping.find import Find
 from assistant.housekeeping.grounds import Cache, Grounds
 from assistant.housekeeping.survey import survey
 from assistant.housekeeping.watch import Watch
-from scheduler.errors import NotFound
-from scheduler.jobs import Job
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Job
 
 DAY = 86400.0
-DAYS = {"cache": 30.0, "log": 30.0, "artefacts": 90.0, "core": 3.0, "duplicate": 7.0, "memory": 1.0, "process": 0.0}
+DAYS = {
+    "cache": 30.0,
+    "log": 30.0,
+    "artefacts": 90.0,
+    "core": 3.0,
+    "duplicate": 7.0,
+    "memory": 1.0,
+    "process": 0.0,
+}
 
 
 class World(NamedTuple):
@@ -63,7 +71,12 @@ def write(path: Path, content: bytes = b"x" * 5000, days: float = 400) -> Path:
     return aged(path, days)
 
 
-def kernel(world: World, name: str | bytes, days: float = 400, files: Iterable[str] = ("a.cubin", "b/c.ptx")) -> Path:
+def kernel(
+    world: World,
+    name: str | bytes,
+    days: float = 400,
+    files: Iterable[str] = ("a.cubin", "b/c.ptx"),
+) -> Path:
     """An entry of the kernel cache."""
     folder = world.cache / os.fsdecode(name)
     folder.mkdir()

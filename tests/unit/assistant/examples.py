@@ -6,10 +6,21 @@ import msgspec
 
 from accel.result import Check, Result, Timing
 from assistant.facts import Fact, gather
-from scheduler.devices.model import Device, Process, Reading
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Progress, Queued, Running, Spec, State
-from scheduler.settings import Settings
-from scheduler.telemetry.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from scheduler.protocol.devices import Device, Process, Reading
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Queued,
+    Running,
+    Spec,
+    State,
+)
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_763_000_000.0
 CPU = Device("cpu", 0, "AMD EPYC 9654", "cpu", "CPU: no NVIDIA GPU found")
@@ -44,7 +55,10 @@ RESULT = Result(
     NOW - 35,
 )
 HISTORY = {
-    "cpu": Columns([NOW - 300, NOW - 200, NOW], {"util": [3.0, None, 90.0], "mem_used": [2.0**30] * 3, "tflops": [None, None, 0.0871]})
+    "cpu": Columns(
+        [NOW - 300, NOW - 200, NOW],
+        {"util": [3.0, None, 90.0], "mem_used": [2.0**30] * 3, "tflops": [None, None, 0.0871]},
+    )
 }
 
 
@@ -52,7 +66,11 @@ def job(number: int, state: State, name: str = "attention", **spec: object) -> J
     return Job(number, Spec(("x",), name, "/", gpus=1, **spec), NOW - 100, state)
 
 
-DONE = job(7, Done(NOW - 80, NOW - 30, ("cpu",), msgspec.Raw(msgspec.json.encode(RESULT))), workload="attention")
+DONE = job(
+    7,
+    Done(NOW - 80, NOW - 30, ("cpu",), msgspec.Raw(msgspec.json.encode(RESULT))),
+    workload="attention",
+)
 JOBS = (
     job(9, Queued("the CPU is held by job 8"), "train_big"),
     job(8, Running("a", ("cpu",), NOW - 10, 1, 1, "b", Progress(3, 10, "timing"))),
@@ -63,7 +81,9 @@ JOBS = (
 )
 
 
-def snapshot(*devices: DeviceState, jobs: tuple[Job, ...] = JOBS, source: str = "cpu", **more: object) -> Snapshot:
+def snapshot(
+    *devices: DeviceState, jobs: tuple[Job, ...] = JOBS, source: str = "cpu", **more: object
+) -> Snapshot:
     return Snapshot(1, NOW, devices, jobs, Settings(), source, **more)
 
 
@@ -82,4 +102,6 @@ def replayed(index: int) -> DeviceState:
 
 
 CPU_FACTS: tuple[Fact, ...] = gather(snapshot(CPU_STATE), JOBS, HISTORY, NOW - 600, NOW)
-REPLAY_FACTS: tuple[Fact, ...] = gather(snapshot(replayed(0), replayed(1), source="replay h100.trace.gz"), (), {}, NOW - 600, NOW)
+REPLAY_FACTS: tuple[Fact, ...] = gather(
+    snapshot(replayed(0), replayed(1), source="replay h100.trace.gz"), (), {}, NOW - 600, NOW
+)

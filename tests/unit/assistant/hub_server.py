@@ -37,7 +37,13 @@ class Hub:
                 sha = self.lies.get(name, hashlib.sha256(data).hexdigest())
                 sibling["lfs"] = {"sha256": sha, "size": len(data), "pointerSize": 134}
             siblings.append(sibling)
-        return {"id": "ada/tiny", "sha": REVISION, "siblings": siblings, "tags": [], "private": False}
+        return {
+            "id": "ada/tiny",
+            "sha": REVISION,
+            "siblings": siblings,
+            "tags": [],
+            "private": False,
+        }
 
 
 @contextmanager
@@ -85,7 +91,9 @@ def serving(files: dict[str, bytes]) -> Iterator[Hub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     hub.url = f"http://127.0.0.1:{server.server_port}"
     try:
@@ -101,4 +109,10 @@ def folder_files(folder: Path) -> dict[str, bytes]:
     """A model's folder as the hub would have it, with what must never be fetched beside it."""
     found = {file.name: file.read_bytes() for file in folder.iterdir()}
     code = b"raise SystemExit('this was run')"
-    return {**found, "modeling_rwkv7.py": code, "pytorch_model.bin": code * 99, "sub/model.safetensors": code, ".safetensors": code}
+    return {
+        **found,
+        "modeling_rwkv7.py": code,
+        "pytorch_model.bin": code * 99,
+        "sub/model.safetensors": code,
+        ".safetensors": code,
+    }

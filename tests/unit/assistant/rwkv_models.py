@@ -24,14 +24,19 @@ def vocabulary_file() -> Path:
     return Path(spec.origin).with_name("rwkv_vocab_v20230424.txt")
 
 
-def random_model(layers: int = 3, channels: int = 128, vocabulary: int = 320, seed: int = 0) -> Tensors:
+def random_model(
+    layers: int = 3, channels: int = 128, vocabulary: int = 320, seed: int = 0
+) -> Tensors:
     """Weights with BlinkDL's names and shapes; large enough that every part of the model shows in the logits."""
     g = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int, scale: float = 1.0, mean: float = 0.0) -> torch.Tensor:
         return torch.randn(*shape, generator=g) * scale + mean
 
-    w = {"emb.weight": normal(vocabulary, channels, scale=0.5), "head.weight": normal(vocabulary, channels, scale=0.3)}
+    w = {
+        "emb.weight": normal(vocabulary, channels, scale=0.5),
+        "head.weight": normal(vocabulary, channels, scale=0.3),
+    }
     norms = ["ln_out", "blocks.0.ln0"]
     for i in range(layers):
         att, ffn = f"blocks.{i}.att.", f"blocks.{i}.ffn."
@@ -43,7 +48,10 @@ def random_model(layers: int = 3, channels: int = 128, vocabulary: int = 320, se
             w[f"{att}{lora}2"] = normal(rank, channels, scale=rank**-0.5)
             if lora != "g":
                 w[f"{att}{lora}0"] = normal(1, 1, channels)
-        w[att + "k_k"], w[att + "k_a"] = normal(1, 1, channels, scale=0.3, mean=0.7), normal(1, 1, channels, scale=0.3, mean=1)
+        w[att + "k_k"], w[att + "k_a"] = (
+            normal(1, 1, channels, scale=0.3, mean=0.7),
+            normal(1, 1, channels, scale=0.3, mean=1),
+        )
         w[att + "r_k"] = normal(channels // 64, 64, scale=0.2)
         for matrix in ("receptance", "key", "value", "output"):
             w[f"{att}{matrix}.weight"] = normal(channels, channels, scale=channels**-0.5)
@@ -51,7 +59,10 @@ def random_model(layers: int = 3, channels: int = 128, vocabulary: int = 320, se
         w[ffn + "key.weight"] = normal(4 * channels, channels, scale=channels**-0.5)
         w[ffn + "value.weight"] = normal(channels, 4 * channels, scale=0.5 * channels**-0.5)
     for norm in norms:
-        w[norm + ".weight"], w[norm + ".bias"] = normal(channels, scale=0.1, mean=1), normal(channels, scale=0.1)
+        w[norm + ".weight"], w[norm + ".bias"] = (
+            normal(channels, scale=0.1, mean=1),
+            normal(channels, scale=0.1),
+        )
     return w
 
 
@@ -59,7 +70,13 @@ def to_hf(tensors: Tensors, fused: bool = False) -> Tensors:
     """The same weights with flash-linear-attention's names and shapes; `fused` with the older x_x."""
     top = {"emb": "model.embeddings", "ln_out": "model.norm", "head": "lm_head"}
     part = {"ln0": "pre_norm", "ln1": "attn_norm", "ln2": "ffn_norm", "att": "attn", "ffn": "ffn"}
-    att = {"receptance": "r_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj", "ln_x": "g_norm"}
+    att = {
+        "receptance": "r_proj",
+        "key": "k_proj",
+        "value": "v_proj",
+        "output": "o_proj",
+        "ln_x": "g_norm",
+    }
     lora = {"0": "2.bias", "1": "0.weight", "2": "2.weight"}
     hf: Tensors = {}
     for name, tensor in tensors.items():
@@ -73,7 +90,9 @@ def to_hf(tensors: Tensors, fused: bool = False) -> Tensors:
                 stored = tensor.squeeze() if rest[0][1] == "0" else tensor.T.contiguous()
                 hf[f"{layer}.{rest[0][0]}_lora.lora.{lora[rest[0][1]]}"] = stored
         elif words[2] == "att":
-            hf[".".join([layer, att.get(rest[0], rest[0]), *rest[1:]])] = tensor.squeeze() if rest[0] in ("k_k", "k_a") else tensor
+            hf[".".join([layer, att.get(rest[0], rest[0]), *rest[1:]])] = (
+                tensor.squeeze() if rest[0] in ("k_k", "k_a") else tensor
+            )
         else:
             hf[".".join([layer, *rest])] = tensor.squeeze()
     if fused:
@@ -94,7 +113,9 @@ def write_hf(folder: Path, tensors: Tensors, shards: int = 1) -> Path:
         file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
         save_file({name: tensors[name] for name in names[i::shards]}, folder / file)
         weight_map |= dict.fromkeys(names[i::shards], file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map})
+    )
     return folder
 
 
@@ -115,13 +136,25 @@ torch.save({"first": first, "last": logits, "tokens": tokens}, sys.argv[2])
 """
 
 
-def oracle(pth: Path, prompt: list[int], steps: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+def oracle(
+    pth: Path, prompt: list[int], steps: int
+) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """What the `rwkv` package makes of a .pth: logits after the prompt, after `steps` greedy tokens, and these tokens.
 
     In a process of its own: its import changes torch's settings, prints and warns.
     """
     out = pth.with_suffix(".oracle")
-    command = [sys.executable, "-W", "ignore", "-c", _ORACLE, str(pth.with_suffix("")), str(out), json.dumps(prompt), str(steps)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        _ORACLE,
+        str(pth.with_suffix("")),
+        str(out),
+        json.dumps(prompt),
+        str(steps),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
     found = torch.load(out, weights_only=True)
     return found["first"], found["last"], found["tokens"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant import pace
-from assistant.pace import Pace
+from assistant.engine import pace
+from assistant.engine.pace import Pace
 
 
 def test_the_rate_is_told_twice_a_second_and_not_from_a_few_tokens(monkeypatch) -> None:
@@ -13,7 +13,10 @@ def test_the_rate_is_told_twice_a_second_and_not_from_a_few_tokens(monkeypatch) 
     for tokens in range(1, 71):
         meter.count(tokens)
         now += 1 / 64
-    assert said == ["the model tiny writes: 33 tokens, 64 tok/s", "the model tiny writes: 65 tokens, 64 tok/s"]
+    assert said == [
+        "the model tiny writes: 33 tokens, 64 tok/s",
+        "the model tiny writes: 65 tokens, 64 tok/s",
+    ]
     now += 5.0
     slow = Pace("tiny", said.append)
     for tokens in (1, 2, 3):

@@ -7,15 +7,26 @@ import time
 
 import msgspec
 import pytest
-from examples import CPU, CPU_FACTS, CPU_STATE, DONE, HISTORY, JOBS, NOW, REPLAY_FACTS, RESULT, job, snapshot
+from examples import (
+    CPU,
+    CPU_FACTS,
+    CPU_STATE,
+    DONE,
+    HISTORY,
+    JOBS,
+    NOW,
+    REPLAY_FACTS,
+    RESULT,
+    job,
+    snapshot,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.result import Check
-from assistant import phrases
-from assistant.facts import during, gather, history_facts, job_facts, named
-from scheduler.jobs import Cancelled, Done, Progress, Queued, Running
-from scheduler.telemetry.snapshot import Columns, DeviceState, Idle
+from assistant.facts import during, gather, history_facts, job_facts, named, phrases
+from scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
+from scheduler.protocol.snapshot import Columns, DeviceState, Idle
 
 FACTS = named(CPU_FACTS)
 
@@ -80,8 +91,12 @@ def test_a_replayed_device_is_called_replay_in_the_text_and_source_of_each_of_it
 
 def test_a_result_that_failed_its_check_says_that_nothing_was_timed() -> None:
     timing = msgspec.structs.replace(RESULT.timing, median=0.0, p50=0.0, p95=0.0, p99=0.0, count=0)
-    failed = msgspec.structs.replace(RESULT, verdict="fail: out is off", timing=timing, tflops=0.0, sustained_tflops=0.0)
-    facts = named(job_facts(job(1, Done(NOW - 9, NOW, (), msgspec.Raw(msgspec.json.encode(failed)))), NOW, {}))
+    failed = msgspec.structs.replace(
+        RESULT, verdict="fail: out is off", timing=timing, tflops=0.0, sustained_tflops=0.0
+    )
+    facts = named(
+        job_facts(job(1, Done(NOW - 9, NOW, (), msgspec.Raw(msgspec.json.encode(failed)))), NOW, {})
+    )
     assert facts["job1.verdict"].said == "fail: out is off"
     assert facts["job1.median"].value is None
     assert "job1.tflops" not in facts
@@ -94,12 +109,17 @@ def test_a_file_that_is_no_result_is_a_fact_too(raw) -> None:
 
 
 def test_odd_values_are_told_as_absent_or_left_out_never_as_nan() -> None:
-    reading = msgspec.structs.replace(CPU_STATE.reading, values={"util": math.nan, "temp": math.inf})
+    reading = msgspec.structs.replace(
+        CPU_STATE.reading, values={"util": math.nan, "temp": math.inf}
+    )
     history = Columns([NOW], {"util": [math.nan], "temp": [None]})
     states = (DeviceState(CPU, reading, Idle(NOW + 5)), DeviceState(CPU, None, Idle(NOW)))
     jobs = (job(1, Running("a", (), NOW + 50, 1, 1, "b", Progress(0, 0))), job(2, Cancelled(NOW)))
     for fact in gather(snapshot(*states, jobs=jobs), jobs, {"cpu": history}, NOW, NOW):
-        assert not any(word in fact.text.lower().replace("running", "") for word in ("nan ", "inf ", "-0", "-5"))
+        assert not any(
+            word in fact.text.lower().replace("running", "")
+            for word in ("nan ", "inf ", "-0", "-5")
+        )
 
 
 @pytest.mark.parametrize(
@@ -120,14 +140,33 @@ def result_facts(**changes):
 
 
 def test_inputs_are_told_by_the_labels_of_the_form_and_flags_as_words() -> None:
-    params = {"heads": 16, "kv_heads": 0, "head_dim": 128, "causal": False, "dtype": "bfloat16", "backend": "auto", "seconds": 10.0}
-    assert result_facts(params=params)["job1.inputs"].said == "heads 16, head size 128, not causal, data type bfloat16"
-    assert result_facts(params={"kv_heads": 4, "causal": True})["job1.inputs"].said == "K/V heads 4, causal"
-    assert result_facts(workload="of my own", params={"my_size": 3})["job1.inputs"].said == "my size 3"
+    params = {
+        "heads": 16,
+        "kv_heads": 0,
+        "head_dim": 128,
+        "causal": False,
+        "dtype": "bfloat16",
+        "backend": "auto",
+        "seconds": 10.0,
+    }
+    assert (
+        result_facts(params=params)["job1.inputs"].said
+        == "heads 16, head size 128, not causal, data type bfloat16"
+    )
+    assert (
+        result_facts(params={"kv_heads": 4, "causal": True})["job1.inputs"].said
+        == "K/V heads 4, causal"
+    )
+    assert (
+        result_facts(workload="of my own", params={"my_size": 3})["job1.inputs"].said == "my size 3"
+    )
 
 
 def test_versions_are_facts() -> None:
-    assert result_facts(versions={"torch": "2.11.0", "cuda": "13.0"})["job1.versions"].said == "torch 2.11.0, cuda 13.0"
+    assert (
+        result_facts(versions={"torch": "2.11.0", "cuda": "13.0"})["job1.versions"].said
+        == "torch 2.11.0, cuda 13.0"
+    )
     assert "job1.versions" not in result_facts()
 
 
@@ -138,7 +177,9 @@ def test_only_jobs_of_the_span_and_those_still_there_belong_to_it() -> None:
 
 def test_a_device_without_history_has_no_data_and_one_with_gaps_its_real_values() -> None:
     assert named(history_facts(CPU, None, NOW))["cpu.util.max"].value is None
-    assert named(history_facts(CPU, HISTORY["cpu"], NOW))["cpu.tflops.mean"].value == pytest.approx(0.0871)
+    assert named(history_facts(CPU, HISTORY["cpu"], NOW))["cpu.tflops.mean"].value == pytest.approx(
+        0.0871
+    )
 
 
 def test_foreign_text_cannot_steer_a_terminal_or_a_page() -> None:
@@ -203,6 +244,9 @@ def test_the_date_is_told_once_and_seconds_where_they_matter() -> None:
     assert phrases.stretch(DAY, DAY + 600) == "on 21 November 2026 from 09:13 to 09:23"
     assert phrases.stretch(DAY, DAY + 44) == "on 21 November 2026 from 09:13:20 to 09:14:04"
     assert phrases.stretch(DAY, DAY + 600, now=DAY) == "from 09:13 to 09:23"
-    assert phrases.stretch(DAY, DAY + 86400) == "from 21 November 2026, 09:13 to 22 November 2026, 09:13"
+    assert (
+        phrases.stretch(DAY, DAY + 86400)
+        == "from 21 November 2026, 09:13 to 22 November 2026, 09:13"
+    )
     assert phrases.moment(DAY, DAY + 60) == "at 09:13:20"
     assert phrases.moment(DAY, DAY + 86400) == "on 21 November 2026 at 09:13:20"

@@ -18,16 +18,16 @@ import pytest
 import torch
 from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
-from assistant import chat
 from assistant.client import Assistant, OnEvent, door
+from assistant.engine import chat
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, Complete, Event, Waiting
-from scheduler import paths, settings
 from scheduler.client import Client
 from scheduler.devices.processes import Known
-from scheduler.errors import DaemonGone, NotFound, UserError
-from scheduler.settings import TEMPLATE, Settings
-from scheduler.wire import Connection
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from scheduler.protocol.settings import TEMPLATE, Settings
+from scheduler.protocol.wire import Connection
 from tests.support import eventually
 
 pytestmark = pytest.mark.xdist_group("rwkv")
@@ -41,7 +41,9 @@ def home(tmp_path_factory):
         patch.setenv("GPUDECK_HOME", str(folder))
         with Client() as daemon:
             try:
-                daemon.configure(source="cpu", model_folder=TEMPLATE, idle_dwell_s=300.0)  # longer than these tests take: never idle
+                daemon.configure(
+                    source="cpu", model_folder=TEMPLATE, idle_dwell_s=300.0
+                )  # longer than these tests take: never idle
                 yield folder
             finally:
                 daemon.stop_daemon()
@@ -90,21 +92,31 @@ def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(
     assert {fact.name for fact in answer.facts} >= {"cpu.mem_used", "cpu.mem_total"}
     assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
     assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
-    assert Known().describe({holder(): None})[0].assistant, "the daemon knows it among the processes of a GPU"
+    assert Known().describe({holder(): None})[0].assistant, (
+        "the daemon knows it among the processes of a GPU"
+    )
     assert not Known().describe({os.getpid(): None})[0].assistant
 
 
 def holder() -> int:
     """Pid of the assistant: whoever holds its lock."""
     inode = (paths.home() / "assistant.lock").stat().st_ino
-    found = [line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if line.split()[5].endswith(f":{inode}")]
+    found = [
+        line.split()[4]
+        for line in Path("/proc/locks").read_text().splitlines()
+        if line.split()[5].endswith(f":{inode}")
+    ]
     return int(found[0])
 
 
 def test_the_brief_of_a_job_tells_how_it_went(home) -> None:
     with Client() as daemon:
-        done = daemon.wait(daemon.submit([sys.executable, "-c", "print('hi')"], name="greet *all*").id, timeout=30)
-        failed = daemon.wait(daemon.submit([sys.executable, "-c", "raise SystemExit(3)"], name="bad").id, timeout=30)
+        done = daemon.wait(
+            daemon.submit([sys.executable, "-c", "print('hi')"], name="greet *all*").id, timeout=30
+        )
+        failed = daemon.wait(
+            daemon.submit([sys.executable, "-c", "raise SystemExit(3)"], name="bad").id, timeout=30
+        )
     answer = Assistant().report(job=done.id, when="now")
     assert answer.role == "report"
     assert f"Job {done.id}: greet \\*all\\*" in answer.text
@@ -119,7 +131,9 @@ def test_a_job_there_is_not(home) -> None:
     assert "There is no job 4711" in Assistant().ask("what about job 4711?").text
 
 
-def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_waits_its_turn(home) -> None:
+def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_waits_its_turn(
+    home,
+) -> None:
     assistant, other = Assistant(), Assistant()
     waits, second_waits, ended = threading.Event(), threading.Event(), threading.Event()
     reasons: list[str] = []
@@ -139,7 +153,12 @@ def test_a_brief_waits_for_idle_says_why_and_is_cancelled_while_another_request_
 
     def ask() -> None:
         answers.append(
-            other.ask("is it idle?", on_event=lambda e: second_waits.set() if "another" in getattr(e, "reason", "") else None).text
+            other.ask(
+                "is it idle?",
+                on_event=lambda e: (
+                    second_waits.set() if "another" in getattr(e, "reason", "") else None
+                ),
+            ).text
         )
 
     first = threading.Thread(target=brief)
@@ -166,10 +185,16 @@ def test_who_waits_behind_another_request_is_stopped_at_once(home) -> None:
 
     def run(assistant: Assistant, word: str, event: threading.Event) -> None:
         with pytest.raises(Cancelled):
-            assistant.report(when="idle", on_event=lambda e: event.set() if word in getattr(e, "reason", "") else None)
+            assistant.report(
+                when="idle",
+                on_event=lambda e: event.set() if word in getattr(e, "reason", "") else None,
+            )
         ended.append(word)
 
-    threads = [threading.Thread(target=run, args=(first, "idle", waits)), threading.Thread(target=run, args=(second, "another", behind))]
+    threads = [
+        threading.Thread(target=run, args=(first, "idle", waits)),
+        threading.Thread(target=run, args=(second, "another", behind)),
+    ]
     threads[0].start()
     assert waits.wait(20)
     threads[1].start()
@@ -231,17 +256,24 @@ def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no
         Assistant().complete(Complete("Once"))
     configure(model_folder=str(model_folder))
     heard: list[Event] = []
-    done = Assistant().complete(Complete("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append)
+    done = Assistant().complete(
+        Complete("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append
+    )
     assert (done.model, done.device, done.reason, done.tokens) == ("noise-7", "cpu", "length", 12)
     text = "".join(e.text for e in heard if isinstance(e, Chunk))
     again: list[Event] = []
-    Assistant().complete(Complete("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)), again.append)
+    Assistant().complete(
+        Complete("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)),
+        again.append,
+    )
     assert "".join(e.text for e in again if isinstance(e, Chunk)) == text[: text.index(text[3:6])]
 
 
 def test_a_client_that_vanishes_while_it_waits_makes_room(home) -> None:
     code = "from assistant.client import Assistant; Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         while "idle" not in process.stdout.readline():
             pass
@@ -253,10 +285,16 @@ def test_out_of_the_box_the_model_that_comes_with_it_answers_on_the_cpu(home, no
     configure(model_folder="")
     assistant = Assistant()
     asked = assistant.ask("how busy is the CPU?")
-    assert (asked.routed, asked.device, asked.call.tool) == ("model rwkv7-deck-13m", "cpu", "device")
+    assert (asked.routed, asked.device, asked.call.tool) == (
+        "model rwkv7-deck-13m",
+        "cpu",
+        "device",
+    )
     told = assistant.report(when="now")
     assert (told.writer, told.device) == ("model rwkv7-deck-13m", "cpu")
-    assert assistant.ask("write me a poem").writer == "template", "what it cannot do is told by the template, and labelled"
+    assert assistant.ask("write me a poem").writer == "template", (
+        "what it cannot do is told by the template, and labelled"
+    )
 
 
 def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkeypatch) -> None:
@@ -266,7 +304,9 @@ def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkey
     assistant.wake()
     with pytest.raises(Cancelled):
         assistant.ask("how busy is the CPU?", on_event=lambda event: assistant.cancel())
-    assert eventually(lambda: assistant.status().model, 60) == "rwkv7-deck-13m", "although nobody waits for it"
+    assert eventually(lambda: assistant.status().model, 60) == "rwkv7-deck-13m", (
+        "although nobody waits for it"
+    )
     with Client(start=False) as daemon:
         daemon.stop_daemon()
     gone()
@@ -275,7 +315,10 @@ def test_awake_it_loads_the_model_and_stop_waits_for_no_loading(tmp_path, monkey
 def test_a_models_noise_is_refused_and_the_template_labelled(home, model_folder, no_model) -> None:
     configure(model_folder=str(model_folder))
     reasons: list[str] = []
-    answer = Assistant().ask("what happened?", on_event=lambda e: reasons.append(e.reason) if isinstance(e, Waiting) else None)
+    answer = Assistant().ask(
+        "what happened?",
+        on_event=lambda e: reasons.append(e.reason) if isinstance(e, Waiting) else None,
+    )
     assert answer.writer == "template"
     assert answer.tokens > 0
     assert answer.routed == "rules", "noise is no route"
@@ -311,20 +354,28 @@ def test_a_model_at_work_is_cancelled(home, model_folder, no_model) -> None:
 
 
 @pytest.mark.parametrize("problem", ["missing", "truncated", "code"])
-def test_a_model_that_does_not_load_is_named_and_the_template_stands_in(home, model_folder, no_model, tmp_path, problem) -> None:
+def test_a_model_that_does_not_load_is_named_and_the_template_stands_in(
+    home, model_folder, no_model, tmp_path, problem
+) -> None:
     folder = tmp_path / "broken"
     if problem != "missing":
         folder.mkdir()
         shutil.copy(vocabulary_file(), folder)
     if problem == "truncated":
-        (folder / "model.safetensors").write_bytes((model_folder / "model.safetensors").read_bytes()[:5000])
+        (folder / "model.safetensors").write_bytes(
+            (model_folder / "model.safetensors").read_bytes()[:5000]
+        )
     if problem == "code":
         torch.save({"x": os.getcwd}, folder / "m.pth")
     configure(model_folder=str(folder))
     answer = Assistant().ask("is it idle?")
     assert answer.writer == "template"
     line = answer.text.split("Written from the template: ")[1]
-    assert {"missing": "broken", "truncated": "truncated or damaged", "code": "Python code, which was not run"}[problem] in line
+    assert {
+        "missing": "broken",
+        "truncated": "truncated or damaged",
+        "code": "Python code, which was not run",
+    }[problem] in line
     assert Assistant().status().error
 
 
@@ -342,18 +393,30 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
 
 def test_unused_it_ends_by_itself(home, tmp_path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from assistant.host import Host; from scheduler import wire\n"
+        "import asyncio, sys; from pathlib import Path; from assistant.host.host import Host; from scheduler.protocol import wire\n"
         "async def run(): return await Host(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
         "print(asyncio.run(run()), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.sock")], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.sock")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert done.stderr.startswith("unused for")
 
 
 def test_there_is_one_assistant_however_many_start_it(home) -> None:
     Assistant().ask("is it idle?")
     pid = holder()
-    done = subprocess.run([sys.executable, "-P", "-m", "assistant.host"], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "assistant.host"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert done.stdout == "ready\n"
     Assistant().ask("is it idle?")
     assert holder() == pid
@@ -382,7 +445,10 @@ def test_it_ends_with_the_daemon_and_says_so_in_its_log(tmp_path, monkeypatch) -
         daemon.stop_daemon()
     gone()
     end = time.monotonic() + 10
-    while "ends: the daemon is gone" not in (tmp_path / "assistant.log").read_text() and time.monotonic() < end:
+    while (
+        "ends: the daemon is gone" not in (tmp_path / "assistant.log").read_text()
+        and time.monotonic() < end
+    ):
         time.sleep(0.02)
     assert "ends: the daemon is gone" in (tmp_path / "assistant.log").read_text()
 
@@ -393,16 +459,22 @@ def test_a_model_is_timed_in_the_assistant_and_that_can_be_stopped(home, model_f
     assert (speed.model, speed.device) == ("noise-7", "cpu")
     assert 0 < speed.decode.low <= speed.decode.median <= speed.decode.high
     assert 0 < speed.prefill.low <= speed.prefill.high
-    assert {"loads the model", "decodes, round 1 of 5", "reads a prompt, round 5 of 5"} <= {e.reason for e in told}
+    assert {"loads the model", "decodes, round 1 of 5", "reads a prompt, round 5 of 5"} <= {
+        e.reason for e in told
+    }
     with pytest.raises(Cancelled):
         assistant.benchmark(str(model_folder), on_event=lambda event: assistant.cancel())
     with pytest.raises(UserError, match="no model at"):
         assistant.benchmark("/nowhere")
 
 
-def test_free_chat_reads_the_whole_dialogue_and_is_stopped_before_your_next_turn(home, model_folder, no_model) -> None:
+def test_free_chat_reads_the_whole_dialogue_and_is_stopped_before_your_next_turn(
+    home, model_folder, no_model
+) -> None:
     asked, left_out = chat.request(("hello\r\n\r\nthere", "hi", "and now?"))
-    assert asked.prompt.endswith("\n\nUser: hello\nthere\n\nAssistant: hi\n\nUser: and now?\n\nAssistant:")
+    assert asked.prompt.endswith(
+        "\n\nUser: hello\nthere\n\nAssistant: hi\n\nUser: and now?\n\nAssistant:"
+    )
     assert left_out == 0
     long, left_out = chat.request(("x" * chat.LONGEST, "y", "and now?"))
     assert left_out == 2

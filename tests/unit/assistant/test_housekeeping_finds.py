@@ -19,7 +19,7 @@ from assistant.housekeeping.find import encoded, shown
 from assistant.housekeeping.grounds import Cache
 from assistant.housekeeping.moving import move
 from assistant.housekeeping.watch import Watch
-from scheduler.jobs import Done, Job, Running, Spec
+from scheduler.protocol.jobs import Done, Job, Running, Spec
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, no_job, world, write
 
 
@@ -37,7 +37,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
     return 3 * 2**20
 
 
-def model(path: Path, start: bytes = b"", size: int = 3 * 2**20 + 5, days: float = 100, last: bytes = b"") -> Path:
+def model(
+    path: Path, start: bytes = b"", size: int = 3 * 2**20 + 5, days: float = 100, last: bytes = b""
+) -> Path:
     return write(path, start + bytes(size - len(start) - len(last)) + last, days)
 
 
@@ -45,7 +47,9 @@ def names(finds) -> list[str]:
     return sorted(find.path.name for find in finds)
 
 
-def test_one_of_several_copies_stays_and_none_of_what_only_looks_alike_goes(place: World, small: int) -> None:
+def test_one_of_several_copies_stays_and_none_of_what_only_looks_alike_goes(
+    place: World, small: int
+) -> None:
     first = model(place.models / "a" / "model.safetensors", days=300)
     model(place.models / "b" / "copy.safetensors")
     model(place.models / "b" / "new copy.safetensors", days=2)
@@ -73,7 +77,9 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
     assert left.why == "the file that was the same has changed"
 
 
-def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(place: World, small: int, tmp_path: Path) -> None:
+def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(
+    place: World, small: int, tmp_path: Path
+) -> None:
     """As in a store of Hugging Face's: snapshots are links to blobs without an ending."""
     blob = model(tmp_path / "hub" / "models--x" / "blobs" / "c0ffee")
     model(place.models / "oldest.gguf", days=900)
@@ -87,7 +93,9 @@ def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(place
     assert find.twin in (encoded(blob), encoded(linked))
 
 
-def test_copies_of_which_each_must_stay_are_not_read(place: World, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_which_each_must_stay_are_not_read(
+    place: World, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in range(2):
         model(place.models / f"{i}.onnx")
         (place.models / f"link {i}").symlink_to(place.models / f"{i}.onnx")
@@ -97,7 +105,13 @@ def test_copies_of_which_each_must_stay_are_not_read(place: World, small: int, m
 
 def core(path: Path, kind: int = 4, order: int = 1, days: float = 10) -> Path:
     return write(
-        path, b"\x7fELF\x02" + bytes([order]) + bytes(10) + kind.to_bytes(2, "little" if order == 1 else "big") + b"!" * 9000, days
+        path,
+        b"\x7fELF\x02"
+        + bytes([order])
+        + bytes(10)
+        + kind.to_bytes(2, "little" if order == 1 else "big")
+        + b"!" * 9000,
+        days,
     )
 
 
@@ -123,10 +137,14 @@ def test_a_real_core_dump_where_a_job_ran(place: World, tmp_path: Path) -> None:
         pytest.skip("core dumps go elsewhere on this machine")
     ran = tmp_path / "ran"
     (ran / "below").mkdir(parents=True)
-    code = "import resource, os; resource.setrlimit(resource.RLIMIT_CORE, (2**40, 2**40)); os.abort()"
+    code = (
+        "import resource, os; resource.setrlimit(resource.RLIMIT_CORE, (2**40, 2**40)); os.abort()"
+    )
     if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
         pytest.skip("core dumps are forbidden here")
-    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ran, check=False, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=ran, check=False, stderr=subprocess.DEVNULL
+    )
     assert done.returncode == -signal.SIGABRT
     [dump] = [path for path in ran.iterdir() if path.is_file()]
     aged(dump, 4)
@@ -151,7 +169,12 @@ def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None
         if number == 3:
             return no_job(number)
         running = Running("a", (), 0.0, 1, 1, "b")
-        return Job(number, Spec(("true",), "train \x1b[31m", "/"), 0.0, running if number == 2 else Done(0.0, 1.0))
+        return Job(
+            number,
+            Spec(("true",), "train \x1b[31m", "/"),
+            0.0,
+            running if number == 2 else Done(0.0, 1.0),
+        )
 
     finds = found(place, job=job)
     assert sorted(f"{find.kind} {find.path.relative_to(jobs)}" for find in finds) == [
@@ -169,12 +192,21 @@ def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None
 
 def test_caches_of_every_depth(place: World) -> None:
     kernel(place, "triton")
-    for path in ("ext/py311_cu130/old/a.so", "ext/py311_cu130/new/a.so", "nv/ComputeCache/1/2/a", "nv/ComputeCache/index"):
+    for path in (
+        "ext/py311_cu130/old/a.so",
+        "ext/py311_cu130/new/a.so",
+        "nv/ComputeCache/1/2/a",
+        "nv/ComputeCache/index",
+    ):
         write(place.root / path)
     aged(place.root / "ext", 400)
     aged(place.root / "nv", 400)
     aged(place.root / "ext/py311_cu130/new/a.so", 3)
-    caches = (*place.grounds.caches, Cache("PyTorch", place.root / "ext", 2), Cache("CUDA", place.root / "nv" / "ComputeCache", 0))
+    caches = (
+        *place.grounds.caches,
+        Cache("PyTorch", place.root / "ext", 2),
+        Cache("CUDA", place.root / "nv" / "ComputeCache", 0),
+    )
     here = place._replace(grounds=replace(place.grounds, caches=caches))
     finds = found(here)
     assert names(finds) == ["ComputeCache", "old", "triton"]
@@ -215,7 +247,9 @@ def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: Sh
     [find] = [find for find in found(here) if find.path == file]
     assert find.bytes >= 100_000
     code = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('mapped', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-S", "-c", code, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         assert not proposed()
@@ -226,7 +260,9 @@ def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: Sh
 
 
 def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> None:
-    gone = place._replace(grounds=replace(place.grounds, folders=(tmp_path / "gone",), jobs=tmp_path / "none"))
+    gone = place._replace(
+        grounds=replace(place.grounds, folders=(tmp_path / "gone",), jobs=tmp_path / "none")
+    )
     watch = Watch()
     assert found(gone, watch) == ()
     assert watch.unseen == [f"{shown(tmp_path / 'gone')}: No such file or directory"]
@@ -241,14 +277,20 @@ def test_of_two_copies_never_both_go(place: World, small: int) -> None:
     [second] = found(place)
     link.unlink()
     assert (first.path, second.path) == (two, one)
-    assert {left.why for left in move(place.grounds, [first, second]).left} == {"the file that is the same is to go as well"}
+    assert {left.why for left in move(place.grounds, [first, second]).left} == {
+        "the file that is the same is to go as well"
+    }
     assert one.exists()
     assert two.exists()
 
 
-def test_the_assistants_model_stays_also_where_it_was_chosen_after_the_scan(place: World, small: int) -> None:
+def test_the_assistants_model_stays_also_where_it_was_chosen_after_the_scan(
+    place: World, small: int
+) -> None:
     model(place.models / "a" / "w.pt", days=300)
     model(place.models / "b" / "w.pt")
     finds = found(place)
     chosen = replace(place.grounds, model=place.models / "b")
-    assert [left.why for left in move(chosen, finds).left] == ["it belongs to the assistant's model"]
+    assert [left.why for left in move(chosen, finds).left] == [
+        "it belongs to the assistant's model"
+    ]

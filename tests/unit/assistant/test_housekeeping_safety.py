@@ -22,9 +22,9 @@ from assistant.housekeeping.journal import Receipt
 from assistant.housekeeping.moving import move
 from assistant.housekeeping.tree import DEEPEST
 from assistant.housekeeping.watch import Watch
-from scheduler.errors import UserError
-from scheduler.jobs import Job, Queued, Spec
-from scheduler.settings import Settings, changed
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Queued, Spec
+from scheduler.protocol.settings import Settings, changed
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 
 STRANGER = 65534
@@ -48,7 +48,13 @@ def why(receipt: Receipt) -> str:
 @contextmanager
 def other_process(code: str, *arguments: object) -> Iterator[None]:
     """A process that has done something, and lives."""
-    command = [sys.executable, "-S", "-c", f"{code}\nprint('done', flush=True); input()", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"{code}\nprint('done', flush=True); input()",
+        *map(str, arguments),
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"done\n"
@@ -62,8 +68,12 @@ WORK = "import sys, os; os.chdir(sys.argv[1])"
 RUN = "import sys, os; os.open(sys.argv[1], os.O_PATH)"
 
 
-@pytest.mark.parametrize(("code", "where"), [(OPEN, "b/c.ptx"), (MAP, "a.cubin"), (WORK, "b"), (RUN, "b/c.ptx")])
-def test_what_a_process_has_open_or_mapped_or_works_in_stays(place: World, code: str, where: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "where"), [(OPEN, "b/c.ptx"), (MAP, "a.cubin"), (WORK, "b"), (RUN, "b/c.ptx")]
+)
+def test_what_a_process_has_open_or_mapped_or_works_in_stays(
+    place: World, code: str, where: str
+) -> None:
     used, free = kernel(place, "used"), kernel(place, "free")
     finds = found(place)
     with other_process(code, used / where):
@@ -85,7 +95,9 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(moving, "take", later)
 
 
-def test_what_is_opened_between_check_and_move_is_put_back(place: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_opened_between_check_and_move_is_put_back(
+    place: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     gone = kernel(place, "one")
     before, finds = contents(place.root), found(place)
     files = []
@@ -93,10 +105,14 @@ def test_what_is_opened_between_check_and_move_is_put_back(place: World, monkeyp
     assert "open" in why(move(place.grounds, finds))
     files[0].close()
     assert contents(place.root) == before
-    assert contents(tmp_path / "data" / "Trash").keys() == {str(tmp_path / "data" / "Trash" / part) for part in ("files", "info")}
+    assert contents(tmp_path / "data" / "Trash").keys() == {
+        str(tmp_path / "data" / "Trash" / part) for part in ("files", "info")
+    }
 
 
-def test_what_is_changed_between_check_and_move_is_put_back(place: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_changed_between_check_and_move_is_put_back(
+    place: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     between(monkeypatch, lambda: (gone / "new").write_text("new"))
@@ -168,7 +184,9 @@ def test_what_is_gone_is_told(place: World) -> None:
     assert why(move(place.grounds, finds)) == "it is not there any more"
 
 
-def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(place: World, tmp_path: Path) -> None:
+def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(
+    place: World, tmp_path: Path
+) -> None:
     kernel(place, "one")
     [real] = found(place)
     outside = write(tmp_path / "outside" / "file")
@@ -269,7 +287,10 @@ def test_what_may_not_be_read_stays_and_is_told(theirs: World) -> None:
         watch = Watch()
         finds = found(theirs, watch)
         assert {find.path.name for find in finds} == {"open", "unreadable"}
-        assert sorted(line.rpartition("/")[2] for line in watch.unseen) == ["closed: Permission denied"] * 2
+        assert (
+            sorted(line.rpartition("/")[2] for line in watch.unseen)
+            == ["closed: Permission denied"] * 2
+        )
         receipt = move(theirs.grounds, finds)
     assert [item.find.path.name for item in receipt.items] == ["open"]
     assert [left.why for left in receipt.left] == ["Permission denied"]
@@ -303,7 +324,9 @@ def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     inside = aged(write(tmp_path / "mounted" / "c.ptx").parent, 400)
-    if subprocess.run(["mount", "--bind", inside, gone / where], check=False, capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "--bind", inside, gone / where], check=False, capture_output=True
+    ).returncode:
         pytest.skip("nothing can be mounted here")
     try:
         assert "mounted" in why(move(place.grounds, finds))
@@ -318,7 +341,9 @@ def test_what_only_a_copy_could_move_stays(tmp_path: Path, monkeypatch: pytest.M
     base, merged = tmp_path / "base", tmp_path / "merged"
     for folder in (base, merged):
         folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", base], check=False, capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", base], check=False, capture_output=True
+    ).returncode:
         pytest.skip("nothing can be mounted here")
     try:
         lower = world(base / "lower" / "world")
@@ -326,7 +351,11 @@ def test_what_only_a_copy_could_move_stays(tmp_path: Path, monkeypatch: pytest.M
         for name in ("upper", "work"):
             (base / name).mkdir()
         layers = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
-        if subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", merged], check=False, capture_output=True).returncode:
+        if subprocess.run(
+            ["mount", "-t", "overlay", "-o", layers, "overlay", merged],
+            check=False,
+            capture_output=True,
+        ).returncode:
             pytest.skip("there is no overlay here")
         try:
             monkeypatch.setenv("XDG_DATA_HOME", str(merged / "data"))
@@ -373,19 +402,34 @@ def test_a_scan_can_be_cancelled_and_ends_in_time(place: World) -> None:
     assert watch.stopped == "not done after 0 s"
 
 
-def test_settings_say_where_and_from_when_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TRITON_HOME", "CUDA_CACHE_PATH", "HF_HOME", "GPUDECK_HOME"):
+def test_settings_say_where_and_from_when_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "HOME",
+        "XDG_CACHE_HOME",
+        "TRITON_CACHE_DIR",
+        "TRITON_HOME",
+        "CUDA_CACHE_PATH",
+        "HF_HOME",
+        "GPUDECK_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "ext"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    made = grounds(Settings(clean_folders="~/link, ~/real/inner, /", clean_caches=2, clean_cores="off"), (str(tmp_path / "link"), "/gone"))
+    made = grounds(
+        Settings(clean_folders="~/link, ~/real/inner, /", clean_caches=2, clean_cores="off"),
+        (str(tmp_path / "link"), "/gone"),
+    )
     assert [(cache.folder.relative_to(tmp_path), cache.depth) for cache in made.caches] == [
         (Path(".triton/cache"), 1), (Path("inductor"), 1), (Path("ext"), 1), (Path(".nv/ComputeCache"), 0),
     ]  # fmt: skip
-    assert made.folders == (tmp_path / "real",), "links resolved, one in another left out, and never everything"
+    assert made.folders == (tmp_path / "real",), (
+        "links resolved, one in another left out, and never everything"
+    )
     assert made.ran == (tmp_path / "real",)
     assert made.jobs == tmp_path / ".local/state/gpudeck/jobs"
     assert (made.age_of("cache"), made.age_of("core")) == (2 * 86400, None)

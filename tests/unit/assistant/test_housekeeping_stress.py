@@ -19,7 +19,18 @@ from tests.unit.assistant.debris import World, aged, contents, found, world, wri
 
 TREES = 200
 pytestmark = pytest.mark.slow
-NAMES = ["a", "b.cubin", "core.1", "\x1b[2J", "new\nline", os.fsdecode(b"\xff\xfe"), "ü" * 60, "-rf", ".hidden", "log"]
+NAMES = [
+    "a",
+    "b.cubin",
+    "core.1",
+    "\x1b[2J",
+    "new\nline",
+    os.fsdecode(b"\xff\xfe"),
+    "ü" * 60,
+    "-rf",
+    ".hidden",
+    "log",
+]
 CORE = b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00"
 
 
@@ -39,7 +50,11 @@ def grow(random: random.Random, folder: Path, depth: int = 0) -> None:
         elif kind < 0.5:
             os.mkfifo(path)
         else:
-            write(path, (CORE if random.random() < 0.5 else b"") + random.randbytes(random.randint(0, 20_000)))
+            write(
+                path,
+                (CORE if random.random() < 0.5 else b"")
+                + random.randbytes(random.randint(0, 20_000)),
+            )
 
 
 def race(random: random.Random, place: World, files: list[BinaryIO]) -> Callable[[], None]:
@@ -81,12 +96,16 @@ def race(random: random.Random, place: World, files: list[BinaryIO]) -> Callable
 
 def all_bytes(*folders: Path) -> Counter[object]:
     """Every plain file by inode and content, wherever it is and however often it is named."""
-    inodes = {entry[1]: entry[0] for entry in contents(*folders).values() if isinstance(entry[0], bytes)}  # type: ignore[index]
+    inodes = {
+        entry[1]: entry[0] for entry in contents(*folders).values() if isinstance(entry[0], bytes)
+    }  # type: ignore[index]
     return Counter((inode, content) for inode, content in inodes.items())
 
 
 @contextmanager
-def meanwhile(random: random.Random, races: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def meanwhile(
+    random: random.Random, races: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Some of them right before a rename, the others at any moment from a thread of their own."""
     early, late = races[::2], races[1::2]
     take = moving.take
@@ -104,7 +123,9 @@ def meanwhile(random: random.Random, races: list[Callable[[], None]], monkeypatc
     monkeypatch.undo()
 
 
-def test_nothing_is_ever_lost_whatever_happens_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_ever_lost_whatever_happens_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved = stayed = 0
     for seed in range(TREES):
         draw = random.Random(seed)
@@ -127,12 +148,16 @@ def test_nothing_is_ever_lost_whatever_happens_meanwhile(tmp_path: Path, monkeyp
             with meanwhile(draw, races, monkeypatch):
                 receipt = move(place.grounds, finds)
             moved, stayed = moved + len(receipt.items), stayed + len(receipt.left)
-            assert everything <= all_bytes(base), f"tree {seed}: something is neither left nor in the trash"
+            assert everything <= all_bytes(base), (
+                f"tree {seed}: something is neither left nor in the trash"
+            )
             if not races:
                 assert receipt.left == ()
             gone = {entry[1] for entry in contents(base / "data").values()}  # type: ignore[index]
             if not any("in the trash all the same" in left.why for left in receipt.left):
-                assert gone.isdisjoint(os.fstat(file.fileno()).st_ino for file in files), f"tree {seed}: something open was taken"
+                assert gone.isdisjoint(os.fstat(file.fileno()).st_ino for file in files), (
+                    f"tree {seed}: something open was taken"
+                )
             for file in files:
                 file.close()
             undo_all()
@@ -149,4 +174,8 @@ def undo_all() -> None:
     """Where a race took the place of something, out of the way first."""
     for receipt in receipts():
         for left in undo(receipt).left:
-            assert "at its place" in left.why or "folder it was in is gone" in left.why or "Not a directory" in left.why, left
+            assert (
+                "at its place" in left.why
+                or "folder it was in is gone" in left.why
+                or "Not a directory" in left.why
+            ), left

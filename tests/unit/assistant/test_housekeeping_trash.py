@@ -21,11 +21,20 @@ from assistant.housekeeping import empty, load, receipts, undo
 from assistant.housekeeping.find import Find, encoded
 from assistant.housekeeping.journal import locked
 from assistant.housekeeping.moving import move
-from scheduler.errors import NotFound, UserError
+from scheduler.protocol.errors import NotFound, UserError
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 
 CORE = b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00" + b"!" * 9000
-NAMES = ["plain", "new\nline", "\x1b[31mred\x1b[0m", b"\xff\xfe not UTF-8", "ünïcode 名", "%2e%2e", "-rf", "a" * 255]
+NAMES = [
+    "plain",
+    "new\nline",
+    "\x1b[31mred\x1b[0m",
+    b"\xff\xfe not UTF-8",
+    "ünïcode 名",
+    "%2e%2e",
+    "-rf",
+    "a" * 255,
+]
 
 
 @pytest.fixture
@@ -59,9 +68,17 @@ def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path
     before = contents(place.root)
     finds = found(place)
     assert {find.path.name for find in finds} == {os.fsdecode(name) for name in NAMES}
-    assert all(find.kind == "cache" and find.bytes > 0 and 399 < find.age / 86400 < 401 and "Triton" in find.reason for find in finds)
+    assert all(
+        find.kind == "cache"
+        and find.bytes > 0
+        and 399 < find.age / 86400 < 401
+        and "Triton" in find.reason
+        for find in finds
+    )
     assert all(find.shown.isprintable() for find in finds)
-    assert msgspec.json.decode(msgspec.json.encode(finds), type=tuple[Find, ...]) == finds, "names of any bytes go through JSON"
+    assert msgspec.json.decode(msgspec.json.encode(finds), type=tuple[Find, ...]) == finds, (
+        "names of any bytes go through JSON"
+    )
 
     receipt = move(place.grounds, finds)
     assert receipt.left == ()
@@ -89,12 +106,16 @@ def test_desktops_find_it_in_their_trash(place: World, tmp_path: Path) -> None:
     head, path, date = info.read_text().splitlines()
     assert head == "[Trash Info]"
     assert unquote_to_bytes(path.removeprefix("Path=")) == os.fsencode(gone)
-    assert abs(time.mktime(time.strptime(date, "DeletionDate=%Y-%m-%dT%H:%M:%S")) - time.time()) < 100
+    assert (
+        abs(time.mktime(time.strptime(date, "DeletionDate=%Y-%m-%dT%H:%M:%S")) - time.time()) < 100
+    )
     for folder in (tmp_path / "data" / "Trash", info.parent, file.parent):
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(place: World, tmp_path: Path) -> None:
+def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(
+    place: World, tmp_path: Path
+) -> None:
     for name in ("one", "two"):
         kernel(place, name)
     receipt = move(place.grounds, found(place))
@@ -114,7 +135,10 @@ def test_another_file_system_has_a_trash_of_its_own(shm: Path) -> None:
     [item] = receipt.items
     inside = Path("/dev/shm") / f".Trash-{os.geteuid()}" / "files" / item.name.replace("%20", " ")
     assert inside.stat().st_ino == inode
-    assert "Path=gpudeck-test" in (inside.parent.parent / "info" / f"{inside.name}.trashinfo").read_text(), "relative to the mount"
+    assert (
+        "Path=gpudeck-test"
+        in (inside.parent.parent / "info" / f"{inside.name}.trashinfo").read_text()
+    ), "relative to the mount"
     undo(receipt)
     assert gone.stat().st_ino == inode
 
@@ -124,7 +148,11 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file system of the test's own."""
     folder = tmp_path / "mounted"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder], check=False, capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder],
+        check=False,
+        capture_output=True,
+    ).returncode:
         pytest.skip("nothing can be mounted here")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
@@ -145,8 +173,12 @@ def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path)
     assert undo(receipt).left == ()
 
 
-@pytest.mark.parametrize(("mode", "used"), [(0o1777, ".Trash/{}"), (0o777, ".Trash-{}")], ids=["sticky", "open to all"])
-def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_is_anothers(mounted: Path, mode: int, used: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "used"), [(0o1777, ".Trash/{}"), (0o777, ".Trash-{}")], ids=["sticky", "open to all"]
+)
+def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_is_anothers(
+    mounted: Path, mode: int, used: str
+) -> None:
     here = world(mounted / "world")
     kernel(here, "mine")
     (mounted / ".Trash").mkdir()
@@ -168,11 +200,22 @@ def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) ->
     dump.write_text("new")
     undone = undo(receipt)
     assert [find.path.name for find in undone.restored] == ["empty"]
-    assert {left.find.path.name: left.why for left in undone.left}.keys() == {"full", "file", "core.1"}
+    assert {left.find.path.name: left.why for left in undone.left}.keys() == {
+        "full",
+        "file",
+        "core.1",
+    }
     assert all("something else is at its place" in left.why for left in undone.left)
-    assert dump.read_text() == (place.cache / "file").read_text() == (place.cache / "full" / "new").read_text() == "new"
+    assert (
+        dump.read_text()
+        == (place.cache / "file").read_text()
+        == (place.cache / "full" / "new").read_text()
+        == "new"
+    )
     dump.unlink()
-    assert [find.path.name for find in undo(receipt).restored] == ["core.1"], "again, once the way is free"
+    assert [find.path.name for find in undo(receipt).restored] == ["core.1"], (
+        "again, once the way is free"
+    )
     assert dump.stat().st_size > 9000
 
 
@@ -212,7 +255,9 @@ def test_one_at_a_time(place: World) -> None:
     assert move(place.grounds, finds).left == ()
 
 
-def test_what_is_in_a_trash_is_not_found_again(place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_a_trash_is_not_found_again(
+    place: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(place.models / "share"))
     write(place.models / "core.1", CORE)
     [find] = found(place)
@@ -224,14 +269,19 @@ def test_what_is_in_a_trash_is_not_found_again(place: World, tmp_path: Path, mon
     assert "in a trash" in move(place.grounds, [forged]).left[0].why
 
 
-def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(place: World, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(
+    place: World, mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The state folder is on a file system that is really full."""
     monkeypatch.setenv("GPUDECK_HOME", str(mounted / "home"))
     for i in range(20):
         kernel(place, f"{i}" * 100)
     before, finds = contents(place.root), found(place)
     assert receipts() == ()
-    with pytest.raises(OSError, match="space"), (mounted / "ballast").open("wb", buffering=0) as ballast:
+    with (
+        pytest.raises(OSError, match="space"),
+        (mounted / "ballast").open("wb", buffering=0) as ballast,
+    ):
         while True:
             ballast.write(bytes(4096))
     with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
@@ -258,7 +308,12 @@ def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
         return count
 
     def trace(frame: FrameType, *_: object) -> Callable[..., object] | None:
-        return count if frame.f_code.co_qualname in MOVING[act] and "housekeeping" in frame.f_code.co_filename else None
+        return (
+            count
+            if frame.f_code.co_qualname in MOVING[act]
+            and "housekeeping" in frame.f_code.co_filename
+            else None
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, which the child has no use for
@@ -278,13 +333,17 @@ SOME = 23
 
 @pytest.mark.parametrize("act", ["move", "undo"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
-def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(place: World, act: str, every: int, tmp_path: Path) -> None:
+def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(
+    place: World, act: str, every: int, tmp_path: Path
+) -> None:
     kernel(place, "one")
     write(place.models / "core.1", CORE)
     before, finds = contents(place.root), found(place)
     assert len(finds) == 2
     lines = every // 2
-    do: Callable[[], object] = (lambda: undo(receipts()[0])) if act == "undo" else (lambda: move(place.grounds, finds))
+    do: Callable[[], object] = (
+        (lambda: undo(receipts()[0])) if act == "undo" else (lambda: move(place.grounds, finds))
+    )
     going_on = True
     while going_on:
         lines += every
@@ -299,7 +358,9 @@ def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(place: Wo
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
-def test_an_emptying_that_was_killed_goes_on_and_half_of_a_folder_is_not_put_back(place: World, every: int, tmp_path: Path) -> None:
+def test_an_emptying_that_was_killed_goes_on_and_half_of_a_folder_is_not_put_back(
+    place: World, every: int, tmp_path: Path
+) -> None:
     lines, going_on = every // 2, True
     while going_on:
         lines += every

@@ -18,9 +18,9 @@ from assistant.library.hub import Progress
 from assistant.library.pull import Pull
 from assistant.library.staging import beside
 from assistant.model import RWKV7
-from scheduler import paths
-from scheduler.background import alone
-from scheduler.errors import NotFound, UserError
+from scheduler.background.instance import alone
+from scheduler.protocol import paths
+from scheduler.protocol.errors import NotFound, UserError
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
 from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
@@ -48,7 +48,11 @@ def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
         torch.save(tensors, path)
     else:
         path = tmp_path / "folder"
-        write_hf(path, tensors if kind == "blinkdl" else to_hf(tensors, fused="fused" in kind), shards=3 if "shards" in kind else 1)
+        write_hf(
+            path,
+            tensors if kind == "blinkdl" else to_hf(tensors, fused="fused" in kind),
+            shards=3 if "shards" in kind else 1,
+        )
     assert "no vocabulary at" in describe(path).problem
     shutil.copy(vocabulary_file(), path if path.is_dir() else path.parent)
     found, loaded = describe(path), RWKV7.load(path)
@@ -60,7 +64,11 @@ def test_what_is_told_of_a_model_is_what_loading_it_finds(tmp_path, kind):
         assert loaded.parameters <= found.parameters <= 1.02 * loaded.parameters
     else:
         assert (found.channels, found.vocabulary, found.parameters) == (128, 320, loaded.parameters)
-        assert loaded.nbytes + state.shift.nbytes + state.wkv.nbytes <= found.needs["cpu"] <= 1.01 * (loaded.nbytes + state.wkv.nbytes)
+        assert (
+            loaded.nbytes + state.shift.nbytes + state.wkv.nbytes
+            <= found.needs["cpu"]
+            <= 1.01 * (loaded.nbytes + state.wkv.nbytes)
+        )
     assert found.needs["cuda"] < found.needs["cpu"]
 
 
@@ -129,8 +137,12 @@ def pulled(hub: Hub) -> tuple[Pull, list[Progress]]:
 def test_a_model_is_fetched_over_a_broken_connection_and_nothing_that_could_be_run(hub, tiny):
     hub.breaks["model.safetensors"] = 100_000
     pull, told = pulled(hub)
-    assert {f.name: f.read_bytes() for f in pull.folder.iterdir()} == {f.name: f.read_bytes() for f in tiny.iterdir()}
-    assert any(name == "model.safetensors" and 0 < start <= 100_000 for name, start in hub.asked), "it went on where it broke"
+    assert {f.name: f.read_bytes() for f in pull.folder.iterdir()} == {
+        f.name: f.read_bytes() for f in tiny.iterdir()
+    }
+    assert any(name == "model.safetensors" and 0 < start <= 100_000 for name, start in hub.asked), (
+        "it went on where it broke"
+    )
     assert {name for name, _ in hub.asked} == {f.name for f in tiny.iterdir()}
     done = [p.done for p in told]
     assert done == sorted(done)
@@ -152,7 +164,11 @@ def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
 
 
 def test_a_file_that_is_not_what_the_hub_says_does_not_get_its_name(tmp_path):
-    for size, checksum in ((3, "0" * 64), (3, "0" * 40), (4, hashlib.sha1(b"blob 3\0abc").hexdigest())):
+    for size, checksum in (
+        (3, "0" * 64),
+        (3, "0" * 40),
+        (4, hashlib.sha1(b"blob 3\0abc").hexdigest()),
+    ):
         file = hubs.File("model.safetensors", size, checksum)
         (tmp_path / file.partial).write_bytes(b"abc")
         with pytest.raises(UserError, match=r"model\.safetensors of ada/tiny came damaged"):
@@ -215,12 +231,17 @@ def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
     with pytest.raises(UserError, match="no model ada/other") as refused:
         Pull("ada/other").run(lambda told: None)
     assert hub.url in str(refused.value)
-    with alone(known.folder() / ".ada--tiny.lock", "taken"), pytest.raises(UserError, match="fetched already"):
+    with (
+        alone(known.folder() / ".ada--tiny.lock", "taken"),
+        pytest.raises(UserError, match="fetched already"),
+    ):
         Pull("ada/tiny").run(lambda told: None)
     hub.files["config.json"] = json.dumps({"model_type": "llama"}).encode()
     with pytest.raises(UserError, match="'llama'"):
         Pull("ada/tiny").run(lambda told: None)
-    assert "model.safetensors" not in {name for name, _ in hub.asked}, "gigabytes are not fetched in vain"
+    assert "model.safetensors" not in {name for name, _ in hub.asked}, (
+        "gigabytes are not fetched in vain"
+    )
     hub.files = {"pytorch_model.bin": b"x"}
     with pytest.raises(UserError, match=r"no \.safetensors"):
         Pull("ada/tiny").run(lambda told: None)
@@ -230,7 +251,9 @@ def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
 
 
 def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr(hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30))
+    monkeypatch.setattr(
+        hubs.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 3 * 2**30)
+    )
     hubs._check_room(tmp_path, [hubs.File("a", 2 * 2**30, "0" * 40)])
     with pytest.raises(UserError, match="are to be fetched, and the disk"):
         hubs._check_room(tmp_path, [hubs.File("a", 3 * 2**30, "0" * 40)])

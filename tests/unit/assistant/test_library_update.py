@@ -21,8 +21,8 @@ from assistant.library.hub import Progress
 from assistant.library.pull import Pull
 from assistant.model import RWKV7
 from assistant.weights import files as weight_files
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 from tests.integration.torture.faults import small_disk
 from tests.unit.assistant.hub_server import Hub, serving
 from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -42,7 +42,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def revision(folder: Path, seed: int, shards: int = 3) -> dict[str, bytes]:
-    write_hf(folder, to_hf(random_model(layers=2, channels=64, vocabulary=64, seed=seed)), shards=shards)
+    write_hf(
+        folder, to_hf(random_model(layers=2, channels=64, vocabulary=64, seed=seed)), shards=shards
+    )
     shutil.copy(vocabulary_file(), folder)
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
@@ -62,7 +64,11 @@ def hub(newer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hu
     with serving(dict(newer)) as made:
         monkeypatch.setenv("HF_ENDPOINT", made.url)
         monkeypatch.setattr(constants, "ENDPOINT", made.url)  # for what is fetched in this process
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", made.url + "/{repo_id}/resolve/{revision}/{filename}")
+        monkeypatch.setattr(
+            constants,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            made.url + "/{repo_id}/resolve/{revision}/{filename}",
+        )
         yield made
 
 
@@ -88,17 +94,27 @@ def fetch(folder: Path, cut: Callable[[Progress], bool] = lambda told: False) ->
 
 def holds(folder: Path) -> dict[str, bytes]:
     """All that is there, but what its user put there, which is always there."""
-    found = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    found = {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
     assert (found.pop("notes.txt"), found.pop("runs/a/loss")) == (b"mine", b"1.5")
     return found
 
 
 def beside(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.parent.iterdir() if entry.name not in (folder.name, f".{folder.name}.lock"))
+    return sorted(
+        entry.name
+        for entry in folder.parent.iterdir()
+        if entry.name not in (folder.name, f".{folder.name}.lock")
+    )
 
 
 @pytest.mark.parametrize("place", SHARDS)
-def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(hub, folder, older, newer, place):
+def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(
+    hub, folder, older, newer, place
+):
     with pytest.raises(Cut):
         fetch(folder, lambda told: (place, 0) in hub.asked)
     assert holds(folder) == older
@@ -106,7 +122,9 @@ def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(hub, 
     whole = {name for name, _ in hub.asked} - {place}
     fetch(folder)
     assert holds(folder) == newer
-    assert all([name for name, _ in hub.asked].count(name) == 1 for name in whole), "what was there was not fetched again"
+    assert all([name for name, _ in hub.asked].count(name) == 1 for name in whole), (
+        "what was there was not fetched again"
+    )
     assert {name for name, _ in hub.asked} == set(SHARDS), "nor what both revisions have"
     assert beside(folder) == []
 
@@ -114,7 +132,9 @@ def test_one_that_is_cut_off_leaves_the_older_and_goes_on_with_what_it_has(hub, 
 def test_a_revision_in_fewer_files_leaves_none_of_the_older(hub, folder, tmp_path):
     hub.files = {"modeling_rwkv7.py": b"", **revision(tmp_path / "whole", seed=3, shards=1)}
     fetch(folder)
-    assert holds(folder) == {name: data for name, data in hub.files.items() if name != "modeling_rwkv7.py"}
+    assert holds(folder) == {
+        name: data for name, data in hub.files.items() if name != "modeling_rwkv7.py"
+    }
     asked, inode = len(hub.asked), folder.stat().st_ino
     fetch(folder)
     assert (len(hub.asked), folder.stat().st_ino) == (asked, inode), "there was nothing to do"
@@ -136,13 +156,22 @@ def test_a_third_revision_while_the_second_is_fetched(hub, folder, newer, tmp_pa
 
 
 @pytest.mark.parametrize("what", ["index", "cut", "kind"])
-def test_a_revision_that_cannot_be_used_does_not_replace_one_that_can(hub, folder, older, newer, what):
+def test_a_revision_that_cannot_be_used_does_not_replace_one_that_can(
+    hub, folder, older, newer, what
+):
     hub.files = {
         "index": {name: data for name, data in newer.items() if name != SHARDS[1]},
         "cut": {**newer, SHARDS[1]: newer[SHARDS[1]][:-9]},
         "kind": {**older, "config.json": json.dumps({"model_type": "llama"}).encode()},
     }[what]
-    with pytest.raises(UserError, match={"index": "the hub does not list", "cut": "truncated.*stays as it is", "kind": "'llama'"}[what]):
+    with pytest.raises(
+        UserError,
+        match={
+            "index": "the hub does not list",
+            "cut": "truncated.*stays as it is",
+            "kind": "'llama'",
+        }[what],
+    ):
         fetch(folder)
     assert holds(folder) == older
     hub.files = newer
@@ -167,7 +196,9 @@ def test_a_disk_that_fills_up_meanwhile_costs_nothing(hub, older, newer, tmp_pat
                             pass
                 return False
 
-            with pytest.raises(UserError, match=r"No space left on device\. What was fetched is kept"):
+            with pytest.raises(
+                UserError, match=r"No space left on device\. What was fetched is kept"
+            ):
                 fetch(folder, fill)
             assert {file.name: file.read_bytes() for file in folder.iterdir()} == older
             with pytest.raises(UserError, match="are to be fetched"):
@@ -202,7 +233,9 @@ def test_who_looks_finds_a_model_at_every_moment(tmp_path):
 
 
 @pytest.mark.parametrize("able", [True, False], ids=["exchange", "two renames"])
-def test_one_that_ends_while_the_folders_change_places_is_put_right(hub, folder, older, newer, monkeypatch, able):
+def test_one_that_ends_while_the_folders_change_places_is_put_right(
+    hub, folder, older, newer, monkeypatch, able
+):
     """A file system that cannot exchange two names, such as NFS, has a moment without the folder: the next fetch puts it back."""
 
     def unable(one: Path, other: Path) -> None:
@@ -233,7 +266,9 @@ def test_one_that_ends_while_the_folders_change_places_is_put_right(hub, folder,
 def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_anew(folder, newer, monkeypatch):
     loaded = []
 
-    def read(file: Path, load: Callable[[Path], dict[str, torch.Tensor]] = weight_files._read_safetensors) -> dict[str, torch.Tensor]:
+    def read(
+        file: Path, load: Callable[[Path], dict[str, torch.Tensor]] = weight_files._read_safetensors
+    ) -> dict[str, torch.Tensor]:
         if len(loaded) == 1:
             for name, data in newer.items():
                 (staging.begin(folder, newer) / name).write_bytes(data)
@@ -246,17 +281,28 @@ def test_a_model_that_is_replaced_while_it_is_loaded_is_loaded_anew(folder, newe
     monkeypatch.undo()
     wanted = to_hf(random_model(layers=2, channels=64, vocabulary=64, seed=2))
     assert loaded == SHARDS * 2
-    assert found.keys() == wanted.keys() and all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert found.keys() == wanted.keys() and all(
+        torch.equal(found[name], wanted[name]) for name in wanted
+    )
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_again_and_again_leaves_the_older_until_it_comes_to_its_end(hub, folder, older, newer):
+def test_one_that_is_killed_again_and_again_leaves_the_older_until_it_comes_to_its_end(
+    hub, folder, older, newer
+):
     for place in sorted(newer, key=lambda name: (len(newer[name]), name)):
         if newer[place] == older.get(place):
             continue
         hub.stalls = {place: len(newer[place]) // 2}
         pull = Pull("ada/tiny")
-        assert pull.run(lambda told, p=place, pull=pull: pull.cancel() if told.file == p and not told.checking else None) is None
+        assert (
+            pull.run(
+                lambda told, p=place, pull=pull: (
+                    pull.cancel() if told.file == p and not told.checking else None
+                )
+            )
+            is None
+        )
         assert holds(folder) == older
         assert RWKV7.load(folder).parameters
     hub.stalls = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from assistant.line import Line
+from assistant.host.line import Line
 
 
 async def taken(line: Line, name: str, turns: list[str], *, program: bool) -> asyncio.Task[None]:
@@ -24,7 +24,10 @@ def test_people_go_before_programs_and_else_it_is_as_they_came() -> None:
     async def run() -> list[str]:
         line, turns = Line(), list[str]()
         async with line.turn():
-            tasks = [await taken(line, name, turns, program=name.startswith("program")) for name in ("program 1", "program 2", "a", "b")]
+            tasks = [
+                await taken(line, name, turns, program=name.startswith("program"))
+                for name in ("program 1", "program 2", "a", "b")
+            ]
         await asyncio.gather(*tasks, await taken(line, "late", turns, program=False))
         assert not line.busy
         return turns
@@ -36,7 +39,10 @@ def test_who_leaves_the_line_holds_up_nobody_even_when_called_at_that_moment() -
     async def run() -> list[str]:
         line, turns = Line(), list[str]()
         async with line.turn():
-            gone, called, stays = [await taken(line, name, turns, program=False) for name in ("gone", "called", "stays")]
+            gone, called, stays = [
+                await taken(line, name, turns, program=False)
+                for name in ("gone", "called", "stays")
+            ]
             gone.cancel()
         called.cancel()  # it was called, and has not run since
         await asyncio.gather(gone, called, stays, return_exceptions=True)

@@ -2,13 +2,15 @@
 
 import pytest
 
-from assistant.engine import Engine, EngineAuthor
+from assistant.engine.engine import Engine, EngineAuthor
+from assistant.intents.route import route
+from assistant.intents.routes import SYSTEM
 from assistant.library import describe, known
-from assistant.routes import SYSTEM
-from assistant.tools.route import route
-from scheduler import paths
+from scheduler.protocol import paths
 
-pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+pytestmark = pytest.mark.xdist_group(
+    "rwkv"
+)  # what Numba compiles at the first use is compiled once
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,10 @@ def test_it_is_on_the_list_with_a_card() -> None:
         ("give me a summary of the last 3 hours", "report brief hours=3"),
         ("compare job 8 with its previous run", "answer compare job=8"),
         ("compare job 8 with the last job", "answer compare job=last other=8"),
-        ("is my last job faster than job 7, and what's its power", "answer compare job=last other=7"),
+        (
+            "is my last job faster than job 7, and what's its power",
+            "answer compare job=last other=7",
+        ),
         ("run rain", "operate submit workload=rain"),
         ("how busy is the CPU?", "answer device metric=util"),
         ("how hot is the CPU?", "answer device metric=temp"),
@@ -53,14 +58,18 @@ def test_it_knows_which_tool_a_request_needs(engine, request_, line) -> None:
 
 def test_it_asks_back_where_it_is_not_sure(engine) -> None:
     author = EngineAuthor(engine, lambda: False)
-    found = [route(request, (), author) for request in ("job 7 first or last", "undo job 7", "the gpu and the queue and the logs")]
+    found = [
+        route(request, (), author)
+        for request in ("job 7 first or last", "undo job 7", "the gpu and the queue and the logs")
+    ]
     asked = [routed for routed in found if routed.choices]
     assert asked, "each of them may mean several things"
     assert all(len(routed.choices) <= 3 and routed.call in routed.choices for routed in asked)
 
 
 @pytest.mark.parametrize(
-    ("request_", "may_mean"), [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")]
+    ("request_", "may_mean"),
+    [("canel the last job", "operate cancel job=last"), ("clear the queue", "operate resume")],
 )
 def test_it_asks_back_before_it_takes_an_order_for_granted(engine, request_, may_mean) -> None:
     """One that is an order once it is mended, and one that it cannot tell from another."""
@@ -101,19 +110,31 @@ def test_an_order_that_is_forbidden_is_none(engine, request_) -> None:
         "may i cancel job 7",
     ],
 )
-def test_an_order_with_a_condition_or_in_a_question_is_never_done_without_a_card(engine, request_) -> None:
+def test_an_order_with_a_condition_or_in_a_question_is_never_done_without_a_card(
+    engine, request_
+) -> None:
     for author in (EngineAuthor(engine, lambda: False), None):
         found = route(request_, (), author)
         assert found.call is None or not found.call.acts or not found.certain
 
 
-@pytest.mark.parametrize("request_", ["is it ok to resume the queue?", "wurde job 7 abgebrochen?", "¿se puede cancelar el trabajo 7?"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "is it ok to resume the queue?",
+        "wurde job 7 abgebrochen?",
+        "¿se puede cancelar el trabajo 7?",
+    ],
+)
 def test_a_question_is_no_order_or_is_asked_about(engine, request_) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None and (not found.call.acts or found.choices)
 
 
-@pytest.mark.parametrize("request_", ["cancel job 7", "please cancel job 7", "could you cancel job 7?", "pause the queue"])
+@pytest.mark.parametrize(
+    "request_",
+    ["cancel job 7", "please cancel job 7", "could you cancel job 7?", "pause the queue"],
+)
 def test_a_plain_or_polite_order_is_clear(engine, request_) -> None:
     found = route(request_, (), EngineAuthor(engine, lambda: False))
     assert found.call is not None and found.call.acts and found.certain and not found.choices
@@ -124,5 +145,7 @@ def test_its_likeliest_texts_are_what_it_writes_with_their_probabilities(engine)
     ways = author.ways(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 4)
     *_, greedy = author.write(author.begin(SYSTEM, "stop or hold job {n1}, whatever"), 0)
     assert greedy.text in [way.text for way in ways]
-    assert [way.chance for way in ways] == sorted((way.chance for way in ways), reverse=True) and 0 < sum(way.chance for way in ways) <= 1
+    assert [way.chance for way in ways] == sorted(
+        (way.chance for way in ways), reverse=True
+    ) and 0 < sum(way.chance for way in ways) <= 1
     assert len({way.text for way in ways}) == len(ways) > 1

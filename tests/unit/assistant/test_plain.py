@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.plain import LONGEST, SHORTEST, WORDS, bare, meant, plain
+from assistant.intents.plain import LONGEST, SHORTEST, WORDS, bare, meant, plain
 from assistant.training import words
 from assistant.training.phrasings import grammar, sentences
 from assistant.training.requests import LANGUAGES
@@ -20,9 +20,15 @@ from assistant.training.requests import LANGUAGES
         ("What's teh TEMPERATRE of gpu {n1}??", "whats teh temperature of gpu {n1}"),
         ("Ist die GRÖSSTE Grafikkarte heiß?", "ist die grosste grafikkarte heiss"),
         ("¿Cuánta memoría libre queda?", "cuanta memoria libre queda"),
-        ("RÉSUMÉ des travaux annulés, échoué? canceló", "resumé des travaux annules echoué canceló"),
+        (
+            "RÉSUMÉ des travaux annulés, échoué? canceló",
+            "resumé des travaux annules echoué canceló",
+        ),
         ("L'énergie, s'il te plaît...", "lenergie sil te plait"),
-        ("How busy are the CPUs? Is CPU {n1} hot? With 4 CPUs?", "how busy are the gpus is cpu {n1} hot with 4 cpus"),
+        (
+            "How busy are the CPUs? Is CPU {n1} hot? With 4 CPUs?",
+            "how busy are the gpus is cpu {n1} hot with 4 cpus",
+        ),
         ("cancell my last jbo {n1} — now!", "cancel my last jbo {n1} now"),
         ("re-run {w1} at {t1}, 70 %", "re-run {w1} at {t1} 70 %"),
         ("   ", ""),
@@ -55,7 +61,21 @@ def test_a_slip_is_a_letter_left_out_twice_beside_or_swapped_and_never_the_first
         assert "queue" not in meant(other), other
 
 
-@pytest.mark.parametrize("word", ["senden", "passieren", "skilled", "cancer", "stomp", "retro", "purse", "presume", "deplete", "germinate"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "senden",
+        "passieren",
+        "skilled",
+        "cancer",
+        "stomp",
+        "retro",
+        "purse",
+        "presume",
+        "deplete",
+        "germinate",
+    ],
+)
 def test_a_word_that_only_looks_like_an_order_is_none(word) -> None:
     assert plain(word) == word
 
@@ -72,5 +92,9 @@ def test_no_sentence_reads_like_one_of_another_tool() -> None:
 
 
 def test_the_words_are_those_of_the_phrasings_that_are_learnt() -> None:
-    assert words.taught() == WORDS.read_text(encoding="utf-8").split(), "renew them: python -m assistant.training.words"
-    assert all(word == bare(word) and word.isalpha() and len(word) <= LONGEST for word in words.taught())
+    assert words.taught() == WORDS.read_text(encoding="utf-8").split(), (
+        "renew them: python -m assistant.training.words"
+    )
+    assert all(
+        word == bare(word) and word.isalpha() and len(word) <= LONGEST for word in words.taught()
+    )

@@ -14,18 +14,20 @@ from rwkv_models import random_model, to_hf, write_hf
 
 from accel.result import Result
 from accel.workloads.harness import serve
-from assistant.compact import Compact
-from assistant.engine import Engine, EngineAuthor
+from assistant.engine.engine import Engine, EngineAuthor
 from assistant.facts import gather
-from assistant.rain import Limits, Rain, Verdict, sentence
 from assistant.tokenizer import VOCABULARY
-from assistant.verify import Refused
 from assistant.workloads.rain import work
-from assistant.writer import judged, write
-from scheduler import settings
-from scheduler.settings import TEMPLATE, Settings
+from assistant.writing.compact import Compact
+from assistant.writing.rain import Limits, Rain, Verdict, sentence
+from assistant.writing.verify import Refused
+from assistant.writing.writer import judged, write
+from scheduler.protocol import settings
+from scheduler.protocol.settings import TEMPLATE, Settings
 
-pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+pytestmark = pytest.mark.xdist_group(
+    "rwkv"
+)  # what Numba compiles at the first use is compiled once
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 
@@ -41,7 +43,9 @@ class Tree:
     name = "tree"
     compact = False
 
-    def __init__(self, ways: dict[str, tuple[str, ...]], opinion: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, ways: dict[str, tuple[str, ...]], opinion: dict[str, float] | None = None
+    ) -> None:
         self.ways, self.opinion = ways, opinion
         self.began: list[str] = []
 
@@ -51,7 +55,9 @@ class Tree:
     def leaning(self, after: Spot, question: str, answers: tuple[str, str]) -> float | None:
         if self.opinion is None:
             return None
-        likes_yes = next((value for end, value in self.opinion.items() if after.text.endswith(end)), 1.0)
+        likes_yes = next(
+            (value for end, value in self.opinion.items() if after.text.endswith(end)), 1.0
+        )
         bias = 0.5  # for whatever is called A
         return max(-1.0, min(1.0, (likes_yes if "(A) yes" in question else -likes_yes) + bias))
 
@@ -90,15 +96,26 @@ def test_where_the_greedy_way_leads_nowhere_the_faithful_branch_is_found_further
     rain = Rain(author, holds)
     assert rain.text(Spot("")).text == "True. So it is. Done."
     assert rain.rewound > 0
-    assert author.began.count("Nice.") == Limits().children, "all its ways were tried before it was given up"
+    assert author.began.count("Nice.") == Limits().children, (
+        "all its ways were tried before it was given up"
+    )
 
 
 def test_where_nothing_holds_that_is_said_with_the_reason_and_the_search_ends() -> None:
-    author = Tree({"": ("A lie.", "Well."), "Well.": (" A lie.", " Well."), "Well. Well.": (" A lie!",)})
+    author = Tree(
+        {"": ("A lie.", "Well."), "Well.": (" A lie.", " Well."), "Well. Well.": (" A lie!",)}
+    )
     with pytest.raises(Refused, match="it lies"):
         Rain(author, holds).text(Spot(""))
     endless = Tree({" A." * n: (" A.", " B lie.") for n in range(500)})
-    rain = Rain(endless, lambda place: Verdict(0.1) if "lie" not in place.text and not place.ended else Verdict(-1.0, "it lies"))
+    rain = Rain(
+        endless,
+        lambda place: (
+            Verdict(0.1)
+            if "lie" not in place.text and not place.ended
+            else Verdict(-1.0, "it lies")
+        ),
+    )
     with pytest.raises(Refused):
         rain.text(Spot(""))
     assert rain.written <= Limits().sentences
@@ -112,29 +129,49 @@ def test_a_sentence_ends_where_white_space_follows_and_not_within_a_number_or_a_
 
 
 def test_a_large_model_judges_itself_against_its_liking_for_the_first_answer() -> None:
-    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}.", " The backend {job7.backend} reached {job7.tflops}."
+    first, second = (
+        "Job {job7.name} is {job7.state}: {job7.verdict}.",
+        " The backend {job7.backend} reached {job7.tflops}.",
+    )
     dull = " It is as it is."
-    author = Tree({"": (first,), first: (dull, second), first + dull: (second,)}, {dull: -0.9, dull + second: -0.9})
+    author = Tree(
+        {"": (first,), first: (dull, second), first + dull: (second,)},
+        {dull: -0.9, dull + second: -0.9},
+    )
     text, writer = write(ONE, None, author)
     assert writer == "model tree"
     assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
     assert judged(Spot(dull), ONE, Compact("", ONE, ()), author).value == pytest.approx(-0.7), (
         "what is cut off at 1 or -1 is lost to the mean"
     )
-    assert judged(Spot("It took 99 s."), ONE, Compact("", ONE, ()), author).refused, "it is not asked what a program can tell"
+    assert judged(Spot("It took 99 s."), ONE, Compact("", ONE, ()), author).refused, (
+        "it is not asked what a program can tell"
+    )
 
 
 def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
     """Random trees of true and false sentences; every number that is shown is looked for in the facts."""
     known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
     random, shown = Random(4), 0
-    true = [" Job {job7.name} is {job7.state}: {job7.verdict}.", " It reached {job7.tflops}.", " The backend is {job7.backend}."]
-    false = [" It took 77 s.", " It reached 0.0874 TFLOP/s.", " Job 8 failed.", " {job9.tflops} it was.", " Twelve jobs ran."]
+    true = [
+        " Job {job7.name} is {job7.state}: {job7.verdict}.",
+        " It reached {job7.tflops}.",
+        " The backend is {job7.backend}.",
+    ]
+    false = [
+        " It took 77 s.",
+        " It reached 0.0874 TFLOP/s.",
+        " Job 8 failed.",
+        " {job9.tflops} it was.",
+        " Twelve jobs ran.",
+    ]
     for _ in range(60):
         ways = {"": tuple(random.choices(true + false, k=3))}
         for _ in range(6):
             ways |= {
-                text + more: tuple(random.choices(true + false, k=3)) for text, all_more in list(ways.items()) for more in all_more[:2]
+                text + more: tuple(random.choices(true + false, k=3))
+                for text, all_more in list(ways.items())
+                for more in all_more[:2]
             }
             ways = dict(random.sample(sorted(ways.items()), min(len(ways), 40))) | {"": ways[""]}
         text, writer = write(ONE, "how is it?", Tree(ways))
@@ -145,7 +182,9 @@ def test_whatever_tree_a_model_is_no_number_leaves_that_is_no_fact() -> None:
 
 
 def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsys) -> None:
-    folder = write_hf(tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    folder = write_hf(
+        tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300))
+    )
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     settings.save(Settings(model_folder=TEMPLATE))
     assert serve("rain", work, ["--texts=1"]) == 1
@@ -159,14 +198,18 @@ def test_as_a_job_it_says_how_many_texts_held_and_how_fast(home, tmp_path, capsy
     assert result.flops > 0
 
 
-def test_a_large_enough_model_is_asked_and_goes_on_as_if_nobody_had_asked(tmp_path, monkeypatch) -> None:
-    folder = write_hf(tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+def test_a_large_enough_model_is_asked_and_goes_on_as_if_nobody_had_asked(
+    tmp_path, monkeypatch
+) -> None:
+    folder = write_hf(
+        tmp_path / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300))
+    )
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     author = EngineAuthor(Engine(str(folder), "cpu"), lambda: False)
     place = next(author.write(author.begin("", "x"), 3))
     assert author.leaning(place, "well?", (" A", " B")) is None
     before = [p.text for p in islice(author.write(place, 4), 9)]
-    monkeypatch.setattr("assistant.engine.JUDGES", 1)
+    monkeypatch.setattr("assistant.engine.engine.JUDGES", 1)
     leaning = author.leaning(place, "well?", ("A", "B"))
     assert leaning is not None
     assert -1 <= leaning <= 1

@@ -14,17 +14,19 @@ import msgspec
 import pytest
 from test_reports import EVIL, USED, composed, of_job, span
 
-from app import theme
+from app.widgets import theme
 from assistant.reports import axes, files, style
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.report import Chart, Line, Prose, Report, Section
 from assistant.reports.svg import svg
-from scheduler.errors import UserError
-from scheduler.jobs import Event
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Event
 
 HOSTILE = of_job(
-    msgspec.structs.replace(USED, spec=msgspec.structs.replace(USED.spec, name=EVIL)), EVIL.encode(), (Event(1.0, EVIL, EVIL),)
+    msgspec.structs.replace(USED, spec=msgspec.structs.replace(USED.spec, name=EVIL)),
+    EVIL.encode(),
+    (Event(1.0, EVIL, EVIL),),
 )
 
 
@@ -58,8 +60,22 @@ class Tags(HTMLParser):
 def test_a_page_loads_runs_and_links_nothing(material) -> None:
     page = html(composed(material))
     found = Tags(page)
-    assert not found.used & {"script", "img", "a", "link", "iframe", "object", "image", "use", "form"}
-    assert not {name for name in found.attributes if name.startswith("on") or name in ("href", "src", "xlink:href")}
+    assert not found.used & {
+        "script",
+        "img",
+        "a",
+        "link",
+        "iframe",
+        "object",
+        "image",
+        "use",
+        "form",
+    }
+    assert not {
+        name
+        for name in found.attributes
+        if name.startswith("on") or name in ("href", "src", "xlink:href")
+    }
     assert "url(" not in page and "@import" not in page
     assert "default-src &#x27;none&#x27;" in page
 
@@ -76,18 +92,39 @@ def test_a_page_is_light_and_dark_in_the_colours_of_the_window() -> None:
         for name in style.Colours._fields:
             assert getattr(ours, name) == getattr(theirs, name)
     sheet = style.sheet()
-    assert "@media (prefers-color-scheme:dark)" in sheet and style.DARK.surface in sheet and style.LIGHT.surface in sheet
+    assert (
+        "@media (prefers-color-scheme:dark)" in sheet
+        and style.DARK.surface in sheet
+        and style.LIGHT.surface in sheet
+    )
 
 
 def test_words_of_a_model_cannot_bring_markup_in() -> None:
-    report = Report("span", "x", 0.0, 9.0, 9.0, "model m", (Section("", (Prose(f"{EVIL}\n\n<img src=x onerror=alert(1)>"),)),), ())
+    report = Report(
+        "span",
+        "x",
+        0.0,
+        9.0,
+        9.0,
+        "model m",
+        (Section("", (Prose(f"{EVIL}\n\n<img src=x onerror=alert(1)>"),)),),
+        (),
+    )
     found = Tags(html(report))
     assert not found.used & {"script", "img", "a"}
 
 
 def chart(*values: float | None, top: float | None = 100.0) -> Chart:
     times = tuple(float(i) for i in range(len(values)))
-    return Chart("Utilisation & more", "%", 0.0, len(values) - 1.0, (Line("GPU 0", times, values, values, values),), "readings", top)
+    return Chart(
+        "Utilisation & more",
+        "%",
+        0.0,
+        len(values) - 1.0,
+        (Line("GPU 0", times, values, values, values),),
+        "readings",
+        top,
+    )
 
 
 def test_a_chart_breaks_where_there_is_a_gap() -> None:
@@ -96,7 +133,9 @@ def test_a_chart_breaks_where_there_is_a_gap() -> None:
     assert len([p for p in drawn.iter(f"{space}path") if p.get("class") == "l0"]) == 2
     assert len([*drawn.iter(f"{space}circle")]) == 1
     assert drawn.get("aria-label") == "Utilisation & more, %"
-    points = re.findall(r"[\d.]+", next(p for p in drawn.iter(f"{space}path") if p.get("class") == "l0").get("d"))
+    points = re.findall(
+        r"[\d.]+", next(p for p in drawn.iter(f"{space}path") if p.get("class") == "l0").get("d")
+    )
     assert float(points[1]) > float(points[3]), "more is higher"
 
 
@@ -106,7 +145,9 @@ def test_a_band_lies_between_lowest_and_highest() -> None:
     assert 'class="b0"' not in svg(chart(5, 5))
 
 
-@pytest.mark.parametrize("highest", [1e-9, 0.0871, 1, 99.9, 100, 703, 1e12, 0, float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "highest", [1e-9, 0.0871, 1, 99.9, 100, 703, 1e12, 0, float("inf"), float("nan")]
+)
 def test_a_value_axis_ends_above_its_values_with_few_round_ticks(highest: float) -> None:
     end = axes.end(highest)
     assert end > 0 and not end < highest < float("inf")
@@ -130,7 +171,9 @@ def test_in_markdown_a_chart_is_a_line_and_foreign_text_cannot_close_its_fence()
     assert "`````text\na\n```\n# not a heading\n````x\n`````" in markdown(report)
 
 
-def test_reports_that_are_kept_are_private_and_few(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_that_are_kept_are_private_and_few(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "KEPT", 3)
     report = composed(of_job(USED))
     for number in range(5):
@@ -143,7 +186,9 @@ def test_reports_that_are_kept_are_private_and_few(home: Path, monkeypatch: pyte
     assert files.name(composed(span())).startswith("daily-20")
 
 
-def test_what_lies_in_the_way_of_a_report_is_not_written_through(home: Path, tmp_path: Path) -> None:
+def test_what_lies_in_the_way_of_a_report_is_not_written_through(
+    home: Path, tmp_path: Path
+) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     files.folder()

@@ -12,29 +12,55 @@ from assistant.facts import gather
 from assistant.reports.compose import compose
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
-from assistant.writer import write
-from scheduler.errors import UserError
-from scheduler.jobs import Done, Event, Failed, Job, Usage
-from scheduler.telemetry.snapshot import Alert, Columns
+from assistant.writing.writer import write
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
+from scheduler.protocol.snapshot import Alert, Columns
 
 EVIL = "# x\n- **b** | `code` <script>alert(1)</script> [a](http://e) ![i](http://e/i) \x1b[31m"
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 USED = msgspec.structs.replace(DONE, usage=Usage(50.0, 3.5 * 2**30, 12_600.0, 88.0))
-UNUSED = msgspec.structs.replace(USED, usage=Usage(absent={"energy": "its device does not tell its power"}))
-EVENTS = (Event(NOW - 100, "submitted"), Event(NOW - 80, "started", "attempt 1 on CPU"), Event(NOW - 30, "done"))
+UNUSED = msgspec.structs.replace(
+    USED, usage=Usage(absent={"energy": "its device does not tell its power"})
+)
+EVENTS = (
+    Event(NOW - 100, "submitted"),
+    Event(NOW - 80, "started", "attempt 1 on CPU"),
+    Event(NOW - 30, "done"),
+)
 ALERTS = (Alert(3, "too hot", "g1", None, "GPU 1 is at 93 °C", NOW - 60, NOW - 50),)
 
 
-def span(*jobs: Job, devices: int = 2, histories: dict[str, Columns] | None = None, alerts: tuple[Alert, ...] = ALERTS) -> Material:
-    shown = snapshot(*(replayed(i) for i in range(devices)), jobs=jobs, source="replay h100.trace.gz")
+def span(
+    *jobs: Job,
+    devices: int = 2,
+    histories: dict[str, Columns] | None = None,
+    alerts: tuple[Alert, ...] = ALERTS,
+) -> Material:
+    shown = snapshot(
+        *(replayed(i) for i in range(devices)), jobs=jobs, source="replay h100.trace.gz"
+    )
     read = {"g0": watched(99.0), "g1": watched(50.0)} if histories is None else histories
-    return Material("daily", NOW - 600, NOW, shown, jobs, read, alerts, facts=gather(shown, jobs, read, NOW - 600, NOW))
+    return Material(
+        "daily",
+        NOW - 600,
+        NOW,
+        shown,
+        jobs,
+        read,
+        alerts,
+        facts=gather(shown, jobs, read, NOW - 600, NOW),
+    )
 
 
 def watched(util: float, apart: float = 60.0) -> Columns:
     """Ten readings so many seconds apart, with a gap in their middle."""
     times = [NOW - 10 * apart + apart * i for i in range(10)]
-    columns: dict[str, list[float | None]] = {"util": [util] * 10, "power": [600.0] * 10, "temp": [71.0] * 10}
+    columns: dict[str, list[float | None]] = {
+        "util": [util] * 10,
+        "power": [600.0] * 10,
+        "temp": [71.0] * 10,
+    }
     for values in columns.values():
         values[5] = None
     return Columns(times, columns, columns, columns)
@@ -65,21 +91,50 @@ def texts(report: Report) -> list[str]:
 
 
 def tables(report: Report) -> dict[str, Table]:
-    return {block.title: block for section in report.sections for block in section.blocks if isinstance(block, Table)}
+    return {
+        block.title: block
+        for section in report.sections
+        for block in section.blocks
+        if isinstance(block, Table)
+    }
 
 
 def charts(report: Report) -> list[Chart]:
-    return [block for section in report.sections for block in section.blocks if isinstance(block, Chart)]
+    return [
+        block for section in report.sections for block in section.blocks if isinstance(block, Chart)
+    ]
 
 
 @pytest.mark.parametrize(
     "material",
-    [span(USED, *JOBS[:2]), span(*JOBS), span(), span(devices=0), of_job(USED), of_job(UNUSED), of_job(JOBS[0]), of_job(JOBS[3], b"x")],
-    ids=["daily", "all states", "no jobs", "no devices", "job", "job without figures", "job that waits", "job that failed"],
+    [
+        span(USED, *JOBS[:2]),
+        span(*JOBS),
+        span(),
+        span(devices=0),
+        of_job(USED),
+        of_job(UNUSED),
+        of_job(JOBS[0]),
+        of_job(JOBS[3], b"x"),
+    ],
+    ids=[
+        "daily",
+        "all states",
+        "no jobs",
+        "no devices",
+        "job",
+        "job without figures",
+        "job that waits",
+        "job that failed",
+    ],
 )
 def test_every_number_is_one_that_a_fact_says(material: Material) -> None:
     report = composed(material)
-    known = {n for fact in report.facts for n in NUMBER.findall(f"{fact.text} {fact.name} {fact.said} {fact.source}")}
+    known = {
+        n
+        for fact in report.facts
+        for n in NUMBER.findall(f"{fact.text} {fact.name} {fact.said} {fact.source}")
+    }
     assert {n for text in texts(report) for n in NUMBER.findall(text)} <= known
     assert report.sections[-1].title == "Sources"
     (sources,) = report.sections[-1].blocks
@@ -93,31 +148,52 @@ def test_what_is_not_known_is_said_with_its_reason() -> None:
     assert "No data for energy: its device does not tell its power." in used.note
     assert "has not ended yet" in tables(composed(of_job(JOBS[0])))["Outcome"].note
     unread = composed(span(histories={}))
-    assert [chart.title for chart in charts(unread)] == ["Utilisation of REPLAY GPU 0", "Utilisation of REPLAY GPU 1"]
-    assert all(not chart.lines and "no data (nothing was read in this time)" in chart.note for chart in charts(unread))
+    assert [chart.title for chart in charts(unread)] == [
+        "Utilisation of REPLAY GPU 0",
+        "Utilisation of REPLAY GPU 1",
+    ]
+    assert all(
+        not chart.lines and "no data (nothing was read in this time)" in chart.note
+        for chart in charts(unread)
+    )
     assert "Temperature of REPLAY GPU 0" in tables(unread)["Devices, mean and highest"].note
 
 
 def test_the_share_of_a_device_that_a_job_had_is_told() -> None:
     rows = dict(tables(composed(of_job(USED)))["Outcome"].rows)
     assert rows["Mean utilisation of its devices"] == "88 %"
-    assert (rows["Most memory on one device"], rows["Share of that device's memory"]) == ("3.5 GiB", "22 %")
-    assert "Share of that device's memory" not in dict(tables(composed(of_job(JOBS[0])))["Outcome"].rows)
+    assert (rows["Most memory on one device"], rows["Share of that device's memory"]) == (
+        "3.5 GiB",
+        "22 %",
+    )
+    assert "Share of that device's memory" not in dict(
+        tables(composed(of_job(JOBS[0])))["Outcome"].rows
+    )
 
 
 def test_sources_that_disagree_are_both_told() -> None:
     material = of_job(USED)
-    other = msgspec.structs.replace(next(f for f in material.facts if f.name == "job7.duration"), said="9 s", source="elsewhere")
+    other = msgspec.structs.replace(
+        next(f for f in material.facts if f.name == "job7.duration"), said="9 s", source="elsewhere"
+    )
     report = composed(Material(**{**vars(material), "facts": (*material.facts, other)}))
-    assert ("Took", "sources disagree: 50 s (queue), 9 s (elsewhere)") in tables(report)["Outcome"].rows
+    assert ("Took", "sources disagree: 50 s (queue), 9 s (elsewhere)") in tables(report)[
+        "Outcome"
+    ].rows
 
 
 def test_jobs_are_listed_by_the_energy_they_used_and_devices_beside_them() -> None:
     little = msgspec.structs.replace(USED, id=5, usage=Usage(9.0, 2**30, 90.0, 3.0))
     energy = tables(composed(span(little, USED, JOBS[3])))["Energy"]
-    assert [row[:2] for row in energy.rows][:2] == [("Job 7 (attention)", "3.50 Wh"), ("Job 5 (attention)", "90 J")]
+    assert [row[:2] for row in energy.rows][:2] == [
+        ("Job 7 (attention)", "3.50 Wh"),
+        ("Job 5 (attention)", "90 J"),
+    ]
     # 600 W for 7 of the 9 minutes: nothing is counted over the gap
-    assert [row[:2] for row in energy.rows][2:] == [("all of REPLAY GPU 0", "70.0 Wh"), ("all of REPLAY GPU 1", "70.0 Wh")]
+    assert [row[:2] for row in energy.rows][2:] == [
+        ("all of REPLAY GPU 0", "70.0 Wh"),
+        ("all of REPLAY GPU 1", "70.0 Wh"),
+    ]
     assert "No data for Job 6:" in energy.note
 
 
@@ -125,27 +201,41 @@ def test_over_a_long_time_a_counter_of_energy_counts_more_than_power_unless_it_b
     def total(counter: list[float], apart: float = 180.0) -> str:
         read = watched(99.0, apart)
         energy: dict[str, list[float | None]] = {"energy": [*counter]}
-        both = Columns(read.times, {**read.columns, **energy}, {**read.low, **energy}, {**read.high, **energy})
+        both = Columns(
+            read.times, {**read.columns, **energy}, {**read.low, **energy}, {**read.high, **energy}
+        )
         return tables(composed(span(devices=1, histories={"g0": both})))["Energy"].rows[0][1]
 
     assert total([1000.0 + 100 * i for i in range(10)]) == "0.25 Wh"
     assert total([1000.0, 9000.0, 50.0, *(60.0 + i for i in range(7))]) == "210 Wh"
-    assert total([1000.0] * 10, apart=2.0) == "2.33 Wh", "a counter that is read twice a minute stands still over twenty seconds"
+    assert total([1000.0] * 10, apart=2.0) == "2.33 Wh", (
+        "a counter that is read twice a minute stands still over twenty seconds"
+    )
 
 
 def test_each_device_has_its_chart_with_gaps_and_the_busiest_are_chosen() -> None:
     found = [chart for chart in charts(composed(span())) if chart.title.startswith("Utilisation")]
-    assert [chart.title for chart in found] == ["Utilisation of REPLAY GPU 0", "Utilisation of REPLAY GPU 1"]
+    assert [chart.title for chart in found] == [
+        "Utilisation of REPLAY GPU 0",
+        "Utilisation of REPLAY GPU 1",
+    ]
     assert found[0].lines[0].mean[5] is None
     assert found[1].note == "REPLAY GPU 1: mean 50 %, highest 50 %"
     assert found[0].source == "REPLAY readings, history"
     many = composed(span(devices=12, histories={f"g{i}": watched(float(i)) for i in range(12)}))
-    assert [c.title.rpartition(" ")[2] for c in charts(many) if c.title.startswith("Util")] == [str(i) for i in range(4, 12)]
+    assert [c.title.rpartition(" ")[2] for c in charts(many) if c.title.startswith("Util")] == [
+        str(i) for i in range(4, 12)
+    ]
 
 
 def test_the_log_of_a_job_is_quoted_without_what_steers_a_terminal() -> None:
-    log = b'one\n{"gpudeck": "progress", "done": 1, "total": 2}\n\x1b[31mred\x1b[0m\x07\nwas\rstands here\n' + EVIL.encode()
-    (quoted,) = (b for s in composed(of_job(USED, log)).sections for b in s.blocks if isinstance(b, Excerpt))
+    log = (
+        b'one\n{"gpudeck": "progress", "done": 1, "total": 2}\n\x1b[31mred\x1b[0m\x07\nwas\rstands here\n'
+        + EVIL.encode()
+    )
+    (quoted,) = (
+        b for s in composed(of_job(USED, log)).sections for b in s.blocks if isinstance(b, Excerpt)
+    )
     lines = quoted.text.split("\n")
     assert lines[:4] == ["one", "red", "stands here", "# x"]
     assert all(c.isprintable() or c == "\n" for c in quoted.text)
@@ -165,10 +255,16 @@ def test_hostile_names_add_no_row_and_no_section() -> None:
     tame = (job(3, Failed(NOW - 9, NOW, "x"), "x"), job(1, Done(NOW - 9, NOW), "x"))
     for made in (span, lambda *jobs: of_job(jobs[0])):
         found, expected = composed(made(*evil)), composed(made(*tame))
-        assert [[type(b) for b in s.blocks] for s in found.sections] == [[type(b) for b in s.blocks] for s in expected.sections]
-        assert {t.title: len(t.rows) for t in tables(found).values()} == {t.title: len(t.rows) for t in tables(expected).values()}
+        assert [[type(b) for b in s.blocks] for s in found.sections] == [
+            [type(b) for b in s.blocks] for s in expected.sections
+        ]
+        assert {t.title: len(t.rows) for t in tables(found).values()} == {
+            t.title: len(t.rows) for t in tables(expected).values()
+        }
         assert "\n" not in found.title
-        assert not any("\n" in cell for table in tables(found).values() for row in table.rows for cell in row)
+        assert not any(
+            "\n" in cell for table in tables(found).values() for row in table.rows for cell in row
+        )
 
 
 def test_devices_are_called_those_of_the_job_only_where_it_held_them() -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from assistant.retrieval import Passage, joblogs, manual, quoted, search
-from scheduler import paths
+from scheduler.protocol import paths
 
 
 def found_at(passage: Passage) -> str:
     """What stands in the cited lines."""
     file = next((f for f in manual.files() if f.name == passage.file), Path(passage.file))
-    return "\n".join(file.read_bytes().decode(errors="replace").split("\n")[passage.first - 1 : passage.last])
+    return "\n".join(
+        file.read_bytes().decode(errors="replace").split("\n")[passage.first - 1 : passage.last]
+    )
 
 
 def put_log(home: Path, job: int, data: bytes) -> Path:
@@ -47,7 +49,18 @@ def test_the_manual_answers_with_the_passage_word_for_word(question: str, words:
         assert passage.cite in quoted(found).replace("\\", "")
 
 
-@pytest.mark.parametrize("question", ["how do I bake bread?", "what is the capital of France", "who are you", "", "?!", "\x1b[31m", "the"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "how do I bake bread?",
+        "what is the capital of France",
+        "who are you",
+        "",
+        "?!",
+        "\x1b[31m",
+        "the",
+    ],
+)
 def test_what_the_manual_does_not_tell_is_not_answered(question: str) -> None:
     assert search(question) == ()
     assert quoted(()) == "Nothing about that was found in the manual."
@@ -95,11 +108,15 @@ def test_a_hostile_log_only_shows_itself(home: Path) -> None:
     assert all(c.isprintable() or c == "\n" for c in said)
     fence, _, rest = said.partition("\n")
     assert re.fullmatch(r"`{4,}text", fence)
-    assert "# heading" in rest.partition("\n" + fence.removesuffix("text"))[0], "nothing in it ends the quotation"
+    assert "# heading" in rest.partition("\n" + fence.removesuffix("text"))[0], (
+        "nothing in it ends the quotation"
+    )
     assert search("pwned", "logs", 3) == ()
 
 
-def test_of_a_long_log_the_end_is_read_and_bytes_are_cited(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_log_the_end_is_read_and_bytes_are_cited(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(joblogs, "ONE_LOG", 5000)
     lines = [f"line {i} of many" for i in range(1000)]
     file = put_log(home, 5, "\n".join([*lines, "needle here"]).encode())
@@ -107,7 +124,9 @@ def test_of_a_long_log_the_end_is_read_and_bytes_are_cited(home: Path, monkeypat
     assert found.text == "line 998 of many\nline 999 of many\nneedle here"
     assert found.cite == f"{file}, from byte {found.first} on"
     assert file.read_bytes()[found.first :].decode() == found.text
-    assert search("line 3", "logs", 5) == () or all("line 3 " not in p.text for p in search("line 3", "logs", 5))
+    assert search("line 3", "logs", 5) == () or all(
+        "line 3 " not in p.text for p in search("line 3", "logs", 5)
+    )
 
 
 def test_of_a_log_with_a_dropped_middle_the_newest_part_is_read(home: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assistant.roles import role_of
+from assistant.intents.roles import role_of
 
 REQUESTS = {
     "answer": [
@@ -72,6 +72,8 @@ REQUESTS = {
 }
 
 
-@pytest.mark.parametrize(("role", "request_text"), [(role, text) for role, texts in REQUESTS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("role", "request_text"), [(role, text) for role, texts in REQUESTS.items() for text in texts]
+)
 def test_the_role_of_a_request(role, request_text) -> None:
     assert role_of(request_text) == role

@@ -6,9 +6,9 @@ import pytest
 from examples import CPU_STATE, snapshot
 
 from assistant.idle import Cancelled, run_when_idle, why_busy
-from scheduler.devices.model import Device, Process, Reading
-from scheduler.errors import DaemonGone
-from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
+from scheduler.protocol.devices import Device, Process, Reading
+from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 
 GPU = Device("GPU-1", 0, "NVIDIA H100", "nvidia")
 
@@ -17,7 +17,9 @@ OWN = Process(4321, "python", assistant=True)
 OTHERS = Process(1, "python")
 
 
-def gpu(use: Idle | Busy, *processes: Process, holders: tuple[int, ...] = (), leased: bool = False) -> DeviceState:
+def gpu(
+    use: Idle | Busy, *processes: Process, holders: tuple[int, ...] = (), leased: bool = False
+) -> DeviceState:
     return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holders, leased)
 
 

@@ -16,9 +16,9 @@ from rwkv_models import random_model
 from assistant.client import Assistant
 from assistant.model import RWKV7
 from assistant.rwkv import ahead
-from scheduler import settings
 from scheduler.client import Client
-from scheduler.settings import Settings
+from scheduler.protocol import settings
+from scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
 
 pytestmark = pytest.mark.xdist_group("rwkv")
@@ -48,12 +48,31 @@ def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_round
 @pytest.mark.slow
 def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path) -> None:
     for room in ("assistant", "scheduler"):
-        shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "training"))
-    (tmp_path / "assistant" / "rwkv" / "__pycache__").write_text("a file: nobody, not even root, makes a folder of it")
-    blocked = {name: str(tmp_path / "scheduler" / "errors.py") for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
+        shutil.copytree(
+            REPOSITORY / room,
+            tmp_path / room,
+            ignore=shutil.ignore_patterns("__pycache__", "training"),
+        )
+    (tmp_path / "assistant" / "rwkv" / "__pycache__").write_text(
+        "a file: nobody, not even root, makes a folder of it"
+    )
+    blocked = {
+        name: str(tmp_path / "scheduler" / "protocol" / "errors.py")
+        for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+    }
     run = subprocess.run(
-        [sys.executable, "-P", "-c", "from assistant.rwkv import ahead; print(ahead.folder(), ahead.ready())"],
-        env={**os.environ, **blocked, "PYTHONPATH": str(tmp_path), "GPUDECK_HOME": str(tmp_path / "home")},
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            "from assistant.rwkv import ahead; print(ahead.folder(), ahead.ready())",
+        ],
+        env={
+            **os.environ,
+            **blocked,
+            "PYTHONPATH": str(tmp_path),
+            "GPUDECK_HOME": str(tmp_path / "home"),
+        },
         capture_output=True,
         check=True,
         text=True,
@@ -70,13 +89,20 @@ def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_p
         "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead._calls()))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    both = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
     compiled = [int(process.communicate(timeout=300)[0]) for process in both]
     assert sorted(compiled) == [0, 2]
 
 
 @pytest.mark.slow
-def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(tmp_path, monkeypatch) -> None:
+def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(
+    tmp_path, monkeypatch
+) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
     with state_folder(tmp_path / "home"):
         settings.save(Settings(source="cpu"))
@@ -85,6 +111,11 @@ def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(
             first = Assistant().ask("how busy is the CPU?")
             assert (first.routed, first.by) == ("model rwkv7-deck-13m", "torch")
             assert first.where == "cpu (torch, until compiled for this machine)"
-            last = eventually(lambda: (answer := Assistant().ask("how busy is the CPU?")).by == "compiled" and answer, 300)
+            last = eventually(
+                lambda: (
+                    (answer := Assistant().ask("how busy is the CPU?")).by == "compiled" and answer
+                ),
+                300,
+            )
             assert last.where == "cpu"
             assert Assistant().benchmark(deck.snapshot().settings.model).decode.median > 0

@@ -11,16 +11,18 @@ import pytest
 import torch
 from rwkv_models import random_model, to_hf, write_hf
 
-from assistant.engine import EngineAuthor, Mark
-from assistant.generate import Generation, begun, read
+from assistant.engine.engine import EngineAuthor, Mark
+from assistant.engine.generate import Generation, begun, read
+from assistant.engine.journal import SAVE_EVERY, Diary, folder
+from assistant.engine.prompts import prompt
 from assistant.idle import Cancelled
-from assistant.journal import SAVE_EVERY, Diary, folder
 from assistant.model import RWKV7
-from assistant.prompts import prompt
 from assistant.sampling import Sampler
 from assistant.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+pytestmark = pytest.mark.xdist_group(
+    "rwkv"
+)  # what Numba compiles at the first use is compiled once
 
 torch.set_num_threads(1)
 BYTES = Tokenizer({i + 1: bytes([i]) for i in range(256)})
@@ -40,15 +42,25 @@ class Script(Sampler):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> RWKV7:
-    return RWKV7.load(write_hf(tmp_path_factory.mktemp("model"), to_hf(random_model(layers=1, channels=64, vocabulary=300))))
+    return RWKV7.load(
+        write_hf(
+            tmp_path_factory.mktemp("model"),
+            to_hf(random_model(layers=1, channels=64, vocabulary=300)),
+        )
+    )
 
 
-def generation(model: RWKV7, sampler: Sampler, limit: int = 1000, cancelled=lambda: False) -> Generation:
+def generation(
+    model: RWKV7, sampler: Sampler, limit: int = 1000, cancelled=lambda: False
+) -> Generation:
     return Generation(model, BYTES, sampler, *model.forward([1]), limit=limit, cancelled=cancelled)
 
 
 def test_the_prompt_has_the_format_the_models_were_trained_on() -> None:
-    assert prompt("Be\r\n\r\nbrief.", "One.\n\n\nUser: two. ") == "System: Be\nbrief.\n\nUser: One.\nUser: two.\n\nAssistant:"
+    assert (
+        prompt("Be\r\n\r\nbrief.", "One.\n\n\nUser: two. ")
+        == "System: Be\nbrief.\n\nUser: One.\nUser: two.\n\nAssistant:"
+    )
 
 
 def test_it_stops_before_the_users_next_turn_and_holds_back_its_beginning(model) -> None:
@@ -126,7 +138,9 @@ def test_a_model_that_computes_no_numbers_is_an_error_not_a_token(temperature) -
         Sampler(temperature)(torch.tensor([1.0, math.nan]), 0)
 
 
-@pytest.mark.parametrize("settings", [{"temperature": -1}, {"temperature": math.inf}, {"top_p": 0}, {"top_p": 1.1}])
+@pytest.mark.parametrize(
+    "settings", [{"temperature": -1}, {"temperature": math.inf}, {"top_p": 0}, {"top_p": 1.1}]
+)
 def test_settings_out_of_range_are_refused(settings) -> None:
     with pytest.raises(ValueError, match=r"temperature|top_p"):
         Sampler(**settings)
@@ -179,12 +193,22 @@ def write_all(model: RWKV7, diary: Diary, cut: int | None) -> str | None:
         return left == -1
 
     sampler = Sampler(1.0, 0.9, 11)
-    run = Generation(model, BYTES, sampler, *begun(model, [1, 2, 3], diary, lambda: False), limit=150, cancelled=cancelled, journal=diary)
+    run = Generation(
+        model,
+        BYTES,
+        sampler,
+        *begun(model, [1, 2, 3], diary, lambda: False),
+        limit=150,
+        cancelled=cancelled,
+        journal=diary,
+    )
     text = "".join(run)
     return None if run.reason == "cancelled" else text
 
 
-def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_twice(model, home, monkeypatch) -> None:
+def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_twice(
+    model, home, monkeypatch
+) -> None:
     whole = write_all(model, Diary("uninterrupted"), None)
     steps = 0
 
@@ -209,7 +233,9 @@ def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_
     assert steps < 3 + 150 + cuts * (SAVE_EVERY + 1)
 
 
-def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_given(model, home) -> None:
+def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_given(
+    model, home
+) -> None:
     diary = Diary("../../a")
     write_all(model, diary, 20)
     diary.begin([4, 5], model.identity)

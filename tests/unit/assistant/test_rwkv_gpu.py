@@ -43,7 +43,10 @@ def step_error(dtype: torch.dtype, batch: int) -> float:
     ("dtype", "batch"),
     [
         (torch.int8, 3),
-        *(pytest.param(dtype, n, marks=pytest.mark.matrix) for dtype, n in ((torch.float32, 1), (torch.float16, 3), (torch.int8, 1))),
+        *(
+            pytest.param(dtype, n, marks=pytest.mark.matrix)
+            for dtype, n in ((torch.float32, 1), (torch.float16, 3), (torch.int8, 1))
+        ),
     ],
 )
 def test_the_step_of_a_token_is_the_cpus(interpreted, dtype, batch) -> None:
@@ -63,7 +66,13 @@ def prompt_error(dtype: torch.dtype, length: int) -> float:
 
 @pytest.mark.parametrize(
     ("dtype", "length"),
-    [(torch.float32, 17), *(pytest.param(dtype, n, marks=pytest.mark.matrix) for dtype, n in ((torch.float32, 1), (torch.int8, 9)))],
+    [
+        (torch.float32, 17),
+        *(
+            pytest.param(dtype, n, marks=pytest.mark.matrix)
+            for dtype, n in ((torch.float32, 1), (torch.int8, 9))
+        ),
+    ],
 )
 def test_a_prompt_is_the_cpus(interpreted, dtype, length) -> None:
     assert interpreted(prompt_error, dtype, length) < 1e-5
@@ -72,17 +81,39 @@ def test_a_prompt_is_the_cpus(interpreted, dtype, length) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("batch", [1, 32, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
-def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(monkeypatch, dtype, batch) -> None:
+def test_every_kernel_compiles_for_hopper_and_spills_next_to_nothing(
+    monkeypatch, dtype, batch
+) -> None:
     monkeypatch.setattr(gpu, "prepare", lambda call, device: lambda *tensors: None)
     monkeypatch.setattr(gpu, "overlaps", lambda device: True)
     monkeypatch.setitem(gpu._COMPUTE, torch.float32, tl.bfloat16)  # as int8 is computed on a GPU
-    calls = {source(call).hash(): call for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls}
-    kernels = {(call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90)) for call in calls.values()}
-    assert all(found.spilled <= 8 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values())
-    assert all("griddepcontrol.wait" in found.ptx for (_, *constants), found in kernels.items() if constants[-1])
-    narrow = [key for key, found in kernels.items() if key[0] in ("multiply", "project") and re.search(r"ld\.global\.b(8|16)\b", found.ptx)]
+    calls = {
+        source(call).hash(): call
+        for call in gpu.Step(RWKV7(tensors(768), dtype=dtype)._weights, batch).calls
+    }
+    kernels = {
+        (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
+        for call in calls.values()
+    }
+    assert all(
+        found.spilled <= 8 and found.shared <= SHARED_KIB[90] * 1024 for found in kernels.values()
+    )
+    assert all(
+        "griddepcontrol.wait" in found.ptx
+        for (_, *constants), found in kernels.items()
+        if constants[-1]
+    )
+    narrow = [
+        key
+        for key, found in kernels.items()
+        if key[0] in ("multiply", "project") and re.search(r"ld\.global\.b(8|16)\b", found.ptx)
+    ]
     assert not narrow, "weights are loaded 16 bytes at a time"
-    uses = ["mma.sync" in found.ptx or "wgmma" in found.ptx for (name, *_), found in kernels.items() if name == "project"]
+    uses = [
+        "mma.sync" in found.ptx or "wgmma" in found.ptx
+        for (name, *_), found in kernels.items()
+        if name == "project"
+    ]
     assert all(uses) if batch > 1 else not any(uses)
 
 
@@ -93,9 +124,19 @@ def test_every_kernel_of_a_prompt_compiles_for_hopper_and_reads_wide(monkeypatch
     model = RWKV7(tensors(768), dtype=dtype)
     planned = Prompt(model._weights, 512)
     planned([1] * 512, model.fresh())
-    found = {(call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90)) for call in planned.calls}
-    assert {name for name, *_ in found} >= {"mix_rows", "prepare_recurrence", "scan", "finish_recurrence"}
+    found = {
+        (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
+        for call in planned.calls
+    }
+    assert {name for name, *_ in found} >= {
+        "mix_rows",
+        "prepare_recurrence",
+        "scan",
+        "finish_recurrence",
+    }
     assert all(each.spilled == 0 for each in found.values())
     assert not [key for key, each in found.items() if re.search(r"ld\.global\.b(8|16)\b", each.ptx)]
     scans = [each.ptx for (name, *_), each in found.items() if name == "scan"]
-    assert all(len(re.findall(r"cp\.async\.c[ag]", ptx)) >= 12 for ptx in scans), "tokens are on their way before they are wanted"
+    assert all(len(re.findall(r"cp\.async\.c[ag]", ptx)) >= 12 for ptx in scans), (
+        "tokens are on their way before they are wanted"
+    )

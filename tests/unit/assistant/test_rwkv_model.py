@@ -10,9 +10,11 @@ from rwkv_models import Tensors, oracle, random_model, to_hf, write_hf
 
 from assistant.model import RWKV7, State
 from assistant.rwkv.matrix import Matrix
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
-pytestmark = pytest.mark.xdist_group("rwkv")  # what Numba compiles at the first use is compiled once
+pytestmark = pytest.mark.xdist_group(
+    "rwkv"
+)  # what Numba compiles at the first use is compiled once
 
 PROMPT = [5, 17, 300, 2, 2, 9, 131, 64, 255, 318, 1, 77]
 STEPS = 512
@@ -29,7 +31,9 @@ def tensors() -> Tensors:
 
 
 @pytest.fixture(scope="session")
-def known(tensors: Tensors, tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
+def known(
+    tensors: Tensors, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     pth = tmp_path_factory.mktemp("oracle") / "model.pth"
     torch.save(tensors, pth)
     return oracle(pth, PROMPT, STEPS)
@@ -49,10 +53,19 @@ def save(layout: str, tensors: Tensors, folder: Path) -> Path:
         return folder
     if layout == "BlinkDL names in safetensors":
         return write_hf(folder, tensors)
-    return write_hf(folder, to_hf(tensors, fused=layout == "fused x_x"), shards=3 if layout == "sharded" else 1)
+    return write_hf(
+        folder, to_hf(tensors, fused=layout == "fused x_x"), shards=3 if layout == "sharded" else 1
+    )
 
 
-LAYOUTS = ["pth", "pth in a folder", "safetensors", "sharded", "fused x_x", "BlinkDL names in safetensors"]
+LAYOUTS = [
+    "pth",
+    "pth in a folder",
+    "safetensors",
+    "sharded",
+    "fused x_x",
+    "BlinkDL names in safetensors",
+]
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -60,7 +73,9 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_gives_the_logits_and_the_greedy_text_of_the_rwkv_package(layout, tensors, known, tmp_path) -> None:
+def test_every_layout_gives_the_logits_and_the_greedy_text_of_the_rwkv_package(
+    layout, tensors, known, tmp_path
+) -> None:
     first, last, expected = known
     model = RWKV7.load(save(layout, tensors, tmp_path))
     logits, state = model.forward(PROMPT)
@@ -94,7 +109,9 @@ def test_the_state_has_the_documented_shapes(model) -> None:
     assert state.wkv.dtype == torch.float32
 
 
-def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_model(model, tensors) -> None:
+def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_model(
+    model, tensors
+) -> None:
     _, kept = model.forward(PROMPT)
     data = model.saved(kept)
     twin = RWKV7(load_canonical(tensors))
@@ -158,13 +175,17 @@ def test_int8_weights_are_near_in_a_quarter_of_the_memory_by_token_and_by_prompt
         by_one, state = small.forward([token], state)
     assert relative(by_one, logits) < 1e-5
     matrices = sum(
-        t.numel() for name, t in tensors.items() if t.dim() == 2 and name != "emb.weight" and not name[:-1].endswith(tuple("wavg"))
+        t.numel()
+        for name, t in tensors.items()
+        if t.dim() == 2 and name != "emb.weight" and not name[:-1].endswith(tuple("wavg"))
     )
     assert small.nbytes < RWKV7(load_canonical(tensors)).nbytes - 2.9 * matrices
 
 
 def test_a_row_in_int8_is_off_by_half_a_step_at_most() -> None:
-    weight = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 3, 50).unsqueeze(1)
+    weight = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)) * torch.logspace(
+        -6, 3, 50
+    ).unsqueeze(1)
     weight[3] = 0
     rounded = Matrix.int8(weight)
     step = weight.abs().amax(dim=1) / 127
@@ -173,7 +194,9 @@ def test_a_row_in_int8_is_off_by_half_a_step_at_most() -> None:
 
 def test_damaged_weights_show_in_the_logits(tensors) -> None:
     damaged = load_canonical(tensors)
-    damaged["blocks.1.att.output.weight"] = damaged["blocks.1.att.output.weight"].clone().fill_(torch.nan)
+    damaged["blocks.1.att.output.weight"] = (
+        damaged["blocks.1.att.output.weight"].clone().fill_(torch.nan)
+    )
     assert not RWKV7(damaged).forward([1])[0].isfinite().any()
 
 
@@ -185,7 +208,11 @@ def test_a_half_precision_model_keeps_its_state_in_fp32(tensors) -> None:
 
 
 def load_canonical(tensors: Tensors) -> Tensors:
-    return {name: t.squeeze() for name, t in tensors.items() if name not in {f"blocks.0.att.v{i}" for i in range(3)}}
+    return {
+        name: t.squeeze()
+        for name, t in tensors.items()
+        if name not in {f"blocks.0.att.v{i}" for i in range(3)}
+    }
 
 
 @pytest.mark.parametrize("tokens", [[], [320], [-1], [1, 2, 65536]])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rwkv_models import vocabulary_file
 
 from assistant.tokenizer import Tokenizer
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 WORLD = Tokenizer.load(vocabulary_file())
 
@@ -27,7 +27,14 @@ print(json.dumps([tokenizer.encode(text) for text in json.load(sys.stdin)]))
 
 def test_it_encodes_as_the_rwkv_package_does() -> None:
     """Its tokenizer takes seconds to load, so: many generated texts, one process."""
-    texts = ["", " ", "\n\nUser: hi", "GPU 0: 71 °C, 612 TFLOP/s", "naïve 中文 한국어 🙂👩‍👩‍👧 \x00\x7f", "        def f(x):\n\treturn x"]
+    texts = [
+        "",
+        " ",
+        "\n\nUser: hi",
+        "GPU 0: 71 °C, 612 TFLOP/s",
+        "naïve 中文 한국어 🙂👩‍👩‍👧 \x00\x7f",
+        "        def f(x):\n\treturn x",
+    ]
 
     @settings(max_examples=400, database=None, deadline=None)
     @given(st.text(max_size=60))

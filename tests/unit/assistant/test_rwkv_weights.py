@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from assistant import weights
 from assistant.weights.places import files_of
-from scheduler.errors import UserError
+from scheduler.protocol.errors import UserError
 
 SMALL = random_model(layers=2, channels=64, vocabulary=32)
 HF = to_hf(SMALL)
@@ -30,7 +30,9 @@ def refusal(path: Path) -> str:
 
 def changed(**changes: torch.Tensor | None) -> dict[str, torch.Tensor]:
     merged = HF | {name.replace("__", "."): t for name, t in changes.items() if t is not None}
-    return {name: t for name, t in merged.items() if changes.get(name.replace(".", "__"), t) is not None}
+    return {
+        name: t for name, t in merged.items() if changes.get(name.replace(".", "__"), t) is not None
+    }
 
 
 def test_a_good_folder_loads_with_canonical_names_and_shapes(tmp_path) -> None:
@@ -100,7 +102,9 @@ def test_a_broken_index(tmp_path) -> None:
     assert "cannot read" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "sub/../../outside.safetensors", "..", ""])
+@pytest.mark.parametrize(
+    "name", ["../outside.safetensors", "/etc/passwd", "sub/../../outside.safetensors", "..", ""]
+)
 def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path, name) -> None:
     save_file(HF, tmp_path / "outside.safetensors")
     folder = tmp_path / "model"
@@ -176,20 +180,46 @@ def test_a_training_checkpoint_is_not_a_model(tmp_path) -> None:
     [
         ({"model__layers__1__attn__r_k": None}, ["lacks the tensor blocks.1.att.r_k"]),
         ({"lm_head__weight": None}, ["lacks the tensor head.weight"]),
-        ({"model__layers__1__ffn__key__weight": torch.zeros(256, 63)}, ["blocks.1.ffn.key.weight", "[256, 63]", "[any, 64]"]),
-        ({"model__layers__1__attn__r_k": torch.zeros(2, 32)}, ["blocks.1.att.r_k", "[2, 32]", "[1, 64]"]),
-        ({"model__layers__1__attn__x_r": torch.zeros(2, 32)}, ["blocks.1.att.x_r", "[2, 32]", "[64]"]),
-        ({"model__layers__0__attn__a_lora__lora__2__weight": torch.zeros(64, 5)}, ["blocks.0.att.a2", "[5, 64]", "[24, 64]"]),
-        ({"model__layers__1__ffn__value__weight": torch.zeros(64, 7)}, ["blocks.1.ffn.value.weight", "[64, 7]", "[64, 256]"]),
+        (
+            {"model__layers__1__ffn__key__weight": torch.zeros(256, 63)},
+            ["blocks.1.ffn.key.weight", "[256, 63]", "[any, 64]"],
+        ),
+        (
+            {"model__layers__1__attn__r_k": torch.zeros(2, 32)},
+            ["blocks.1.att.r_k", "[2, 32]", "[1, 64]"],
+        ),
+        (
+            {"model__layers__1__attn__x_r": torch.zeros(2, 32)},
+            ["blocks.1.att.x_r", "[2, 32]", "[64]"],
+        ),
+        (
+            {"model__layers__0__attn__a_lora__lora__2__weight": torch.zeros(64, 5)},
+            ["blocks.0.att.a2", "[5, 64]", "[24, 64]"],
+        ),
+        (
+            {"model__layers__1__ffn__value__weight": torch.zeros(64, 7)},
+            ["blocks.1.ffn.value.weight", "[64, 7]", "[64, 256]"],
+        ),
         ({"model__norm__weight": torch.zeros(64, dtype=torch.int64)}, ["ln_out.weight", "int64"]),
-        ({"model__embeddings__weight": torch.zeros(32, 60), "lm_head__weight": torch.zeros(32, 60)}, ["60 channels"]),
-        ({"model__layers__1__ffn__s_emb": torch.zeros(4)}, ["blocks.1.ffn.s_emb", "another dialect"]),
+        (
+            {
+                "model__embeddings__weight": torch.zeros(32, 60),
+                "lm_head__weight": torch.zeros(32, 60),
+            },
+            ["60 channels"],
+        ),
+        (
+            {"model__layers__1__ffn__s_emb": torch.zeros(4)},
+            ["blocks.1.ffn.s_emb", "another dialect"],
+        ),
         ({"blocks__0__att__time_decay": torch.zeros(4)}, ["older RWKV"]),
         ({"model__layers__1__attn__x_x": torch.zeros(5, 64)}, ["x_x", "[5, 64]", "[6, channels]"]),
         ({"model__layers__9999999999__attn__x_r": torch.zeros(64)}, ["another dialect"]),
     ],
 )
-def test_missing_odd_and_foreign_tensors_are_named_with_their_shapes(tmp_path, changes, words) -> None:
+def test_missing_odd_and_foreign_tensors_are_named_with_their_shapes(
+    tmp_path, changes, words
+) -> None:
     line = refusal(write_hf(tmp_path, changed(**changes)))
     for word in words:
         assert word in line

@@ -13,17 +13,27 @@ from assistant.rwkv.wkv import chunked, sequential
 SLOWEST, FASTEST = 1.0 - 1e-6, math.exp(-math.exp(-0.5))
 
 
-def problem(length: int, decay: float | None = None, batch: int = 2, heads: int = 2, dtype=torch.float64):
+def problem(
+    length: int, decay: float | None = None, batch: int = 2, heads: int = 2, dtype=torch.float64
+):
     """r, w, k, v, a, b and a state, as a model has them; `decay` the same for all, or anything in between."""
     g = torch.Generator().manual_seed(length)
-    r, k, v, key, rate, w = (torch.randn(batch, length, heads, 64, generator=g, dtype=torch.float64) for _ in range(6))
+    r, k, v, key, rate, w = (
+        torch.randn(batch, length, heads, 64, generator=g, dtype=torch.float64) for _ in range(6)
+    )
     removal = torch.nn.functional.normalize(key, dim=-1)
-    w = torch.exp(-math.exp(-0.5) * torch.sigmoid(3 * w)) if decay is None else torch.full_like(w, decay)
+    w = (
+        torch.exp(-math.exp(-0.5) * torch.sigmoid(3 * w))
+        if decay is None
+        else torch.full_like(w, decay)
+    )
     state = torch.randn(batch, heads, 64, 64, generator=g, dtype=torch.float64)
     return tuple(x.to(dtype) for x in (r, w, k, v, -removal, removal * torch.sigmoid(rate), state))
 
 
-def worst(found: tuple[torch.Tensor, torch.Tensor], known: tuple[torch.Tensor, torch.Tensor]) -> float:
+def worst(
+    found: tuple[torch.Tensor, torch.Tensor], known: tuple[torch.Tensor, torch.Tensor]
+) -> float:
     return max(float((a.double() - b).norm() / b.norm()) for a, b in zip(found, known, strict=True))
 
 

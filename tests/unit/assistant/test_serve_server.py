@@ -29,7 +29,9 @@ with server.listen(0) as sock:
 
 
 def test_the_stream_of_a_client_that_never_reads_is_ended() -> None:
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -6,16 +6,26 @@ import re
 
 import msgspec
 import pytest
-from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, RESULT, job, replayed, snapshot
+from examples import (
+    CPU_FACTS,
+    CPU_STATE,
+    DONE,
+    HISTORY,
+    NOW,
+    REPLAY_FACTS,
+    RESULT,
+    job,
+    replayed,
+    snapshot,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assistant import phrases
-from assistant.facts import gather, named
-from assistant.template import template
-from assistant.verify import verify
-from assistant.writer import required_facts
-from scheduler.jobs import Done, Failed, Queued
+from assistant.facts import gather, named, phrases
+from assistant.writing.template import template
+from assistant.writing.verify import verify
+from assistant.writing.writer import required_facts
+from scheduler.protocol.jobs import Done, Failed, Queued
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 QUESTIONS = [
@@ -41,10 +51,16 @@ QUESTIONS = [
 @given(st.data(), st.sampled_from(QUESTIONS))
 def test_no_number_that_is_not_in_the_facts_or_the_question(data, question) -> None:
     """Any subset of the facts, in any order, some of them contradicted."""
-    facts = data.draw(st.lists(st.sampled_from(CPU_FACTS + REPLAY_FACTS), unique_by=id, max_size=60))
+    facts = data.draw(
+        st.lists(st.sampled_from(CPU_FACTS + REPLAY_FACTS), unique_by=id, max_size=60)
+    )
     if facts:
         odd = data.draw(st.sampled_from(facts))
-        facts.append(msgspec.structs.replace(odd, said="4711 %", text="contradiction: 4711 %", source="elsewhere", value=4711))
+        facts.append(
+            msgspec.structs.replace(
+                odd, said="4711 %", text="contradiction: 4711 %", source="elsewhere", value=4711
+            )
+        )
     text = template(facts, question)
     assert text.strip()
     known = {n for fact in facts for n in NUMBER.findall(f"{fact.text} {fact.name} {fact.said}")}
@@ -59,7 +75,9 @@ def test_no_facts_is_said() -> None:
 
 def test_contradicting_facts_are_both_told_with_their_sources() -> None:
     fact = next(f for f in CPU_FACTS if f.name == "cpu.util")
-    other = msgspec.structs.replace(fact, said="12 %", text="CPU utilisation: 12 %", source="somewhere else")
+    other = msgspec.structs.replace(
+        fact, said="12 %", text="CPU utilisation: 12 %", source="somewhere else"
+    )
     text = template((*CPU_FACTS, other))
     assert "The sources disagree" in text
     assert "37 %" in text
@@ -97,7 +115,12 @@ def test_a_brief_tells_every_job_with_what_matters_about_it_and_every_device() -
         "Temperature is N/A: no sensor. Power is N/A: no counter.",
     ):
         assert words in text
-    assert text.index("### Job 8") < text.index("### Job 6") < text.index("### Job 7") < text.index("### Other jobs")
+    assert (
+        text.index("### Job 8")
+        < text.index("### Job 6")
+        < text.index("### Job 7")
+        < text.index("### Other jobs")
+    )
 
 
 def test_the_rest_of_a_result_is_a_table() -> None:
@@ -113,19 +136,35 @@ def test_the_rest_of_a_result_is_a_table() -> None:
 
 def test_a_result_whose_check_failed_says_so_and_why_nothing_was_timed() -> None:
     timing = msgspec.structs.replace(RESULT.timing, count=0)
-    raw = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(RESULT, verdict="fail: out is off", timing=timing)))
-    text = template(gather(snapshot(CPU_STATE), (job(1, Failed(NOW - 9, NOW, "exit code 1", 1, (), raw)),), {}, NOW - 9, NOW))
+    raw = msgspec.Raw(
+        msgspec.json.encode(
+            msgspec.structs.replace(RESULT, verdict="fail: out is off", timing=timing)
+        )
+    )
+    text = template(
+        gather(
+            snapshot(CPU_STATE),
+            (job(1, Failed(NOW - 9, NOW, "exit code 1", 1, (), raw)),),
+            {},
+            NOW - 9,
+            NOW,
+        )
+    )
     assert "It failed: exit code 1. Its verdict is fail: out is off." in text
     assert "| Time of one call | N/A: nothing was timed, because a check failed |" in text
     assert "passed" not in text
 
 
-@pytest.mark.parametrize("question", [None, "did anything fail?", "how did job 7 go?", "is it idle?", "memory?"])
+@pytest.mark.parametrize(
+    "question", [None, "did anything fail?", "how did job 7 go?", "is it idle?", "memory?"]
+)
 @pytest.mark.parametrize("facts", [CPU_FACTS, REPLAY_FACTS])
 def test_its_prose_keeps_the_rules_for_a_models_text(facts, question) -> None:
     """Models learn from these texts: what they write alike must not be refused."""
     text = template(facts, question)
-    prose = [part for part in text.split("\n\n") if not part.startswith(("|", "## ", "### Devices"))]
+    prose = [
+        part for part in text.split("\n\n") if not part.startswith(("|", "## ", "### Devices"))
+    ]
     if "I know" not in text and "No job" not in text:
         verify("\n".join(prose), facts)
     if question is None:
@@ -137,12 +176,22 @@ EVIL = "# x\n- **b** | cell `code` {job7.state} {0} <img src=x> [a](http://e) \x
 
 
 def test_a_hostile_name_or_reason_adds_no_heading_row_list_or_slot() -> None:
-    jobs = (job(3, Queued(EVIL), EVIL), job(2, Failed(NOW - 9, NOW, EVIL), EVIL), job(1, Done(NOW - 9, NOW), EVIL))
+    jobs = (
+        job(3, Queued(EVIL), EVIL),
+        job(2, Failed(NOW - 9, NOW, EVIL), EVIL),
+        job(1, Done(NOW - 9, NOW), EVIL),
+    )
     kinds = [
-        [line.split(" ")[0] if line.startswith(("#", "|", "-", ">", "*")) else "" for line in template(facts).splitlines()]
+        [
+            line.split(" ")[0] if line.startswith(("#", "|", "-", ">", "*")) else ""
+            for line in template(facts).splitlines()
+        ]
         for facts in (
             gather(snapshot(CPU_STATE, notices=(words,)), jobs_, {}, NOW - 600, NOW)
-            for words, jobs_ in ((EVIL, jobs), ("quiet", tuple(msgspec.structs.replace(j, spec=DONE.spec) for j in jobs)))
+            for words, jobs_ in (
+                (EVIL, jobs),
+                ("quiet", tuple(msgspec.structs.replace(j, spec=DONE.spec) for j in jobs)),
+            )
         )
     ]
     assert kinds[0] == kinds[1]
@@ -160,29 +209,45 @@ def test_more_jobs_than_fit_are_said_to_be_there() -> None:
     text = template(gather(snapshot(CPU_STATE, jobs=jobs), jobs, {}, NOW - 600, NOW))
     assert "19 jobs are queued. Job 1 (attention) has been queued" in opening(text)
     assert "**Jobs queued:** jobs 1 to 19 (attention): the CPU is held by job 99." in text
-    named = tuple(msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name=f"job-{j.id}")) for j in jobs)
-    failed = tuple(msgspec.structs.replace(j, state=Failed(NOW - 9, NOW - 8, "exit code 1", 1)) for j in named)
+    named = tuple(
+        msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, name=f"job-{j.id}"))
+        for j in jobs
+    )
+    failed = tuple(
+        msgspec.structs.replace(j, state=Failed(NOW - 9, NOW - 8, "exit code 1", 1)) for j in named
+    )
     text = template(gather(snapshot(CPU_STATE), failed, {}, NOW - 600, NOW))
     assert text.count("### Job ") == 12
-    assert "**Jobs failed:** job 7 (job-7), 1.0 s: exit code 1; job 6 (job-6), 1.0 s: exit code 1; " in text
+    assert (
+        "**Jobs failed:** job 7 (job-7), 1.0 s: exit code 1; job 6 (job-6), 1.0 s: exit code 1; "
+        in text
+    )
 
 
 def test_a_paused_queue_is_said() -> None:
-    assert "The queue is paused: nothing new starts." in opening(template(gather(snapshot(CPU_STATE, paused=True), (), {}, NOW - 9, NOW)))
+    assert "The queue is paused: nothing new starts." in opening(
+        template(gather(snapshot(CPU_STATE, paused=True), (), {}, NOW - 9, NOW))
+    )
 
 
 def test_replayed_devices_are_never_called_anything_but_replay() -> None:
     for text in (template(REPLAY_FACTS), template(REPLAY_FACTS, "how hot is it?")):
         assert "REPLAY GPU 0" in text
         assert re.search(r"(?<!REPLAY )GPU \d", text) is None
-    assert template(REPLAY_FACTS).count("REPLAY of h100.trace.gz") == 1, "what is noted of all of them is said once"
+    assert template(REPLAY_FACTS).count("REPLAY of h100.trace.gz") == 1, (
+        "what is noted of all of them is said once"
+    )
 
 
 @pytest.mark.parametrize(
     ("question", "words", "absent"),
     [
         ("how hot is it?", ["temperature: N/A, no sensor"], ["Job", "power"]),
-        ("did anything fail?", ["Job 6", "Job 4", "its runner was killed"], ["Job 7", "CPU utilisation"]),
+        (
+            "did anything fail?",
+            ["Job 6", "Job 4", "its runner was killed"],
+            ["Job 7", "CPU utilisation"],
+        ),
         ("what is waiting?", ["Job 9", "held by job 8"], ["Job 7"]),
         ("is the device idle?", ["busy: job 8 runs", "python3"], ["Job 7"]),
         ("how did job 7 go?", ["It passed"], ["Job 6"]),

@@ -14,17 +14,30 @@ import numpy as np
 import pytest
 import torch
 
-from assistant import compact, routes, weights
-from assistant.engine import Engine
-from assistant.masks import filled, masked
+from assistant import weights
+from assistant.engine.engine import Engine
+from assistant.intents import routes
+from assistant.intents.masks import filled, masked
+from assistant.intents.plain import plain
 from assistant.model import RWKV7
-from assistant.plain import plain
 from assistant.tokenizer import END, VOCABULARY, Tokenizer
-from assistant.training import briefs, card, data, decks, evaluate, handwritten, phrasings, requests, train, vocabulary
+from assistant.training import (
+    briefs,
+    card,
+    data,
+    decks,
+    evaluate,
+    handwritten,
+    phrasings,
+    requests,
+    train,
+    vocabulary,
+)
 from assistant.training.corpus import stream
 from assistant.training.network import Network
-from assistant.verify import fill, verify
-from scheduler.errors import UserError
+from assistant.writing import compact
+from assistant.writing.verify import fill, verify
+from scheduler.protocol.errors import UserError
 
 SLOT = re.compile(r"\{[^{}]*\}")
 
@@ -38,36 +51,69 @@ def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_i
             text = briefs.told(random, known)
             for end in (found.end() for found in re.finditer(r"[.](?= |$)", text)):
                 said = fill(text[:end], known.slots)
-                assert all(fact.said in said for fact in known.overdue(text[:end])), "a line is told whole before the next one"
-            verify(fill(text, known.slots), facts, [fact for fact in known.slots if fact.name in known.required])
+                assert all(fact.said in said for fact in known.overdue(text[:end])), (
+                    "a line is told whole before the next one"
+                )
+            verify(
+                fill(text, known.slots),
+                facts,
+                [fact for fact in known.slots if fact.name in known.required],
+            )
             assert not re.search(r"\d", SLOT.sub("", text))
 
 
 def test_what_is_held_out_is_in_no_training_sample() -> None:
-    learnt, *judged = ({requests.example(Random(i), part).request for i in range(500)} for part in get_args(phrasings.Part))
+    learnt, *judged = (
+        {requests.example(Random(i), part).request for i in range(500)}
+        for part in get_args(phrasings.Part)
+    )
     assert len(learnt) > 480
     for held_out in judged:
-        assert len(held_out) > 400 and len(learnt & held_out) <= 0.01 * len(held_out), "but for what a typo made the same"
+        assert len(held_out) > 400 and len(learnt & held_out) <= 0.01 * len(held_out), (
+            "but for what a typo made the same"
+        )
 
 
 def test_what_is_held_out_of_a_voice_is_a_phrasing_of_its_own_that_no_sample_teaches() -> None:
     assert len(phrasings.voices("en")) > 10
     for voice in ("ordinary", "terse"):
         withheld = phrasings.lines("en", "templates").items()
-        mine = {name: own for name, section in withheld if (own := [line for line in section if line.voice == voice])}
-        sentences = [sentence for section in mine.values() for line in section for sentence in phrasings.sentences(line.text)]
-        assert len(sentences) > 100 and {phrasings.part_of("en", sentence) for sentence in sentences} <= set(phrasings.WHOLE)
+        mine = {
+            name: own
+            for name, section in withheld
+            if (own := [line for line in section if line.voice == voice])
+        }
+        sentences = [
+            sentence
+            for section in mine.values()
+            for line in section
+            for sentence in phrasings.sentences(line.text)
+        ]
+        assert len(sentences) > 100 and {
+            phrasings.part_of("en", sentence) for sentence in sentences
+        } <= set(phrasings.WHOLE)
         found = [requests.held_out(Random(i), voice, "en") for i in range(40)]
-        assert {tuple(one.route.split()[:2]) for one in found} <= set(mine) and len({one.request for one in found}) > 30
+        assert {tuple(one.route.split()[:2]) for one in found} <= set(mine) and len(
+            {one.request for one in found}
+        ) > 30
 
 
 def test_a_phrase_gives_way_as_a_whole_and_what_is_no_word_of_its_own_never(monkeypatch) -> None:
-    known = phrasings.Grammar({}, {}, {"gets stuck": ["hangs"], "gets": ["receives"], "job": ["task"]})
+    known = phrasings.Grammar(
+        {}, {}, {"gets stuck": ["hangs"], "gets": ["receives"], "job": ["task"]}
+    )
     monkeypatch.setattr(phrasings, "grammar", lambda language: known)
     monkeypatch.setattr(phrasings, "_longest", lambda language: 3)
     monkeypatch.setattr(phrasings, "part_of", lambda language, sentence: "learnt")
-    said = {phrasings.varied(Random(i), "en", "<job> gets stuck, a job-file or jobs (job)") for i in range(200)}
-    assert said == {f"<job> {verb}, a job-file or jobs ({noun})" for verb in ("gets stuck", "hangs") for noun in ("job", "task")}
+    said = {
+        phrasings.varied(Random(i), "en", "<job> gets stuck, a job-file or jobs (job)")
+        for i in range(200)
+    }
+    assert said == {
+        f"<job> {verb}, a job-file or jobs ({noun})"
+        for verb in ("gets stuck", "hangs")
+        for noun in ("job", "task")
+    }
 
 
 def test_a_word_that_stands_for_another_never_makes_a_held_out_sentence() -> None:
@@ -92,14 +138,19 @@ def test_a_word_that_stands_for_another_never_makes_a_held_out_sentence() -> Non
 
 
 def test_a_combination_is_held_out_only_where_each_of_its_words_is_learnt_in_another() -> None:
-    verbs, ends = ("stop", "end", "kill", "drop"), ("now", "at once", "please", "soon", "today", "first")
+    verbs, ends = (
+        ("stop", "end", "kill", "drop"),
+        ("now", "at once", "please", "soon", "today", "first"),
+    )
     said = {f"{verb} <job> {end}": (verb, end) for verb, end in product(verbs, ends)}
     held_out = phrasings.combinations(f"({'|'.join(verbs)}) <job> ({'|'.join(ends)})")
     assert 0 < len(held_out) < len(said) / 2 and held_out <= set(said)
     for sentence in held_out:
         learnt = [words for other, words in said.items() if other not in held_out]
         assert all(any(words[i] == said[sentence][i] for words in learnt) for i in range(2))
-    assert not phrasings.combinations(f"({'|'.join(ends)}) <job>"), "one choice alone is a wording of its own"
+    assert not phrasings.combinations(f"({'|'.join(ends)}) <job>"), (
+        "one choice alone is a wording of its own"
+    )
 
 
 def test_every_tool_can_be_asked_for_in_every_language() -> None:
@@ -107,7 +158,10 @@ def test_every_tool_can_be_asked_for_in_every_language() -> None:
         assert set(phrasings.lines(language, "learnt")) == set(routes.BY_NAME)
     for i, (language, (role, tool)) in enumerate(product(requests.LANGUAGES, routes.BY_NAME)):
         lines = phrasings.lines(language, "learnt")[role, tool]
-        made = (requests.told(Random(seed), language, role, tool, Random(seed).choice(lines), "learnt") for seed in range(i, i + 300))
+        made = (
+            requests.told(Random(seed), language, role, tool, Random(seed).choice(lines), "learnt")
+            for seed in range(i, i + 300)
+        )
         routes.parse(next(filter(None, made)).route)
 
 
@@ -116,7 +170,12 @@ def test_no_phrasing_sets_what_its_tool_does_not_take() -> None:
         known = {argument.name for argument in routes.BY_NAME[role, tool].arguments}
         lists = phrasings.grammar(language).lists
         for line in phrasings.grammar(language).sections[role, tool]:
-            set_by_lists = {name for used in re.findall(r"<(\w+)>", line.text) for entry in lists[used] for name in entry.arguments}
+            set_by_lists = {
+                name
+                for used in re.findall(r"<(\w+)>", line.text)
+                for entry in lists[used]
+                for name in entry.arguments
+            }
             assert set_by_lists | set(line.arguments) <= known, (language, role, tool, line.text)
 
 
@@ -132,11 +191,15 @@ def test_requests_written_by_hand_are_never_learnt(monkeypatch) -> None:
 
 def test_requests_written_by_hand_are_learnt_in_no_disguise(monkeypatch) -> None:
     pause = phrasings.Line("pause the queue", {}, polite=True)
-    made = [requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40)]
+    made = [
+        requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40)
+    ]
     assert len({found.request for found in made if found}) > 10, "polite, mistyped, in capitals"
     monkeypatch.setattr(requests, "varied", lambda random, language, sentence: sentence)
     monkeypatch.setattr(handwritten, "_known", lambda: {"pause the queue"})
-    assert not any(requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40))
+    assert not any(
+        requests.told(Random(seed), "en", "operate", "pause", pause, "learnt") for seed in range(40)
+    )
 
 
 def test_no_sentence_asks_for_two_things() -> None:
@@ -147,16 +210,25 @@ def test_no_sentence_asks_for_two_things() -> None:
             for line in section:
                 for sentence in phrasings.sentences(line.text):
                     plain = " ".join(re.sub(r"[?!.,:]", " ", sentence).split())
-                    assert needs.setdefault(plain, (name, line.arguments)) == (name, line.arguments), (language, plain)
+                    assert needs.setdefault(plain, (name, line.arguments)) == (
+                        name,
+                        line.arguments,
+                    ), (language, plain)
                     seen = re.sub(r"<job>|<other>|%[cw]", "{w1}", plain)
-                    assert tools.setdefault(seen, name) == name, (language, seen, "a name and a command are masked alike")
+                    assert tools.setdefault(seen, name) == name, (
+                        language,
+                        seen,
+                        "a name and a command are masked alike",
+                    )
 
 
 def test_what_a_request_written_by_hand_needs_can_be_said_of_it() -> None:
     for asked in handwritten.handwritten():
         route = routes.parse(asked.route)
         assert route.line() == asked.route
-        assert {value.strip("{}") for value in route.arguments.values() if "{" in value} <= set(masked(asked.request)[1]), asked
+        assert {value.strip("{}") for value in route.arguments.values() if "{" in value} <= set(
+            masked(asked.request)[1]
+        ), asked
         order = [argument.name for argument in routes.BY_NAME[route.role, route.tool].arguments]
         assert list(route.arguments) == sorted(route.arguments, key=order.index), asked
 
@@ -173,13 +245,25 @@ def test_every_route_names_slots_that_its_request_has() -> None:
     [
         ("cancel job 1234", "cancel job {n1}", {"n1": "1234"}),
         ("gpu0 and #7, 1.5 h", "gpu {n1} and #{n2}, {n3} h", {"n1": "0", "n2": "7", "n3": "1.5"}),
-        ("GPU-1, cuda:0 and job-12", "GPU {n1}, gpu {n2} and job {n3}", {"n1": "1", "n2": "0", "n3": "12"}),
+        (
+            "GPU-1, cuda:0 and job-12",
+            "GPU {n1}, gpu {n2} and job {n3}",
+            {"n1": "1", "n2": "0", "n3": "12"},
+        ),
         ("run train_big.py now", "run {w1} now", {"w1": "train_big.py"}),
         ('end "cancel all jobs"', "end {w1}", {"w1": "cancel all jobs"}),
         ("what is {n1}?", "what is ({w1})?", {"w1": "n1"}),
-        ("since 3pm, 14:30 or 2026-11-20", "since {t1}, {t2} or {t3}", {"t1": "15:00", "t2": "14:30", "t3": "2026-11-20"}),
+        (
+            "since 3pm, 14:30 or 2026-11-20",
+            "since {t1}, {t2} or {t3}",
+            {"t1": "15:00", "t2": "14:30", "t3": "2026-11-20"},
+        ),
         ("what's job seven's log", "what's job {n1}'s log", {"n1": "7"}),
-        ("queue python a.py --lr 1e-4 on 2 gpus", "queue {w1} on {n1} gpus", {"w1": "python a.py --lr 1e-4", "n1": "2"}),
+        (
+            "queue python a.py --lr 1e-4 on 2 gpus",
+            "queue {w1} on {n1} gpus",
+            {"w1": "python a.py --lr 1e-4", "n1": "2"},
+        ),
         ("the last 24h or two days", "the last {n1} h or {n2} days", {"n1": "24", "n2": "2"}),
         ("what happened?", "what happened?", {}),
         ("run the job one more time", "run the job one more time", {}),
@@ -195,13 +279,25 @@ def test_numbers_and_names_pass_the_model_unread(request_, text, values) -> None
 
 
 def test_names_of_jobs_are_masked_where_they_are_meant() -> None:
-    assert masked("how is job nightly, and llama-ft?", ["nightly", "llama-ft"])[0] == "how is job {w1}, and {w2}?"
-    assert masked("write a report", ["report"])[0] == "write a report", "a job's name does not change what a request asks for"
+    assert (
+        masked("how is job nightly, and llama-ft?", ["nightly", "llama-ft"])[0]
+        == "how is job {w1}, and {w2}?"
+    )
+    assert masked("write a report", ["report"])[0] == "write a report", (
+        "a job's name does not change what a request asks for"
+    )
 
 
 def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
-    assert routes.parse("operate move job={n1} place=first") == ("operate", "move", {"job": "{n1}", "place": "first"})
-    assert routes.parse("operate move job={n1} place=first").line() == "operate move job={n1} place=first"
+    assert routes.parse("operate move job={n1} place=first") == (
+        "operate",
+        "move",
+        {"job": "{n1}", "place": "first"},
+    )
+    assert (
+        routes.parse("operate move job={n1} place=first").line()
+        == "operate move job={n1} place=first"
+    )
     for line in (
         "",
         "operate",
@@ -216,7 +312,10 @@ def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
 
 def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(tmp_path) -> None:
     samples = list(islice(stream(3, 0.5), 60))
-    vocabulary.write(vocabulary.train((s.prompt + s.answer for s in samples), 700), tmp_path / "rwkv_vocab_v20230424.txt")
+    vocabulary.write(
+        vocabulary.train((s.prompt + s.answer for s in samples), 700),
+        tmp_path / "rwkv_vocab_v20230424.txt",
+    )
     tokenizer = Tokenizer.load(tmp_path)
     assert 400 < tokenizer.size <= 701
     text = max((sample.prompt for sample in samples), key=len) + " 中文 \x00 2048"
@@ -240,7 +339,9 @@ def test_what_is_trained_is_what_the_engine_runs() -> None:
 
 
 def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
-    pool = data.prepare(tmp_path, samples=60, judged=4, tokens=500, briefs=0.5, longest=1000, workers=1)
+    pool = data.prepare(
+        tmp_path, samples=60, judged=4, tokens=500, briefs=0.5, longest=1000, workers=1
+    )
     tokenizer, seen = Tokenizer.load(tmp_path), 0
     for batch in islice(pool.batches(np.random.default_rng(0), rows=8, tokens=3000), 60):
         assert batch.tokens.size <= 3000 and len(batch.tokens) <= 8
@@ -249,7 +350,10 @@ def test_a_batch_has_whole_samples_and_wants_their_answers(tmp_path) -> None:
         for row, ids in enumerate(batch.tokens):
             answer = batch.wanted[rows == row]
             text = tokenizer.decode(ids).decode()
-            assert text.endswith(" " + tokenizer.decode(answer).decode().strip()) and "Assistant: " in text
+            assert (
+                text.endswith(" " + tokenizer.decode(answer).decode().strip())
+                and "Assistant: " in text
+            )
             assert answer[-1] == END and (answer[:-1] != END).all()
     assert seen >= 60
 
@@ -262,23 +366,35 @@ def _is_a_mean_of_its_steps(folder) -> None:
     assert 0 < float((mean - last).norm()) < 0.2 * float(last.norm())
 
 
-def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(tmp_path, monkeypatch) -> None:
+def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(
+    tmp_path, monkeypatch
+) -> None:
     torch.set_num_threads(1)
-    data.prepare(tmp_path, samples=60, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=2)
+    data.prepare(
+        tmp_path, samples=60, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=2
+    )
     plan = train.Plan(layers=2, channels=64, rows=4, steps=25, warm_up=3, rate=4e-3, last_rate=4e-3)
     losses = train.train(plan, tmp_path)
     assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
     again = train.train(replace(plan, steps=27, resume=True), tmp_path)
     assert again[:25] == losses and len(again) == 27
     engine = Engine(str(tmp_path), "cpu")
-    assert isinstance(evaluate.written(engine, routes.SYSTEM, "pause the queue"), str) and engine.compact
-    assert not any(evaluate.judged(engine, decks.deck(Random(1)), None)), "it has not learnt to write"
+    assert (
+        isinstance(evaluate.written(engine, routes.SYSTEM, "pause the queue"), str)
+        and engine.compact
+    )
+    assert not any(evaluate.judged(engine, decks.deck(Random(1)), None)), (
+        "it has not learnt to write"
+    )
     _is_a_mean_of_its_steps(tmp_path)
     assert json.loads((tmp_path / "training.json").read_text())["steps"] == 27
     monkeypatch.setattr(
         evaluate,
         "handwritten",
-        lambda: [handwritten.Asked("pause", "operate pause", late=True), handwritten.Asked("pausa", "operate kill", "es")],
+        lambda: [
+            handwritten.Asked("pause", "operate pause", late=True),
+            handwritten.Asked("pausa", "operate kill", "es"),
+        ],
     )
     found = evaluate.evaluate(tmp_path, routings=2, texts=1)
     assert found["routing, hand-written, by language"]["es"] == 0, "a route that it does not need"
@@ -295,13 +411,20 @@ def test_a_model_starts_from_the_weights_of_another_of_its_vocabulary_and_shape(
     train.train(plan, first)
     second.mkdir()
     shutil.copy(first / VOCABULARY, second)
-    data.prepare(second, samples=30, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=5)
+    data.prepare(
+        second, samples=30, judged=4, tokens=400, briefs=0.0, longest=150, workers=1, seed=5
+    )
     onward = replace(plan, start=str(first), steps=1)
     begun = train.Trainer(onward, second, 0.0).averaged.canonical()
-    assert all(torch.equal(begun[name], tensor.float()) for name, tensor in weights.load(first).items())
+    assert all(
+        torch.equal(begun[name], tensor.float()) for name, tensor in weights.load(first).items()
+    )
     train.train(onward, second)
     about = json.loads((second / train.ABOUT).read_text())
-    assert about["before"] == json.loads((first / train.ABOUT).read_text()) and about["plan"]["start"] == "first"
+    assert (
+        about["before"] == json.loads((first / train.ABOUT).read_text())
+        and about["plan"]["start"] == "first"
+    )
     train.train(replace(plan, steps=2, resume=True), second)
     assert json.loads((second / train.ABOUT).read_text())["before"] == about["before"]
     (bare := tmp_path / "bare").mkdir()
@@ -313,6 +436,8 @@ def test_a_model_starts_from_the_weights_of_another_of_its_vocabulary_and_shape(
     ):
         with pytest.raises(UserError, match=message):
             train.Trainer(wrong, second, 0.0)
-    (second / VOCABULARY).write_text("".join((first / VOCABULARY).read_text().splitlines(keepends=True)[:-1]))
+    (second / VOCABULARY).write_text(
+        "".join((first / VOCABULARY).read_text().splitlines(keepends=True)[:-1])
+    )
     with pytest.raises(UserError, match="another vocabulary"):
         train.Trainer(onward, second, 0.0)

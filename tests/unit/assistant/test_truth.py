@@ -17,9 +17,8 @@ from rwkv_models import random_model, to_hf, write_hf
 from truth import Count, invented
 from truth import texts as shown
 
-from assistant import phrases
-from assistant.engine import Engine, EngineAuthor
-from assistant.facts import Fact, gather
+from assistant.engine.engine import Engine, EngineAuthor
+from assistant.facts import Fact, gather, phrases
 from assistant.reports.compose import compose
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
@@ -27,9 +26,9 @@ from assistant.reports.material import Material
 from assistant.reports.report import Chart, Prose, Report, Table
 from assistant.tokenizer import VOCABULARY
 from assistant.training import decks
-from assistant.writer import write
-from scheduler.jobs import Event, Usage
-from scheduler.telemetry.snapshot import Alert
+from assistant.writing.writer import write
+from scheduler.protocol.jobs import Event, Usage
+from scheduler.protocol.snapshot import Alert
 
 ASSETS = Path(__file__).parents[3] / "assets"
 TRAINED = sorted({file.parent for file in ASSETS.glob("*/model*.safetensors")})
@@ -65,7 +64,9 @@ class Inventor:
 
     def truth(self, first: bool) -> str:
         """What is about no device or job comes first: it would be of the one that was named last."""
-        values = [fact for fact in self.facts if fact.value is not None and (first or of(fact) != "Now")]
+        values = [
+            fact for fact in self.facts if fact.value is not None and (first or of(fact) != "Now")
+        ]
         some = self.random.sample(values, min(3, len(values)))
         some.sort(key=lambda fact: of(fact) != "Now")
         told = [f"{of(fact)} there is {{{fact.name}}}." for fact in some]
@@ -92,13 +93,22 @@ class Inventor:
     def swapped(self) -> str:
         """What may be another's."""
         owners = [named for fact in self.facts if (named := of(fact)) != "Now"]
-        return f"{self.random.choice(owners)} there is {self.random.choice(self.facts).said}." if owners else "There is nothing."
+        return (
+            f"{self.random.choice(owners)} there is {self.random.choice(self.facts).said}."
+            if owners
+            else "There is nothing."
+        )
 
 
 def of(fact: Fact) -> str:
     """What begins a sentence about it: Of Job 7, Of REPLAY GPU 0; or Now, where it is about no device or job."""
     kind, number = re.fullmatch(r"([a-z]+)(\d*)", fact.subject).groups()
-    called = {"gpu": f"GPU {number}", "replay": f"REPLAY GPU {number}", "cpu": "CPU", "job": f"Job {number}"}
+    called = {
+        "gpu": f"GPU {number}",
+        "replay": f"REPLAY GPU {number}",
+        "cpu": "CPU",
+        "job": f"Job {number}",
+    }
     return f"Of {called[kind]}" if kind in called else "Now"
 
 
@@ -117,7 +127,10 @@ def test_no_number_is_invented_whoever_writes(texts) -> None:
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with random weights, whose tokens are bytes."""
-    folder = write_hf(tmp_path_factory.mktemp("models") / "noise-7", to_hf(random_model(layers=1, channels=64, vocabulary=300)))
+    folder = write_hf(
+        tmp_path_factory.mktemp("models") / "noise-7",
+        to_hf(random_model(layers=1, channels=64, vocabulary=300)),
+    )
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     return folder
 
@@ -148,15 +161,46 @@ def material(random: Random) -> Material:
         kind, jobs = "job", jobs[:1]
     else:
         kind = "daily"
-    events = (Event(decks.NOW - 90, "submitted"), Event(decks.NOW - 80, "started", "attempt 1 on GPU 0, 20 GiB reserved"))
-    alerts = (Alert(random.randint(1, 99), "too hot", "g0", None, "GPU 0 is at 93 °C", decks.NOW - 60, decks.NOW - 50),)
+    events = (
+        Event(decks.NOW - 90, "submitted"),
+        Event(decks.NOW - 80, "started", "attempt 1 on GPU 0, 20 GiB reserved"),
+    )
+    alerts = (
+        Alert(
+            random.randint(1, 99),
+            "too hot",
+            "g0",
+            None,
+            "GPU 0 is at 93 °C",
+            decks.NOW - 60,
+            decks.NOW - 50,
+        ),
+    )
     facts = gather(snapshot, jobs, histories, *span)
-    return Material(kind, *span, snapshot, jobs, histories, alerts, events if kind == "job" else (), b"loss 0.3\n", facts)
+    return Material(
+        kind,
+        *span,
+        snapshot,
+        jobs,
+        histories,
+        alerts,
+        events if kind == "job" else (),
+        b"loss 0.3\n",
+        facts,
+    )
 
 
 def usage(random: Random) -> Usage | None:
-    absent = {field: "nobody told" for field in ("energy", "util", "memory") if random.random() < 0.3}
-    known = Usage(random.uniform(0, 9e4), random.uniform(0, 8e10), random.uniform(0, 1e8), random.uniform(0, 100), absent)
+    absent = {
+        field: "nobody told" for field in ("energy", "util", "memory") if random.random() < 0.3
+    }
+    known = Usage(
+        random.uniform(0, 9e4),
+        random.uniform(0, 8e10),
+        random.uniform(0, 1e8),
+        random.uniform(0, 100),
+        absent,
+    )
     return known if random.random() < 0.8 else None
 
 
@@ -168,7 +212,12 @@ def claims(report: Report) -> str:
             case Prose(text):
                 told += [f"# {report.title}", text]
             case Table():
-                told += [f"# {report.title}", *(f"| {' | '.join(row)} |" for row in block.rows), f"# {report.title}", block.note]
+                told += [
+                    f"# {report.title}",
+                    *(f"| {' | '.join(row)} |" for row in block.rows),
+                    f"# {report.title}",
+                    block.note,
+                ]
             case Chart():
                 told += [f"# {report.title}", block.title, block.note]
     return "\n".join(told)
@@ -180,7 +229,9 @@ def test_no_number_of_a_report_is_invented_and_every_page_of_it_can_be_made(repo
     for _ in range(reports):
         read = material(random)
         report = compose(read, write(read.facts, None))
-        if lies := invented(claims(report), report.facts, phrases.stretch(report.since, report.until)):
+        if lies := invented(
+            claims(report), report.facts, phrases.stretch(report.since, report.until)
+        ):
             found.append(f"{sorted(lies)} in {report.title}")
         assert "<!doctype html>" in html(report) and "## Sources" in markdown(report)
     assert found == []
@@ -239,12 +290,13 @@ def test_the_checker_sees_what_is_invented(text, number) -> None:
 
 def test_the_checker_reads_facts_that_are_negative_and_ranges_and_dates_that_are_not() -> None:
     facts = tuple(
-        Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}") for i, said in enumerate(("-5 °C", "3-5", "2026-11-22"))
+        Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}")
+        for i, said in enumerate(("-5 °C", "3-5", "2026-11-22"))
     )
     assert not invented("The CPU is at -5 °C (−5 °C), slots 3-5, since 2026-11-22.", facts, "")
     assert invented("The CPU is at 5 °C.", facts, "") == {("5", "°C")}
 
 
 def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:
-    monkeypatch.setattr("assistant.writer.verify", lambda *_: None)
+    monkeypatch.setattr("assistant.writing.writer.verify", lambda *_: None)
     assert Count(shown(40, 1, inventor)).found

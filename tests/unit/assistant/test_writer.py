@@ -7,12 +7,12 @@ from typing import NamedTuple
 import pytest
 from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
 
-from assistant.compact import compact
 from assistant.facts import Fact, gather
 from assistant.idle import Cancelled
-from assistant.verify import Refused, fill, verify
-from assistant.writer import write
-from scheduler.jobs import Done
+from assistant.writing.compact import compact
+from assistant.writing.verify import Refused, fill, verify
+from assistant.writing.writer import write
+from scheduler.protocol.jobs import Done
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 GOOD = "Job {job7.name} is {job7.state}: {job7.verdict}. The backend {job7.backend} reached {job7.tflops}."
@@ -134,7 +134,10 @@ def test_a_replayed_gpu_must_be_called_replay_and_have_its_own_numbers() -> None
 
 def test_a_minus_belongs_to_its_number_in_facts_too_but_not_a_hyphen() -> None:
     sayings = ("-5 °C", "slots 3-5", "2026-11-22", "run-7", "10 %–90 %")
-    facts = [Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}") for i, said in enumerate(sayings)]
+    facts = [
+        Fact(f"cpu.{i}", 0, "", said, "CPU readings", NOW, f"CPU x: {said}")
+        for i, said in enumerate(sayings)
+    ]
     verify("The CPU is at -5 °C, (−5 °C), –5 °C.", facts)
     verify("The CPU has slots 3-5, since 2026-11-22, for run-7, from 10 %–90 %.", facts)
     for wrong in ("5 °C", "-3-5", "-10 %", "-90 %"):
@@ -144,7 +147,15 @@ def test_a_minus_belongs_to_its_number_in_facts_too_but_not_a_hyphen() -> None:
 
 def test_what_a_fact_denies_may_be_denied_and_what_it_says_of_many_values_may_be_said() -> None:
     facts = [
-        Fact("job3.reason", "x", "", "the queue is not paused", "queue", NOW, "Job 3 reason: the queue is not paused"),
+        Fact(
+            "job3.reason",
+            "x",
+            "",
+            "the queue is not paused",
+            "queue",
+            NOW,
+            "Job 3 reason: the queue is not paused",
+        ),
         Fact("cpu.temp.min", 5, "°C", "5 °C", "CPU readings", NOW, "CPU lowest temperature: 5 °C"),
     ]
     verify("Job 3: the queue is not paused. The lowest on CPU was 5 °C.", facts)
@@ -154,7 +165,11 @@ def test_what_a_fact_denies_may_be_denied_and_what_it_says_of_many_values_may_be
 
 def test_required_facts_must_be_mentioned() -> None:
     with pytest.raises(Refused, match="does not mention: Job 7 verdict: pass"):
-        verify("Job 7 is done.", ONE, [fact for fact in ONE if fact.name in ("job7.state", "job7.verdict")])
+        verify(
+            "Job 7 is done.",
+            ONE,
+            [fact for fact in ONE if fact.name in ("job7.state", "job7.verdict")],
+        )
 
 
 def test_slots_become_facts_and_unknown_slots_are_refused() -> None:
@@ -199,13 +214,19 @@ class Scripted:
 def test_a_text_that_holds_is_the_models_after_as_many_tries_as_it_takes() -> None:
     author = Scripted("Job 7 took 99 s.", GOOD)
     text, writer = write(ONE, None, author)
-    assert (text, writer) == ("Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.", "model small")
+    assert (text, writer) == (
+        "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.",
+        "model small",
+    )
     assert author.tried[:2] == [0, 1]
     assert "{job7.tflops} = " in author.prompt
 
 
 def test_after_a_bad_sentence_it_goes_on_after_the_last_good_one() -> None:
-    first, second = "Job {job7.name} is {job7.state}: {job7.verdict}.", " The backend {job7.backend} reached {job7.tflops}."
+    first, second = (
+        "Job {job7.name} is {job7.state}: {job7.verdict}.",
+        " The backend {job7.backend} reached {job7.tflops}.",
+    )
     author = Scripted(first + second + " It took 99 s.", first + second + " All is well.")
     text, writer = write(ONE, None, author)
     assert writer == "model small"
@@ -219,7 +240,9 @@ def test_after_the_last_refusal_the_template_stands_in_and_says_why() -> None:
     assert writer == "template"
     assert author.tried == [0, 1, 2, 3, 4]
     assert "Job 7 took" not in text
-    assert "Written from the template: the text of the model small was refused: it says '99 s'" in text
+    assert (
+        "Written from the template: the text of the model small was refused: it says '99 s'" in text
+    )
     assert "Job 7 (attention) passed" in text
 
 
@@ -269,7 +292,10 @@ def test_how_far_a_job_is_the_small_model_is_not_asked() -> None:
 def test_a_question_of_no_kind_that_it_knows_is_not_the_small_models() -> None:
     author = Scripted("No device has told anything yet.")
     author.compact = True
-    assert write(CPU_FACTS, "what ran last night?", author, required=("job7.state",)).writer == "template"
+    assert (
+        write(CPU_FACTS, "what ran last night?", author, required=("job7.state",)).writer
+        == "template"
+    )
 
 
 def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> None:
@@ -278,11 +304,15 @@ def test_jobs_that_a_small_model_is_not_told_of_are_told_below_its_text() -> Non
     author.compact = True
     text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), None, author)
     assert writer == "model small, the list by the template"
-    assert text.endswith("**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job 1 (run-1), 1.0 s.")
+    assert text.endswith(
+        "**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job 1 (run-1), 1.0 s."
+    )
 
 
 def test_what_a_text_has_left_without_saying_it_is_overdue() -> None:
     told = compact(CPU_FACTS, "which jobs failed?")
     assert {fact.name for fact in told.needed} == {"j1.state", "j1.reason", "j2.state", "j2.reason"}
     assert not told.overdue("{j1.called} {j1.state}."), "the reason may still come"
-    assert {fact.name for fact in told.overdue("{j1.called} {j1.state}. {j2.called} was lost.")} == {"j1.state", "j1.reason"}
+    assert {
+        fact.name for fact in told.overdue("{j1.called} {j1.state}. {j2.called} was lost.")
+    } == {"j1.state", "j1.reason"}

@@ -1,6 +1,6 @@
 """Counts invented numbers: random machines, briefs and answers by whoever writes, judged by a checker of its own.
 
-The checker shares nothing with `assistant.verify`. Sentence by sentence, every number with its sign and unit must be told by a fact of
+The checker shares nothing with `assistant.writing.verify`. Sentence by sentence, every number with its sign and unit must be told by a fact of
 a device or job that the sentence is about, or of none; and a count (`3 jobs failed`, `7 times`) by a fact that counts just that.
 """
 
@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assistant import phrases
-from assistant.facts import Fact
+from assistant.facts import Fact, phrases
 from assistant.training import decks
-from assistant.writer import write
+from assistant.writing.writer import write
 
 Facts = tuple[Fact, ...]
 Author = Any
-"""An `assistant.author.Author`."""
+"""An `assistant.writing.author.Author`."""
 
 _UNIT = r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|k?Wh"
 _NUMBER = re.compile(rf"((?<![\w)%])[-−–])?(\d[\d.,:e+-]*\d|\d)(?:\s?({_UNIT})(?![\w/]))?")
-_OWNER = re.compile(r"\b(?:(cpu|(?:replay )?gpu ?\d+|replay\d+)|job[ #]*\d+|jobs \d+(?:(?:, | and | to )\d+)*)\b", re.IGNORECASE)
+_OWNER = re.compile(
+    r"\b(?:(cpu|(?:replay )?gpu ?\d+|replay\d+)|job[ #]*\d+|jobs \d+(?:(?:, | and | to )\d+)*)\b",
+    re.IGNORECASE,
+)
 """What numbers may belong to: a device or job as it is called, or as facts call it."""
 _COUNT = re.compile(
     r"(?<![\w.,:-])(\d+) (?:more |other |further )?(?:(jobs?|times|calls?|runs?|attempts?|errors?|alerts?|GPUs|devices)\b ?)?"
@@ -43,7 +45,10 @@ _NOTE = "\n\nWritten from the template: "
 @lru_cache(100_000)
 def numbers(text: str) -> frozenset[tuple[str, str]]:
     """With sign and unit; those that are part of what something is called are none."""
-    return frozenset(("-" * bool(sign) + number, unit) for sign, number, unit in _NUMBER.findall(_OWNER.sub("…", text)))
+    return frozenset(
+        ("-" * bool(sign) + number, unit)
+        for sign, number, unit in _NUMBER.findall(_OWNER.sub("…", text))
+    )
 
 
 def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
@@ -51,10 +56,20 @@ def invented(text: str, facts: Facts, question: str) -> set[tuple[str, str]]:
     known = _owners("\n".join((question, *(f"{fact.subject}\n{_told(fact)}" for fact in facts))))
     found = set()
     for sentence, owners in _sentences(text.split(_NOTE, maxsplit=1)[0]):
-        about = [fact for fact in facts if not owners or fact.subject in owners or not _OWNER.fullmatch(fact.subject)]
+        about = [
+            fact
+            for fact in facts
+            if not owners or fact.subject in owners or not _OWNER.fullmatch(fact.subject)
+        ]
         told = numbers(question).union(*(numbers(_told(fact)) | _moment(fact) for fact in about))
-        found |= {(owner, "") for owner in _owners(sentence) - known - {"cpu"}} | (numbers(sentence) - told)
-        found |= {(number, what) for number, what in _counts(sentence) if not any(_counted(number, what, fact.text) for fact in about)}
+        found |= {(owner, "") for owner in _owners(sentence) - known - {"cpu"}} | (
+            numbers(sentence) - told
+        )
+        found |= {
+            (number, what)
+            for number, what in _counts(sentence)
+            if not any(_counted(number, what, fact.text) for fact in about)
+        }
     return found
 
 
@@ -87,21 +102,30 @@ def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
             before = before if not line.startswith("#") else frozenset()
             for sentence in re.split(r"(?<=[.!?])\s+", line):
                 named = _owners(sentence)
-                before = named | before if not named or re.match(r"\W*its?\b", sentence, re.IGNORECASE) else named
+                before = (
+                    named | before
+                    if not named or re.match(r"\W*its?\b", sentence, re.IGNORECASE)
+                    else named
+                )
                 yield sentence, before
         in_table = line.startswith("|")
 
 
 def _counts(sentence: str) -> list[tuple[str, str]]:
     """Each with what it counts: `3`, `jobs failed`."""
-    found = ((number, " ".join(filter(None, words))) for number, *words in _COUNT.findall(_OWNER.sub("…", sentence)))
+    found = (
+        (number, " ".join(filter(None, words)))
+        for number, *words in _COUNT.findall(_OWNER.sub("…", sentence))
+    )
     return [(number, what) for number, what in found if what]
 
 
 def _counted(number: str, what: str, told: str) -> bool:
     """Whether a fact has this number, and the words of what it counts, in singular or plural."""
     words = {word.rstrip("s") for word in re.findall(r"[a-z]+", _OWNER.sub("…", told).lower())}
-    return (number, "") in numbers(told) and {word.rstrip("s") for word in what.lower().split()} <= words
+    return (number, "") in numbers(told) and {
+        word.rstrip("s") for word in what.lower().split()
+    } <= words
 
 
 def _moment(fact: Fact) -> frozenset[tuple[str, str]]:
@@ -118,8 +142,18 @@ def world(random: Random) -> tuple[Facts, str]:
         facts = [fact for fact in facts if random.random() < 0.8]
         kinds.append("missing")
     if facts and random.random() < 0.3:
-        other = random.choice([fact for fact in facts if not fact.name.endswith((".label", ".called"))] or facts)
-        facts.append(msgspec.structs.replace(other, said="12345 %", value=12345, text=f"{other.name}: 12345 %", source="another sensor"))
+        other = random.choice(
+            [fact for fact in facts if not fact.name.endswith((".label", ".called"))] or facts
+        )
+        facts.append(
+            msgspec.structs.replace(
+                other,
+                said="12345 %",
+                value=12345,
+                text=f"{other.name}: 12345 %",
+                source="another sensor",
+            )
+        )
         kinds.append("contradicted")
     return tuple(facts), " and ".join(kinds) or "whole"
 
@@ -135,7 +169,9 @@ class Text(NamedTuple):
     invented: set[tuple[str, str]]
 
 
-def texts(count: int, seed: int | str, author: Callable[[Random, Facts], Author | None]) -> Iterator[Text]:
+def texts(
+    count: int, seed: int | str, author: Callable[[Random, Facts], Author | None]
+) -> Iterator[Text]:
     """What is shown of `count` random machines, in briefs and answers, by who writes of each."""
     random = Random(seed)
     for _ in range(count):
@@ -143,7 +179,9 @@ def texts(count: int, seed: int | str, author: Callable[[Random, Facts], Author 
         question = random.choice((None, *_QUESTIONS))
         told = write(facts, question, author(random, facts))
         assert told.text.strip(), "where there are no facts, that is said"
-        yield Text(kind, question, told.text, told.writer, invented(told.text, facts, question or ""))
+        yield Text(
+            kind, question, told.text, told.writer, invented(told.text, facts, question or "")
+        )
 
 
 class Count:
@@ -158,7 +196,9 @@ class Count:
             self.facts[text.facts] += 1
             self.by_model += text.writer != "template"
             if text.invented:
-                self.found.append(f"{sorted(text.invented)} by {text.writer} to {text.question!r} in: {text.text}")
+                self.found.append(
+                    f"{sorted(text.invented)} by {text.writer} to {text.question!r} in: {text.text}"
+                )
 
     @property
     def shown(self) -> int:

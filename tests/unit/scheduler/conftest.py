@@ -9,8 +9,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from scheduler import paths
 from scheduler.devices.nvidia import errors, gpm, gpu, source
+from scheduler.protocol import paths
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from tests.unit.scheduler.recorded_nvml import RecordedNvml

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.devices.model import Device
-from scheduler.jobs import Running, Spec
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Running, Spec
 from scheduler.queue.queue import Queue
 from tests.support import lives
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler.devices.model import Device
-from scheduler.jobs import Job, Queued
-from scheduler.queue.line import Line, Need
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Job, Queued
 from scheduler.queue.policy import Around, Plan, Start, plan
+from scheduler.queue.waiting import Line, Need
 
 
 class Decided(NamedTuple):
@@ -26,7 +26,13 @@ def laned(active: Sequence[Job]) -> tuple[list[Job], dict[Need, list[Job]]]:
     return [job for job in active if job.active and not isinstance(job.state, Queued)], lanes
 
 
-def decide(active: Sequence[Job], devices: Sequence[Device], paused: bool, slots: int, around: Around = Around()) -> Decided:  # noqa: B008
+def decide(
+    active: Sequence[Job],
+    devices: Sequence[Device],
+    paused: bool,
+    slots: int,
+    around: Around = Around(),  # noqa: B008
+) -> Decided:
     """What starts of `active`, and why the others wait."""
     going, lanes = laned(active)
     decided: Plan = plan(going, lanes, devices, paused, slots, around)

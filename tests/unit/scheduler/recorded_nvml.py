@@ -16,12 +16,17 @@ from typing import Any
 
 import pynvml
 
-from scheduler.devices.model import Reading
 from scheduler.devices.nvidia.source import NvmlSource
+from scheduler.protocol.devices import Reading
 
 UUID = "GPU-07310d02-5a07-b366-b9c8-dda734271cd2"
 NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-_CLOCKS = {pynvml.NVML_CLOCK_GRAPHICS: 1980, pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 2619, pynvml.NVML_CLOCK_VIDEO: 1545}
+_CLOCKS = {
+    pynvml.NVML_CLOCK_GRAPHICS: 1980,
+    pynvml.NVML_CLOCK_SM: 1980,
+    pynvml.NVML_CLOCK_MEM: 2619,
+    pynvml.NVML_CLOCK_VIDEO: 1545,
+}
 _GPM = {
     pynvml.NVML_GPM_METRIC_SM_UTIL: 96.629,
     pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: 14.28,
@@ -55,7 +60,10 @@ class RecordedNvml:
             pynvml.NVML_FI_DEV_MEMORY_TEMP: 54,
             # as documented
             pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: _LINKS,
-            **{getattr(pynvml, f"NVML_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL"): 0 for kind in _TOTALS},
+            **{
+                getattr(pynvml, f"NVML_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL"): 0
+                for kind in _TOTALS
+            },
         }
         self.answers: dict[str, Any] = self._recorded() | self._documented()
 
@@ -73,7 +81,9 @@ class RecordedNvml:
             "nvmlDeviceGetAttributes": Answer(multiprocessorCount=132),
             "nvmlDeviceGetMemoryBusWidth": 5120,
             "nvmlDeviceGetUtilizationRates": Answer(gpu=100, memory=31),
-            "nvmlDeviceGetMemoryInfo": Answer(used=6692864000, total=85520809984, free=78324629504, reserved=503316480),
+            "nvmlDeviceGetMemoryInfo": Answer(
+                used=6692864000, total=85520809984, free=78324629504, reserved=503316480
+            ),
             "nvmlDeviceGetTemperature": 54,
             "nvmlDeviceGetTemperatureThreshold": 89,
             "nvmlDeviceGetPowerUsage": 146305,
@@ -92,7 +102,9 @@ class RecordedNvml:
             "nvmlDeviceGetJpgUtilization": [0, 166666],
             "nvmlDeviceGetOfaUtilization": [0, 166666],
             "nvmlDeviceGetFieldValues": self._field_values,
-            "nvmlDeviceGetComputeRunningProcesses": [Answer(pid=2**22 + 5, usedGpuMemory=6683623424, gpuInstanceId=2**32 - 1)],
+            "nvmlDeviceGetComputeRunningProcesses": [
+                Answer(pid=2**22 + 5, usedGpuMemory=6683623424, gpuInstanceId=2**32 - 1)
+            ],
             "nvmlGpmQueryDeviceSupport": Answer(isSupportedDevice=1),
             "nvmlGpmSampleAlloc": pynvml.c_nvmlGpmSample_t,
             "nvmlGpmSampleGet": None,
@@ -102,7 +114,9 @@ class RecordedNvml:
 
     def _documented(self) -> dict[str, Any]:
         return {
-            "nvmlDeviceGetBAR1MemoryInfo": Answer(bar1Used=6694633472, bar1Total=137438953472),  # the first was recorded
+            "nvmlDeviceGetBAR1MemoryInfo": Answer(
+                bar1Used=6694633472, bar1Total=137438953472
+            ),  # the first was recorded
             "nvmlDeviceGetClock": NOT_SUPPORTED,
             "nvmlDeviceGetNumFans": 0,
             "nvmlDeviceGetFanSpeedRPM": NOT_SUPPORTED,
@@ -147,10 +161,18 @@ class RecordedNvml:
     def _obey(self, script: Path) -> None:
         told = json.loads(script.read_text())
         self.gpus = told.get("gpus", 1)
-        running = [Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1) for pid, used in told.get("processes", [])]
+        running = [
+            Answer(pid=pid, usedGpuMemory=used, gpuInstanceId=2**32 - 1)
+            for pid, used in told.get("processes", [])
+        ]
         errors = {name: error(code) for name, code in told.get("errors", {}).items()}
         hangs = {told["hangs"]: lambda *_: time.sleep(3600)} if "hangs" in told else {}
-        self.answers = {**self._as_recorded, "nvmlDeviceGetComputeRunningProcesses": running, **errors, **hangs}
+        self.answers = {
+            **self._as_recorded,
+            "nvmlDeviceGetComputeRunningProcesses": running,
+            **errors,
+            **hangs,
+        }
 
     def _call(self, name: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
@@ -169,14 +191,21 @@ class RecordedNvml:
         return self.clocks.pop(0) if kind == pynvml.NVML_CLOCK_SM and self.clocks else _CLOCKS[kind]
 
     def _field_values(self, handle: int, ids: list[Any]) -> list[Any]:
-        return [self._field_value(i if i in self.fields or not isinstance(i, tuple) else i[0]) for i in ids]
+        return [
+            self._field_value(i if i in self.fields or not isinstance(i, tuple) else i[0])
+            for i in ids
+        ]
 
     def _field_value(self, name: Any) -> Any:
         answer = self.fields.get(name, NOT_SUPPORTED)
         code = answer.value if isinstance(answer, Exception) else pynvml.NVML_SUCCESS  # type: ignore[attr-defined]
         count = 0 if isinstance(answer, Exception) else int(answer)
         value = Answer(dVal=0.0, uiVal=count % 2**32, ulVal=0, ullVal=count, sllVal=0)
-        kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG if count >= 2**32 else pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        kind = (
+            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+            if count >= 2**32
+            else pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        )
         return Answer(nvmlReturn=code, valueType=kind, value=value)
 
     def _metrics(self, request: Any) -> None:
@@ -198,7 +227,9 @@ def error(code: int) -> pynvml.NVMLError:
     return pynvml.NVMLError(code)
 
 
-def one(source: NvmlSource, recorded: RecordedNvml, now: float = 100.0, pause: float = 0.5) -> Reading:
+def one(
+    source: NvmlSource, recorded: RecordedNvml, now: float = 100.0, pause: float = 0.5
+) -> Reading:
     """The source's reading `pause` seconds after the last."""
     recorded.now += pause
     (reading,) = source.read(now)

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.alerting import Alerting
-from scheduler.devices.model import Device, Reading
-from scheduler.settings import Settings
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.quiet_hours import is_quiet
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Alert
+from scheduler.services.alert_service import Alerting
+from scheduler.services.webhook import WAITING, Webhook
 from scheduler.store import Store
 from scheduler.store.store import KEPT_ALERTS
-from scheduler.telemetry.annotation import Annotation
-from scheduler.telemetry.quiet import is_quiet
-from scheduler.telemetry.snapshot import Alert
-from scheduler.webhook import WAITING, Webhook
 from tests.hook import Hook
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
@@ -67,7 +67,9 @@ def hot(now: float, temp: float) -> dict[str, Reading]:
     return {GPU.id: Reading(GPU.id, now, {"temp": temp, "temp_limit": 89.0})}
 
 
-def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(store: Store, hook: Hook) -> None:
+def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
+    store: Store, hook: Hook
+) -> None:
     settings = msgspec.structs.replace(Settings(), webhook=hook.url, quiet_hours="22:00-07:00")
     annotated: list[Annotation] = []
 
@@ -88,7 +90,9 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(store: Sto
     logged = store.alerts(9)
     assert [a.id for a in logged] == [2, 1], "the first one is in the log"
     of = {(a.time, a.name): (a.until, a.device) for a in annotated}
-    assert of == {(a.raised, a.rule): (a.cleared, a.device) for a in logged}, "all of them are on the time axis, as they ended"
+    assert of == {(a.raised, a.rule): (a.cleared, a.device) for a in logged}, (
+        "all of them are on the time axis, as they ended"
+    )
 
 
 def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str]:
@@ -112,12 +116,16 @@ def test_a_message_is_tried_again_and_a_refusal_is_told(hook: Hook) -> None:
     assert deliver(hook.url) == [""]
     assert [m["id"] for m in hook.got] == [0]
     hook.answers = [404, 404]
-    assert deliver(hook.url) == ["an alert could not be sent to the webhook: it answered 404 Not Found"]
+    assert deliver(hook.url) == [
+        "an alert could not be sent to the webhook: it answered 404 Not Found"
+    ]
 
 
 def test_a_server_that_hangs_is_given_up(hook: Hook) -> None:
     hook.answers = [0, 0]
-    assert deliver(hook.url, timeout=0.4) == ["an alert could not be sent to the webhook: no answer within 0.4 s"]
+    assert deliver(hook.url, timeout=0.4) == [
+        "an alert could not be sent to the webhook: no answer within 0.4 s"
+    ]
 
 
 def test_what_cannot_be_reached_is_told_without_its_secret() -> None:

@@ -9,22 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler import paths
-from scheduler.devices.model import Device, Reading
 from scheduler.devices.replay import ReplaySource
-from scheduler.errors import NotFound
-from scheduler.jobs import Job, Progress, Running, Spec
-from scheduler.settings import Settings
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Job, Progress, Running, Spec
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Alert
 from scheduler.telemetry.alerts import Alerts
 from scheduler.telemetry.hysteresis import Calm, Limits, Raised, State, step
-from scheduler.telemetry.snapshot import Alert
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
 CPU = Device("cpu", 0, "EPYC", "cpu")
 LIMITS = Limits(10.0, 7.0, 4.0, 6.0)
 
 looks = st.lists(
-    st.tuples(st.sampled_from([0.5, 1.0, 2.0, 30.0, -5.0]), st.sampled_from([0.0, 6.9, 7.0, 8.5, 9.9, 10.0, 99.0, None])), max_size=60
+    st.tuples(
+        st.sampled_from([0.5, 1.0, 2.0, 30.0, -5.0]),
+        st.sampled_from([0.0, 6.9, 7.0, 8.5, 9.9, 10.0, 99.0, None]),
+    ),
+    max_size=60,
 )
 """Seconds since the look before (also a gap, and a clock that is set back), and the level."""
 
@@ -40,7 +44,9 @@ def run(steps: list[tuple[float, float | None]]) -> list[tuple[float, float | No
     return found
 
 
-def held(found: list[tuple[float, float | None, State]], at: int, seconds: float, well: bool) -> bool:
+def held(
+    found: list[tuple[float, float | None, State]], at: int, seconds: float, well: bool
+) -> bool:
     """Whether, looking back from `at`, the level stood on one side for `seconds`, with no gap between two looks that told it."""
     end = last = found[at][0]
     for time, level, _ in reversed(found[: at + 1]):
@@ -55,7 +61,9 @@ def held(found: list[tuple[float, float | None, State]], at: int, seconds: float
 
 
 @given(looks)
-def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(steps: list[tuple[float, float | None]]) -> None:
+def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(
+    steps: list[tuple[float, float | None]],
+) -> None:
     found = run(steps)
     before: State = Calm()
     for at, (_, level, state) in enumerate(found):
@@ -69,7 +77,9 @@ def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(step
 
 
 @given(looks)
-def test_what_stood_for_long_enough_is_always_raised_or_cleared(steps: list[tuple[float, float | None]]) -> None:
+def test_what_stood_for_long_enough_is_always_raised_or_cleared(
+    steps: list[tuple[float, float | None]],
+) -> None:
     found = run(steps)
     for at, (_, level, state) in enumerate(found):
         if level is not None and held(found, at, LIMITS.raise_s, well=False):
@@ -94,19 +104,34 @@ class Room:
         self.settings = msgspec.structs.replace(Settings(), **settings)
 
     def look(
-        self, seconds: float, jobs: tuple[Job, ...] = (), throttle: str = "none", device: Device = GPU, read: bool = True, **values: float
+        self,
+        seconds: float,
+        jobs: tuple[Job, ...] = (),
+        throttle: str = "none",
+        device: Device = GPU,
+        read: bool = True,
+        **values: float,
     ) -> list[Alert]:
         """All that changed within `seconds`."""
         changed = []
         for _ in range(int(seconds * 2)):
             self.now += 0.5
-            reading = Reading(device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle})
-            changed += self.alerts.look((device,), {device.id: reading} if read else {}, jobs, self.settings, self.now)
+            reading = Reading(
+                device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle}
+            )
+            changed += self.alerts.look(
+                (device,), {device.id: reading} if read else {}, jobs, self.settings, self.now
+            )
         return changed
 
 
 def job(number: int = 3, done: float = 5.0, device: str = "GPU-0") -> Job:
-    return Job(number, Spec(("x",), "train", "/", gpus=1), 0.0, Running("n", (device,), 0.0, 1, 1, "b", Progress(done, 10.0)))
+    return Job(
+        number,
+        Spec(("x",), "train", "/", gpus=1),
+        0.0,
+        Running("n", (device,), 0.0, 1, 1, "b", Progress(done, 10.0)),
+    )
 
 
 def rules(changed: list[Alert]) -> list[tuple[str, bool]]:
@@ -141,7 +166,9 @@ def test_a_cpu_is_hot_when_it_says_so_itself() -> None:
         ("no progress", {"alert_stuck_job": 1.0}, {"jobs": (job(),)}),
     ],
 )
-def test_each_rule_has_its_threshold_and_can_be_switched_off(kind: str, threshold: dict[str, float], values: dict[str, object]) -> None:
+def test_each_rule_has_its_threshold_and_can_be_switched_off(
+    kind: str, threshold: dict[str, float], values: dict[str, object]
+) -> None:
     room = Room(**threshold)
     changed = room.look(90, **values)  # type: ignore[arg-type]
     assert rules(changed) == [(kind, True)]
@@ -153,7 +180,18 @@ def test_each_rule_has_its_threshold_and_can_be_switched_off(kind: str, threshol
 
 
 def test_the_defaults_let_ordinary_work_be() -> None:
-    assert Room().look(3600, temp=70.0, temp_limit=89.0, mem_used=90.0, mem_total=100.0, throttle="power limit", util=100.0) == []
+    assert (
+        Room().look(
+            3600,
+            temp=70.0,
+            temp_limit=89.0,
+            mem_used=90.0,
+            mem_total=100.0,
+            throttle="power limit",
+            util=100.0,
+        )
+        == []
+    )
 
 
 def test_memory_errors_are_counted_within_the_hour() -> None:
@@ -179,7 +217,9 @@ def test_each_job_that_shares_an_idle_gpu_is_named() -> None:
     room.look(30, util=0.0, jobs=(job(3),))
     assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [3]
     assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [4]
-    assert [(a.job, a.cleared is None) for a in room.look(1, util=0.0, jobs=(job(4),))] == [(3, False)]
+    assert [(a.job, a.cleared is None) for a in room.look(1, util=0.0, jobs=(job(4),))] == [
+        (3, False)
+    ]
 
 
 def test_a_job_that_goes_on_makes_progress() -> None:
@@ -197,7 +237,10 @@ def test_a_night_in_which_the_machine_slept_is_not_held_against_anybody() -> Non
     assert room.look(50, util=0.0, jobs=(job(),)) == []
     room.now += 8 * 3600
     assert room.look(5, util=0.0, jobs=(job(),)) == []
-    assert sorted(rules(room.look(60, util=0.0, jobs=(job(),)))) == [("held and idle", True), ("no progress", True)]
+    assert sorted(rules(room.look(60, util=0.0, jobs=(job(),)))) == [
+        ("held and idle", True),
+        ("no progress", True),
+    ]
 
 
 def test_a_device_that_is_not_read_neither_raises_nor_clears() -> None:
@@ -248,4 +291,6 @@ def test_a_recorded_h100_meets_its_power_limit_and_comes_back() -> None:
     assert (raised.rule, cleared.id, alerts.active) == ("at its power limit", raised.id, ())
     assert 1031 <= raised.since <= 1033
     assert cleared.cleared is not None
-    assert 1127 <= cleared.cleared <= 1129, "the eight seconds between the two are too few to be well again"
+    assert 1127 <= cleared.cleared <= 1129, (
+        "the eight seconds between the two are too few to be well again"
+    )

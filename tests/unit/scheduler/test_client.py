@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler import messages as m
-from scheduler import paths, wire
 from scheduler.client import Client, door, encode
-from scheduler.daemon import _read
-from scheduler.errors import UserError
-from scheduler.jobs import Changes, Done, Job, Spec
+from scheduler.daemon.daemon import _read
+from scheduler.protocol import messages as m
+from scheduler.protocol import paths, wire
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Changes, Done, Job, Spec
 
 JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
 
@@ -39,7 +39,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[byt
         thread.join(10)
 
 
-@pytest.mark.parametrize("line", [b'{"type":"job"}', b'{"type":"what comes in ten years"}', b"words", b"\xff"])
+@pytest.mark.parametrize(
+    "line", [b'{"type":"job"}', b'{"type":"what comes in ten years"}', b"words", b"\xff"]
+)
 def test_a_daemon_of_another_version_is_told(answer: list[bytes], line: bytes) -> None:
     answer.append(line)
     with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
@@ -64,36 +66,61 @@ def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
         b'{"type":"what comes in ten years"}',
     ],
 )
-def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(request_of_another_version: bytes) -> None:
+def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
+    request_of_another_version: bytes,
+) -> None:
     """A job would run without what was asked for it."""
-    with pytest.raises(UserError, match=r"^that is no request this daemon knows: .*\. Client and daemon may differ in version"):
+    with pytest.raises(
+        UserError,
+        match=r"^that is no request this daemon knows: .*\. Client and daemon may differ in version",
+    ):
         _read(request_of_another_version)
 
 
 def test_what_this_client_asks_for_is_known() -> None:
-    spec = Spec(("true",), "true", "/", {"A": "b"}, params={"seq": "128"}, after=(1,), tags=("a",), index=3)
-    for request in (m.Submit(spec), m.SubmitMany((spec, spec), {"C": "d"}), m.Foresee(spec), m.Edit(1, Changes(hold=True)), m.Cancel(1)):
+    spec = Spec(
+        ("true",), "true", "/", {"A": "b"}, params={"seq": "128"}, after=(1,), tags=("a",), index=3
+    )
+    for request in (
+        m.Submit(spec),
+        m.SubmitMany((spec, spec), {"C": "d"}),
+        m.Foresee(spec),
+        m.Edit(1, Changes(hold=True)),
+        m.Cancel(1),
+    ):
         assert _read(encode(request)) == request
 
 
-def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_still_there(answer: list[bytes]) -> None:
+def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_still_there(
+    answer: list[bytes],
+) -> None:
     answer.append(msgspec.json.encode(m.JobReply(JOB)))
     specs = [Spec(("x" * 100_000, str(number)), "x", "/") for number in range(700)]
     with Client(start=False) as deck:
-        with pytest.raises(UserError, match=r"66 MiB in one request; the daemon takes 64 MiB\. Submit fewer"):
+        with pytest.raises(
+            UserError, match=r"66 MiB in one request; the daemon takes 64 MiB\. Submit fewer"
+        ):
             deck.submit_many(specs)
         assert deck.job(7) == JOB
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_what_is_no_number_is_refused_by_name(answer: list[bytes], value: float) -> None:
-    with Client(start=False) as deck, pytest.raises(UserError, match=f"^telemetry_hz must be a number, not {value}$"):
+    with (
+        Client(start=False) as deck,
+        pytest.raises(UserError, match=f"^telemetry_hz must be a number, not {value}$"),
+    ):
         deck.configure(telemetry_hz=value)
 
 
 @pytest.mark.parametrize("variable", [("TOKEN", "s3cret\udce9"), ("TOKEN\udce9", "s3cret")])
-def test_a_variable_that_cannot_be_sent_is_named_without_its_value(answer: list[bytes], variable: tuple[str, str]) -> None:
-    with Client(start=False) as deck, pytest.raises(UserError, match="environment variable 'TOKEN") as caught:
+def test_a_variable_that_cannot_be_sent_is_named_without_its_value(
+    answer: list[bytes], variable: tuple[str, str]
+) -> None:
+    with (
+        Client(start=False) as deck,
+        pytest.raises(UserError, match="environment variable 'TOKEN") as caught,
+    ):
         deck.submit(["true"], env=dict([variable]))
     assert "s3cret" not in str(caught.value)
 
@@ -102,5 +129,8 @@ def test_a_pipe_in_place_of_the_log_does_not_hang(answer: list[bytes]) -> None:
     answer.append(msgspec.json.encode(m.JobReply(JOB)))
     paths.ensure(paths.job_folder(7))
     os.mkfifo(paths.job_folder(7) / "log")
-    with Client(start=False) as deck, pytest.raises(UserError, match="log of job 7 cannot be read: not a plain file"):
+    with (
+        Client(start=False) as deck,
+        pytest.raises(UserError, match="log of job 7 cannot be read: not a plain file"),
+    ):
         deck.log(7)

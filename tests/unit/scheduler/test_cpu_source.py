@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.devices import cpu, machine
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.fields import FIELDS, HEADLINE
+from scheduler.protocol.fields import FIELDS, HEADLINE
 
 
 @pytest.fixture
@@ -49,12 +49,19 @@ def test_figures_are_those_of_this_machine(source: CpuSource) -> None:
     assert values["cores"] == psutil.cpu_count()
 
 
-def test_power_is_energy_over_time(source: CpuSource, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_power_is_energy_over_time(
+    source: CpuSource, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The kernel's files, in a folder of ours: two packages, a core of one, the whole platform, and a counter that wraps."""
     monkeypatch.setattr(cpu, "_RAPL", tmp_path)
 
     def counters(package0: int, package1: int) -> None:
-        zones = [(0, "package-0", package0), (1, "package-1", package1), ("0:0", "core", 10**12), (2, "psys", package0 + package1)]
+        zones = [
+            (0, "package-0", package0),
+            (1, "package-1", package1),
+            ("0:0", "core", 10**12),
+            (2, "psys", package0 + package1),
+        ]
         for number, name, microjoules in zones:
             zone = tmp_path / f"intel-rapl:{number}"
             zone.mkdir(exist_ok=True)
@@ -71,14 +78,18 @@ def test_power_is_energy_over_time(source: CpuSource, monkeypatch: pytest.Monkey
     counters(30_000_000, 10_000_000)
     assert power(3.0) == pytest.approx(20.0)
     counters(0, 11_000_000)
-    assert power(5.0) == "not known before the second reading", "a wrapped counter is no negative power"
+    assert power(5.0) == "not known before the second reading", (
+        "a wrapped counter is no negative power"
+    )
     counters(5_000_000, 11_000_000)
     assert power(6.0) == pytest.approx(5.0)
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text("garbage")
     assert "cannot be read" in str(power(7.0))
 
 
-def test_each_core_disk_and_network_is_told_when_somebody_asks(source: CpuSource, tmp_path: Path) -> None:
+def test_each_core_disk_and_network_is_told_when_somebody_asks(
+    source: CpuSource, tmp_path: Path
+) -> None:
     source.details(time.time())
     with (tmp_path / "written").open("wb") as f:
         f.write(b"x" * 2**22)
@@ -86,14 +97,20 @@ def test_each_core_disk_and_network_is_told_when_somebody_asks(source: CpuSource
         os.fsync(f.fileno())
     time.sleep(0.01)
     (detail,) = source.details(time.time())
-    by_kind = {kind: [p for p in detail.parts if p.kind == kind] for kind in ("core", "disk", "network")}
+    by_kind = {
+        kind: [p for p in detail.parts if p.kind == kind] for kind in ("core", "disk", "network")
+    }
     assert len(by_kind["core"]) == psutil.cpu_count()
     assert all(0 <= core.values["util"] <= 100 for core in by_kind["core"])
     assert all(f in FIELDS for p in detail.parts for f in p.values)
-    assert "lo" not in [p.name for p in by_kind["network"]], "what the machine says to itself is no traffic"
+    assert "lo" not in [p.name for p in by_kind["network"]], (
+        "what the machine says to itself is no traffic"
+    )
 
 
-def test_flows_are_those_of_real_disks_and_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flows_are_those_of_real_disks_and_networks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The kernel's counters of a disk with a volume on it, and of a card with a bridge over it: each byte counts once."""
     for name in ("sda", "eth0"):
         (tmp_path / name / "device").mkdir(parents=True)
@@ -102,19 +119,36 @@ def test_flows_are_those_of_real_disks_and_networks(monkeypatch: pytest.MonkeyPa
     moved = [0]
 
     def disks(perdisk: bool) -> dict[str, Answer]:
-        return {name: Answer(read_bytes=moved[0], write_bytes=2 * moved[0]) for name in ("sda", "sda1", "dm-0", "loop0")}
+        return {
+            name: Answer(read_bytes=moved[0], write_bytes=2 * moved[0])
+            for name in ("sda", "sda1", "dm-0", "loop0")
+        }
 
     def networks(pernic: bool) -> dict[str, Answer]:
-        return {name: Answer(bytes_recv=3 * moved[0], bytes_sent=moved[0]) for name in ("lo", "eth0", "docker0")}
+        return {
+            name: Answer(bytes_recv=3 * moved[0], bytes_sent=moved[0])
+            for name in ("lo", "eth0", "docker0")
+        }
 
     monkeypatch.setattr(psutil, "disk_io_counters", disks)
     monkeypatch.setattr(psutil, "net_io_counters", networks)
     source = CpuSource("")
     (reading,) = source.read(100.0)
-    assert reading.absent["disk_read"] == reading.absent["net_rx"] == "not known before the second reading"
+    assert (
+        reading.absent["disk_read"]
+        == reading.absent["net_rx"]
+        == "not known before the second reading"
+    )
     moved[0] = 1000
     (reading,) = source.read(102.0)
-    assert [reading.values[f] for f in ("disk_read", "disk_write", "net_rx", "net_tx")] == [500.0, 1000.0, 1500.0, 500.0]
+    assert [reading.values[f] for f in ("disk_read", "disk_write", "net_rx", "net_tx")] == [
+        500.0,
+        1000.0,
+        1500.0,
+        500.0,
+    ]
     moved[0] = 10
     (reading,) = source.read(104.0)
-    assert reading.values["net_rx"] == 0.0, "a card that was plugged in anew has sent nothing backwards"
+    assert reading.values["net_rx"] == 0.0, (
+        "a card that was plugged in anew has sent nothing backwards"
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler import paths
 from scheduler.devices import trace
-from scheduler.devices.model import Reading
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Reading
 from tests.benchmarks.energy_truth import Case, Look, Ran, Session, joules_at, moved, rows
 
 
@@ -21,9 +21,15 @@ def test_what_is_told_of_a_recorded_h100_is_what_its_counter_told(recorded: list
     looks = [Look(r.time, r.values["energy"]) for r in recorded]
     steps = moved(looks)
     assert 30 < len(steps) < 40
-    ran = [Ran(Case("half", 60.0, 1.0), steps[1].time, steps[13].time), Ran(Case("half", 60.0, 1.0), steps[13].time, steps[-2].time)]
+    ran = [
+        Ran(Case("half", 60.0, 1.0), steps[1].time, steps[13].time),
+        Ran(Case("half", 60.0, 1.0), steps[13].time, steps[-2].time),
+    ]
     found = list(rows(Session({"device": "H100"}, looks, recorded, ran)))
-    assert [(row["case"], row["of"]) for row in found] == [("half", "job"), ("half", "device")] * 2 + [("all", "device")]
+    assert [(row["case"], row["of"]) for row in found] == [
+        ("half", "job"),
+        ("half", "device"),
+    ] * 2 + [("all", "device")]
     assert found[-1]["joules_counter"] == pytest.approx(steps[-2].joules - steps[1].joules, abs=0.1)
     for row in found:
         assert row["device"] == "H100"
@@ -32,19 +38,30 @@ def test_what_is_told_of_a_recorded_h100_is_what_its_counter_told(recorded: list
 
 
 def test_a_counter_that_stands_still_between_its_steps_is_taken_to_rise_evenly() -> None:
-    steps = moved([Look(t / 10, joules) for t, joules in enumerate((5.0, 5.0, 7.0, 7.0, 7.0, 13.0, 13.0))])
+    steps = moved(
+        [Look(t / 10, joules) for t, joules in enumerate((5.0, 5.0, 7.0, 7.0, 7.0, 13.0, 13.0))]
+    )
     assert steps == [Look(0.0, 5.0), Look(0.2, 7.0), Look(0.5, 13.0)]
-    assert [joules_at(steps, at) for at in (0.0, 0.1, 0.2, 0.35, 0.5)] == pytest.approx([5.0, 6.0, 7.0, 10.0, 13.0])
+    assert [joules_at(steps, at) for at in (0.0, 0.1, 0.2, 0.35, 0.5)] == pytest.approx(
+        [5.0, 6.0, 7.0, 10.0, 13.0]
+    )
     with pytest.raises(ValueError, match="not looked at around"):
         joules_at(steps, 0.6)
 
 
-def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_read_is_not_told() -> None:
-    readings = [Reading("a", t / 2, {"power": 700.0}) for t in range(20)]  # each as the card is busy, a third of the time
+def test_pauses_in_step_with_the_readings_are_told_wrong_and_a_job_that_was_not_read_is_not_told() -> (
+    None
+):
+    readings = [
+        Reading("a", t / 2, {"power": 700.0}) for t in range(20)
+    ]  # each as the card is busy, a third of the time
     readings += [Reading("a", at, {}, {"power": "not read"}) for at in (9.8, 9.9)]
     looks = [Look(t / 10, 24.0 * t) for t in range(101)]
     ran = [Ran(Case("busy", 9.0, 0.3, 0.5), 0.4, 9.6), Ran(Case("unread", 0.3, 1.0), 9.7, 9.95)]
-    found = {(row["case"], row["of"]): (row["joules_ours"], row["difference_percent"]) for row in rows(Session({}, looks, readings, ran))}
+    found = {
+        (row["case"], row["of"]): (row["joules_ours"], row["difference_percent"])
+        for row in rows(Session({}, looks, readings, ran))
+    }
     busy = 19 * 0.5 * 700
     assert found["busy", "job"] == (busy, pytest.approx(100 * (busy / (9.2 * 240) - 1), abs=0.01))
     assert found["unread", "job"] == found["unread", "device"] == ("", "")

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import paths
-from scheduler.errors import UserError
 from scheduler.executors import away, sink
 from scheduler.executors import errand as e
 from scheduler.executors.agent import Agent
 from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
 from scheduler.executors.cluster import Cluster, judge
 from scheduler.executors.token import token
-from scheduler.jobs import Done, Job, Queued, Running, Spec
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
 from scheduler.queue import policy
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -68,9 +68,21 @@ class Deck:
     [
         (RUNNING, "session-a", "submit"),
         (RUNNING, "session-b", Lost("the cluster was started anew, and knows it no more")),
-        (msgspec.structs.replace(RUNNING, known=True), "session-a", Lost("the cluster knows it no more: somebody deleted it there")),
-        (msgspec.structs.replace(RUNNING, known=True), "session-b", Lost("the cluster was started anew, and knows it no more")),
-        (msgspec.structs.replace(RUNNING, stopping=True), "session-a", Lost("it was cancelled before the cluster had it")),
+        (
+            msgspec.structs.replace(RUNNING, known=True),
+            "session-a",
+            Lost("the cluster knows it no more: somebody deleted it there"),
+        ),
+        (
+            msgspec.structs.replace(RUNNING, known=True),
+            "session-b",
+            Lost("the cluster was started anew, and knows it no more"),
+        ),
+        (
+            msgspec.structs.replace(RUNNING, stopping=True),
+            "session-a",
+            Lost("it was cancelled before the cluster had it"),
+        ),
     ],
 )
 def test_an_attempt_the_cluster_does_not_know_is_asked_for_again_only_where_it_cannot_have_run(
@@ -100,7 +112,13 @@ def test_a_cluster_that_is_away_is_told_and_all_is_asked_again_once_it_answers(h
 
 def test_words_of_another_attempt_change_nothing(home: Path) -> None:
     deck = Deck(RUNNING)
-    for report in (e.Known(7, "old"), e.Ended(7, "old"), e.Unsent(7, "old", ""), e.Missing(7, "old", "s"), e.Doing(8, NONCE, "x")):
+    for report in (
+        e.Known(7, "old"),
+        e.Ended(7, "old"),
+        e.Unsent(7, "old", ""),
+        e.Missing(7, "old", "s"),
+        e.Doing(8, NONCE, "x"),
+    ):
         deck.cluster.hear(report)
     assert (deck.told, deck.sent) == ([], [])
     deck.cluster.hear(e.Unsent(7, NONCE, "no route"))
@@ -115,7 +133,11 @@ class Clustered(Deck):
         self.store, self.committed = store, []
         self.cluster = Cluster("ray:lab", self, self.send)
         self.queue = Queue(store, lambda job, runner: None, clusters={"ray:lab": self.cluster})
-        self.on, self.env, self.acknowledged = self.queue.on, self.queue.env, self.queue.acknowledged  # type: ignore[method-assign]
+        self.on, self.env, self.acknowledged = (
+            self.queue.on,
+            self.queue.env,
+            self.queue.acknowledged,
+        )  # type: ignore[method-assign]
 
     def send(self, command: e.Command) -> None:
         self.sent.append(command)
@@ -125,10 +147,14 @@ class Clustered(Deck):
         self.queue.runners_ended([job_id])
 
 
-def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(home: Path) -> None:
+def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(
+    home: Path,
+) -> None:
     store = Store(paths.store_file())
     first = Clustered(store)
-    (job,) = first.queue.submit([Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], [])
+    (job,) = first.queue.submit(
+        [Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], []
+    )
     first.queue.step([])
     waiting = first.queue.get(job.id).state
     assert isinstance(waiting, Queued)
@@ -149,7 +175,10 @@ def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_fo
     assert second.sent == []
     second.cluster.hear(e.Here("session-a"))
     second.cluster.hear(e.Missing(job.id, asked.attempt, "session-a"))
-    assert second.sent == [e.Follow(job.id, asked.attempt), msgspec.structs.replace(asked, again=True)]
+    assert second.sent == [
+        e.Follow(job.id, asked.attempt),
+        msgspec.structs.replace(asked, again=True),
+    ]
     second.cluster.hear(e.Known(job.id, asked.attempt))
     assert second.store.get(job.id).state.known  # type: ignore[union-attr]
 
@@ -176,7 +205,9 @@ def test_a_job_that_the_cluster_was_not_asked_for_waits_again_as_a_new_attempt(h
     store.close()
 
 
-def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(policy, "MAX_GIVEN", 2)
     store = Store(paths.store_file())
     deck = Clustered(store)
@@ -188,9 +219,18 @@ def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(ho
     assert waiting == Queued("ray:lab has 2 jobs of ours already")
     assert deck.queue.foresee(Spec(("x",), "x", "/"), []).at is not None
     for spec, words in (
-        (Spec(("x",), "x", "/", where="ray:other"), r"no cluster is called ray:other \(there is: ray:lab\)"),
-        (Spec(("x",), "x", "/", where="ray:lab", gpus=1, memory=1), "memory on them and their type can only be asked for on this machine"),
-        (Spec(("x",), "x", "/", where="ray:lab", env={"X": "x" * 2**17}), "name the variables the job needs"),
+        (
+            Spec(("x",), "x", "/", where="ray:other"),
+            r"no cluster is called ray:other \(there is: ray:lab\)",
+        ),
+        (
+            Spec(("x",), "x", "/", where="ray:lab", gpus=1, memory=1),
+            "memory on them and their type can only be asked for on this machine",
+        ),
+        (
+            Spec(("x",), "x", "/", where="ray:lab", env={"X": "x" * 2**17}),
+            "name the variables the job needs",
+        ),
     ):
         with pytest.raises(UserError, match=words):
             deck.queue.submit([spec], [])
@@ -217,7 +257,9 @@ class Mute:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_sent(home: Path, again: bool) -> None:
+def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_sent(
+    home: Path, again: bool
+) -> None:
     """Else the queue would start another attempt, and the cluster might run both."""
     said: list[e.Report] = []
     agent = Agent(Mute(), "deck", said.append)  # type: ignore[arg-type]
@@ -228,7 +270,10 @@ def test_an_agent_says_that_nothing_was_sent_only_of_an_attempt_that_was_never_s
 
 @settings(max_examples=40)  # each writes files
 @given(
-    printed=st.one_of(st.binary(max_size=200), st.sampled_from([END[:7], b"\n" * 9, END[:-1], b"x" + END[:20] + END[:5]])),
+    printed=st.one_of(
+        st.binary(max_size=200),
+        st.sampled_from([END[:7], b"\n" * 9, END[:-1], b"x" + END[:20] + END[:5]]),
+    ),
     cuts=st.lists(st.integers(1, 40), max_size=40),
     break_at=st.integers(0, 400),
 )
@@ -248,7 +293,9 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
     assert read.word == WORD
 
 
-def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(tmp_path: Path) -> None:
+def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it_is_read(
+    tmp_path: Path,
+) -> None:
     log, limit = tmp_path / "log", 2**20
     printed = b"".join(b"%1023d\n" % i for i in range(8 * 1024))
     whole = BEGIN + printed + LAST
@@ -257,9 +304,15 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
     for _ in range(2):
         read = sink.copy(pieces, log, NONCE, limit)
         assert (read.word, read.uncapped) == (WORD, "")
-        assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (len(printed), True)
+        assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (
+            len(printed),
+            True,
+        )
         kept = log.read_bytes()
-        assert (kept[: limit // 8], kept[-limit // 2 :]) == (printed[: limit // 8], printed[-limit // 2 :])
+        assert (kept[: limit // 8], kept[-limit // 2 :]) == (
+            printed[: limit // 8],
+            printed[-limit // 2 :],
+        )
 
 
 def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
@@ -275,10 +328,22 @@ def test_an_exit_record_and_its_result_are_found_by_the_queue(home: Path) -> Non
 
 
 def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Popen[bytes]:
-    launch = {"attempt": NONCE, "cwd": str(tmp_path), "timeout": timeout, "folder": str(tmp_path / "folder"), "env": {"MINE": "1"}}
-    env = {**os.environ, "GPUDECK_AWAY": Path(away.__file__).read_text(), "GPUDECK_LAUNCH": json.dumps(launch)}
+    launch = {
+        "attempt": NONCE,
+        "cwd": str(tmp_path),
+        "timeout": timeout,
+        "folder": str(tmp_path / "folder"),
+        "env": {"MINE": "1"},
+    }
+    env = {
+        **os.environ,
+        "GPUDECK_AWAY": Path(away.__file__).read_text(),
+        "GPUDECK_LAUNCH": json.dumps(launch),
+    }
     code = 'import os; exec(os.environ["GPUDECK_AWAY"])'
-    return subprocess.Popen([sys.executable, "-S", "-c", code, *argv], env=env, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", code, *argv], env=env, stdout=subprocess.PIPE
+    )
 
 
 def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, sink.Word | None]:
@@ -297,7 +362,9 @@ def test_the_runner_there_says_all_in_its_output(tmp_path: Path) -> None:
 
 
 def test_the_runner_there_ends_the_tree_at_its_limit(tmp_path: Path) -> None:
-    with run_away(tmp_path, "sh", "-c", "setsid sleep 600 & echo $! > pid; wait", timeout=0.5) as process:
+    with run_away(
+        tmp_path, "sh", "-c", "setsid sleep 600 & echo $! > pid; wait", timeout=0.5
+    ) as process:
         output, _ = process.communicate(timeout=60)
     _, word = home_of(output, tmp_path)
     assert word is not None
@@ -315,7 +382,9 @@ def test_the_runner_there_ends_its_command_when_told_to(tmp_path: Path) -> None:
     assert word.code == -signal.SIGTERM
 
 
-def test_a_second_copy_of_an_attempt_runs_nothing_where_the_file_system_is_shared(tmp_path: Path) -> None:
+def test_a_second_copy_of_an_attempt_runs_nothing_where_the_file_system_is_shared(
+    tmp_path: Path,
+) -> None:
     folder = paths.ensure(tmp_path / "folder")
     (folder / "artefacts").mkdir()
     (folder / "attempt").write_text(NONCE)

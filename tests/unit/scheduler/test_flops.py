@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.jobs import Progress
+from scheduler.protocol.jobs import Progress
 from scheduler.telemetry.flops import FlopRate
 
 
@@ -24,7 +24,9 @@ def test_rate_is_what_was_counted_over_the_time_it_took() -> None:
 
 
 def test_rate_follows_within_two_seconds() -> None:
-    points = [(t / 4, 1e12 * t / 4) for t in range(40)] + [(10 + t / 4, 1e13 + 5e12 * t / 4) for t in range(1, 13)]
+    points = [(t / 4, 1e12 * t / 4) for t in range(40)] + [
+        (10 + t / 4, 1e13 + 5e12 * t / 4) for t in range(1, 13)
+    ]
     assert counted(*points).tflops(13.0) == pytest.approx(5.0, rel=0.01)
 
 
@@ -47,7 +49,11 @@ def test_a_count_that_goes_down_or_a_clock_that_goes_back_is_no_negative_rate() 
     assert counted((5.0, 5e12), (6.0, 6e12), (1.0, 7e12)).tflops(6.0) == pytest.approx(1.0)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e10), st.floats(0, 1.7e308)), max_size=20), st.floats(0, 1e10))
-def test_any_count_gives_a_finite_rate_or_none(points: list[tuple[float, float]], now: float) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 1e10), st.floats(0, 1.7e308)), max_size=20), st.floats(0, 1e10)
+)
+def test_any_count_gives_a_finite_rate_or_none(
+    points: list[tuple[float, float]], now: float
+) -> None:
     rate = counted(*points).tflops(now)
     assert rate is None or (math.isfinite(rate) and rate >= 0)

@@ -21,7 +21,9 @@ def counters(hmma: float, fp32: float, clock: float) -> dict[str, float]:
         (0.0, 77.306, 1980.0, 51.7, 51.7),  # float32 without tensor cores
     ],
 )
-def test_against_what_was_measured(hmma: float, fp32: float, clock: float, shown: float, counted: float) -> None:
+def test_against_what_was_measured(
+    hmma: float, fp32: float, clock: float, shown: float, counted: float
+) -> None:
     found = flops(counters(hmma, fp32, clock), H100, 132)
     assert isinstance(found, float)
     assert found / 1e12 == pytest.approx(shown, rel=1e-3)
@@ -33,7 +35,9 @@ def test_a_load_with_pauses() -> None:
     period = [(65.55, 1602.0), (18.71, 1809.0)], [(65.67, 1599.0), (19.23, 1875.0)]
     for readings, counted in zip(period, (363.9, 363.3), strict=True):
         shown = [flops(counters(share, 0.0, clock), H100, 132) for share, clock in readings]
-        assert sum(value for value in shown if isinstance(value, float)) / 2e12 == pytest.approx(counted, rel=0.06)
+        assert sum(value for value in shown if isinstance(value, float)) / 2e12 == pytest.approx(
+            counted, rel=0.06
+        )
 
 
 def test_a_share_is_over_cycles() -> None:
@@ -44,7 +48,9 @@ def test_a_share_is_over_cycles() -> None:
     """
     tensor, clocks = (93.92, 93.86, 93.82, 68.06, 0.0), (1443, 1426, 1425, 1511, 1950)
     memory = (26.57, 27.18, 27.0, 20.22, 0.0)
-    assert sum(s * c for s, c in zip(tensor, clocks, strict=True)) / sum(clocks) == pytest.approx(66.53, rel=0.02)
+    assert sum(s * c for s, c in zip(tensor, clocks, strict=True)) / sum(clocks) == pytest.approx(
+        66.53, rel=0.02
+    )
     assert sum(tensor) / 5 > 1.05 * 66.53
     assert sum(memory) / 5 == pytest.approx(20.20, rel=0.002)
 
@@ -62,4 +68,7 @@ def test_a_missing_counter_is_no_zero(missing: str) -> None:
 
 
 def test_a_card_that_was_not_measured_gives_no_guess() -> None:
-    assert flops(counters(50.0, 50.0, 1000.0), (10, 0), 148) == "the FLOP per cycle of compute capability 10.0 was not measured yet"
+    assert (
+        flops(counters(50.0, 50.0, 1000.0), (10, 0), 148)
+        == "the FLOP per cycle of compute capability 10.0 was not measured yet"
+    )

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scheduler.devices.model import Reading
-from scheduler.errors import UserError
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.errors import UserError
 from scheduler.store import keeper as module
 from scheduler.store.archive import Archive
 from scheduler.store.keeper import Keeper
-from scheduler.telemetry.annotation import Annotation
 from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, HOUR, TIERS
 
 NOW = 1_790_000_000.0
@@ -39,11 +39,19 @@ def keeper(file: Path) -> Iterator[Keeper]:
     made.close()
 
 
-def feed(keeper: Keeper, times: np.ndarray, device: str = "GPU-0", every: float = EVERY, prune: bool = False) -> None:
+def feed(
+    keeper: Keeper,
+    times: np.ndarray,
+    device: str = "GPU-0",
+    every: float = EVERY,
+    prune: bool = False,
+) -> None:
     """Readings as the daemon would give them, merged whenever that is due."""
     for start in range(0, len(times), 100):
         piece = times[start : start + 100]
-        keeper.take((Reading(device, float(t), {"util": value(t), "mem_used": 2e10}), every) for t in piece)
+        keeper.take(
+            (Reading(device, float(t), {"util": value(t), "mem_used": 2e10}), every) for t in piece
+        )
         keeper.journal()
         for due in keeper.due():
             keeper.merge(due)
@@ -59,23 +67,37 @@ def value(time: float) -> float:
 VALUE = np.vectorize(value)
 
 
-def test_a_zoom_to_any_span_shows_the_lowest_mean_and_highest_of_all_readings_in_it(keeper: Keeper) -> None:
+def test_a_zoom_to_any_span_shows_the_lowest_mean_and_highest_of_all_readings_in_it(
+    keeper: Keeper,
+) -> None:
     times = NOW + EVERY * np.arange(26_000)  # three days
     feed(keeper, times)
     values = VALUE(times)
-    for seconds, points in ((HOUR, 90), (HOUR, 10_000), (6 * HOUR, 500), (DAY, 300), (3 * DAY, 100), (3 * DAY, 1)):
+    for seconds, points in (
+        (HOUR, 90),
+        (HOUR, 10_000),
+        (6 * HOUR, 500),
+        (DAY, 300),
+        (3 * DAY, 100),
+        (3 * DAY, 1),
+    ):
         until = float(times[-1]) - seconds / 3
         since = until - min(seconds, until - NOW)
         found = keeper.past("GPU-0", ["util"], since, until, points)
         assert 0 < len(found.times) <= points
         inside = values[(times >= since) & (times <= until)]
         step = max((t.step for t in TIERS if t.step <= seconds / points), default=EVERY)
-        ragged = 1.0 + 2 * step / (until - since) * 100  # rows at both ends may stand for readings outside
+        ragged = (
+            1.0 + 2 * step / (until - since) * 100
+        )  # rows at both ends may stand for readings outside
         assert min(found.low["util"]) == pytest.approx(inside.min(), abs=ragged)
         assert max(found.high["util"]) == pytest.approx(inside.max(), abs=ragged)
         assert np.mean(found.columns["util"]) == pytest.approx(inside.mean(), abs=ragged)
         assert all(
-            low <= mean <= high for low, mean, high in zip(found.low["util"], found.columns["util"], found.high["util"], strict=True)
+            low <= mean <= high
+            for low, mean, high in zip(
+                found.low["util"], found.columns["util"], found.high["util"], strict=True
+            )
         )
         assert None not in found.columns["util"]
 
@@ -96,7 +118,10 @@ def test_raw_readings_come_back_as_they_were(keeper: Keeper) -> None:
     assert found.times == times.tolist()
     assert found.columns["util"] == found.low["util"] == found.high["util"] == VALUE(times).tolist()
     assert set(found.columns["no such field"]) == {None}
-    assert keeper.past("GPU-0", ["util"], NOW + 10.25, NOW + 11.25, None).times == [NOW + 10.5, NOW + 11.0]
+    assert keeper.past("GPU-0", ["util"], NOW + 10.25, NOW + 11.25, None).times == [
+        NOW + 10.5,
+        NOW + 11.0,
+    ]
     assert keeper.past("GPU-9", ["util"], 0.0, 1e18, None).times == []
     assert keeper.fields("GPU-0", 0.0, 1e18) == ["mem_used", "util"]
 
@@ -144,7 +169,10 @@ def test_a_kill_at_any_moment_leaves_every_reading_once(file: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     for run in range(3):
         child = subprocess.Popen(
-            [sys.executable, "-c", FEEDER, str(file), str(NOW + run * 1e6)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
+            [sys.executable, "-c", FEEDER, str(file), str(NOW + run * 1e6)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
         )
         assert child.stdout is not None
         acknowledged = [child.stdout.readline() for _ in range(8 + 3 * run)]
@@ -164,7 +192,15 @@ def test_a_full_disk_loses_nothing_that_still_fits_in_memory(keeper: Keeper) -> 
     db = keeper._archive._db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages}")
-    keeper.take((Reading("GPU-0", NOW + 500 + i, {"util": 1.0, **{f"f{n}": float(i * n) for n in range(200)}}), 1.0) for i in range(700))
+    keeper.take(
+        (
+            Reading(
+                "GPU-0", NOW + 500 + i, {"util": 1.0, **{f"f{n}": float(i * n) for n in range(200)}}
+            ),
+            1.0,
+        )
+        for i in range(700)
+    )
     with pytest.raises(UserError, match="disk is full") as caught:
         for _ in range(2):
             keeper.journal()
@@ -182,10 +218,16 @@ def test_a_clock_that_is_set_back_or_far_ahead_costs_little_of_the_past(keeper: 
     times = NOW + EVERY * np.arange(9000)
     feed(keeper, times, prune=True)
     before = keeper.past("GPU-0", ["util"], NOW, float(times[-1]), 100)
-    feed(keeper, times[-1] + 3e9 + np.arange(1300.0), every=1.0, prune=True)  # the year 2121, for 20 minutes
-    feed(keeper, times[-1] - 1800 + np.arange(3000.0), every=1.0, prune=True)  # half an hour that was there before
+    feed(
+        keeper, times[-1] + 3e9 + np.arange(1300.0), every=1.0, prune=True
+    )  # the year 2121, for 20 minutes
+    feed(
+        keeper, times[-1] - 1800 + np.arange(3000.0), every=1.0, prune=True
+    )  # half an hour that was there before
     found = keeper.past("GPU-0", ["util"], NOW, float(times[-1]), 100)
-    assert found.columns["util"][5:-3] == pytest.approx(before.columns["util"][5:-3], abs=3.0)  # the end was read twice
+    assert found.columns["util"][5:-3] == pytest.approx(
+        before.columns["util"][5:-3], abs=3.0
+    )  # the end was read twice
     feed(keeper, times[-1] + 1200 + EVERY * np.arange(9000), prune=True)
     assert keeper.past("GPU-0", ["util"], float(times[-1]) + DAY * 9, 1e18, 10).times == []
 
@@ -211,7 +253,9 @@ def test_a_damaged_file_is_put_aside_also_while_it_is_in_use(file: Path) -> None
         f.write(b"\xff" * (file.stat().st_size - 4096))
     keeper = Keeper(file, told.append)
     feed(keeper, NOW + 2000 + np.arange(1300.0), every=1.0)
-    assert [t for t in keeper.past("GPU-0", ["util"], 0.0, 1e18, None).times if t >= NOW + 2000][-1] == NOW + 3299
+    assert [t for t in keeper.past("GPU-0", ["util"], 0.0, 1e18, None).times if t >= NOW + 2000][
+        -1
+    ] == NOW + 3299
     keeper.close()
     assert len(told) == 1
     assert "begins anew" in told[0]
@@ -235,7 +279,11 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
     begun = Annotation(NOW, None, "alert", "hot", "GPU-0")
     ended = Annotation(NOW, NOW + 50, "alert", "hot for 50 s", "GPU-0")
     keeper.note(
-        [begun, Annotation(NOW + 60, None, "throttle", "power limit", "GPU-0"), Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0")]
+        [
+            begun,
+            Annotation(NOW + 60, None, "throttle", "power limit", "GPU-0"),
+            Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0"),
+        ]
     )
     assert keeper.annotations(NOW, NOW + 10) == [begun]
     keeper.note([ended])
@@ -252,7 +300,11 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
 
 def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: Keeper) -> None:
     def size() -> int:
-        return sum(sys.getsizeof(column) for rows in keeper._rows.values() for column in (rows._times, rows._counts, *rows.fields.values()))
+        return sum(
+            sys.getsizeof(column)
+            for rows in keeper._rows.values()
+            for column in (rows._times, rows._counts, *rows.fields.values())
+        )
 
     feed(keeper, NOW + np.arange(10_000.0), every=1.0)
     early, objects = size(), len(keeper._rows) + len(keeper._last) + len(keeper._pending)

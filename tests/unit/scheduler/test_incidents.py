@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.devices.model import Reading
-from scheduler.telemetry.annotation import Annotation
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Reading
 from scheduler.telemetry.incidents import Incidents
 
 
@@ -18,14 +18,28 @@ def heard(*told: tuple[float, str]) -> dict[float, tuple[float | None, str]]:
 
 
 def test_throttling_is_a_span_that_short_pauses_do_not_end() -> None:
-    told = [(0.0, "none"), (1.0, "power limit"), (2.0, "idle"), (3.0, "power limit"), (4.0, "none"), (20.0, "none"), (21.0, "power limit")]
-    assert heard(*told) == {1.0: (3.0, "held down: power limit"), 21.0: (None, "held down: power limit")}
+    told = [
+        (0.0, "none"),
+        (1.0, "power limit"),
+        (2.0, "idle"),
+        (3.0, "power limit"),
+        (4.0, "none"),
+        (20.0, "none"),
+        (21.0, "power limit"),
+    ]
+    assert heard(*told) == {
+        1.0: (3.0, "held down: power limit"),
+        21.0: (None, "held down: power limit"),
+    }
 
 
 def test_a_span_names_all_that_held_the_clocks_down() -> None:
-    assert heard((1.0, "power limit"), (2.0, "power limit, too hot (hardware)"), (3.0, "power limit"), (30.0, "none")) == {
-        1.0: (3.0, "held down: power limit, too hot (hardware)")
-    }
+    assert heard(
+        (1.0, "power limit"),
+        (2.0, "power limit, too hot (hardware)"),
+        (3.0, "power limit"),
+        (30.0, "none"),
+    ) == {1.0: (3.0, "held down: power limit, too hot (hardware)")}
 
 
 def test_clocks_that_somebody_set_are_not_throttled() -> None:
@@ -43,5 +57,7 @@ def test_a_count_of_xid_events_that_goes_up_is_a_moment() -> None:
     incidents = Incidents()
     found = []
     for time, count in ((1.0, 2.0), (2.0, 2.0), (3.0, 3.0), (4.0, 0.0), (5.0, 1.0)):
-        found += incidents.heard(Reading("GPU-0", time, {"xid_count": count}, texts={"xid": "79: fell off the bus"}))
+        found += incidents.heard(
+            Reading("GPU-0", time, {"xid_count": count}, texts={"xid": "79: fell off the bus"})
+        )
     assert found == [Annotation(t, t, "xid", "79: fell off the bus", "GPU-0") for t in (3.0, 5.0)]

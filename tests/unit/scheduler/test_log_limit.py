@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from scheduler import logfile, paths
-from scheduler.devices.model import Device
 from scheduler.executors import local
-from scheduler.jobs import Spec
+from scheduler.protocol import log_file as logfile
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.jobs import Spec
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from tests.support import eventually
@@ -38,14 +39,32 @@ def flooded() -> bytes:
 
 
 def code(prelude: str) -> list[str]:
-    return [sys.executable, "-c", f"import sys\nfrom scheduler.queue import runner\n{prelude}\nsys.exit(runner.main())"]
+    return [
+        sys.executable,
+        "-c",
+        f"import sys\nfrom scheduler.executors import runner\n{prelude}\nsys.exit(runner.main())",
+    ]
 
 
 def run(folder: Path, code_: str, limit: int, prelude: str = "", **more: object) -> dict[str, Any]:
     """What a runner says of a job in Python, at its end."""
     argv = [sys.executable, "-S", "-u", "-c", code_]
-    launch = {"attempt": "nonce", "folder": str(folder), "argv": argv, "cwd": "/", "env": {}, "log_limit": limit, **more}
-    done = subprocess.run(code(prelude), input=json.dumps(launch).encode() + b"\n", timeout=60, cwd=Path(__file__).parents[3], check=True)
+    launch = {
+        "attempt": "nonce",
+        "folder": str(folder),
+        "argv": argv,
+        "cwd": "/",
+        "env": {},
+        "log_limit": limit,
+        **more,
+    }
+    done = subprocess.run(
+        code(prelude),
+        input=json.dumps(launch).encode() + b"\n",
+        timeout=60,
+        cwd=Path(__file__).parents[3],
+        check=True,
+    )
     assert done.returncode == 0
     said: dict[str, Any] = json.loads((folder / "exit.json").read_text())
     return said
@@ -91,7 +110,9 @@ def test_a_limit_smaller_than_a_block_keeps_a_few(tmp_path: Path) -> None:
     assert 0 < allocated(tmp_path / "log") <= 4 * (tmp_path / "log").stat().st_blksize
 
 
-def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(tmp_path: Path) -> None:
+def test_a_log_is_kept_small_while_the_job_runs_and_after_somebody_emptied_it(
+    tmp_path: Path,
+) -> None:
     grow = """if True:
         import os, sys, time
         def flood():
@@ -113,17 +134,31 @@ def test_nothing_waits_for_the_next_look(tmp_path: Path) -> None:
     assert run(tmp_path, "", MIB, never)["code"] == 0
     late = run(tmp_path, "import time; time.sleep(600)", MIB, never, timeout=0.2)
     assert (late["code"], late["over"]) == (-15, 0.2)
-    told = run(tmp_path, "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)", MIB, never)
+    told = run(
+        tmp_path,
+        "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)",
+        MIB,
+        never,
+    )
     assert (told["code"], told["over"]) == (-15, 0)
     orphans = "import os\nfor _ in range(50):\n  if not os.fork():\n    if not os.fork(): print(end='x')\n    os._exit(0)\nos.wait()"
     assert run(tmp_path, orphans, MIB, never)["code"] == 0
 
 
-def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refusing() -> subprocess.Popen[bytes]:
         quiet = subprocess.DEVNULL
         root = Path(__file__).parents[3]
-        return subprocess.Popen(code(REFUSES), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True, cwd=root)
+        return subprocess.Popen(
+            code(REFUSES),
+            stdin=subprocess.PIPE,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+            cwd=root,
+        )
 
     monkeypatch.setattr(local, "_runner", refusing)
     store = Store(paths.store_file())
@@ -134,7 +169,10 @@ def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(home
     queue.runners_ended([job.id])
     assert store.get(job.id).status == "done"
     events = {event.what: event.text for event in store.timeline(job.id)}
-    assert events["log over its limit"] == "all of it was kept, as nothing could be dropped: Operation not supported"
+    assert (
+        events["log over its limit"]
+        == "all of it was kept, as nothing could be dropped: Operation not supported"
+    )
     assert list(itertools.islice(reversed(events), 2)) == ["done", "log over its limit"]
     assert (paths.job_folder(job.id) / "log").read_bytes() == flooded()
     store.close()

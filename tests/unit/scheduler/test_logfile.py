@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import logfile
-from scheduler.queue import runner
+from scheduler.executors import runner
+from scheduler.protocol import log_file as logfile
 from scheduler.queue.tail import CHUNK, Tail, last_line, last_text
 
 BLOCK = 2**16
@@ -38,7 +38,13 @@ def log(tmp_path: Path) -> Path:
         (0, 10, 0, b"a" * 10, 10),
         (0, len(FIRST), 0, FIRST, len(FIRST)),
         (len(FIRST), 3, len(FIRST), LINE + b"ccc", len(FIRST + MIDDLE) + 3),
-        (len(FIRST) + 24 * BLOCK, 2**20, len(FIRST) + 24 * BLOCK, logfile.dropped(2**20) + LAST, len(WHOLE)),
+        (
+            len(FIRST) + 24 * BLOCK,
+            2**20,
+            len(FIRST) + 24 * BLOCK,
+            logfile.dropped(2**20) + LAST,
+            len(WHOLE),
+        ),
         (-4, 2**20, len(WHOLE) - 4, b"end\n", len(WHOLE)),
         (-10 * len(WHOLE), 1, 0, b"a", 1),
         (len(WHOLE), 2**20, len(WHOLE), b"", len(WHOLE)),
@@ -46,7 +52,9 @@ def log(tmp_path: Path) -> Path:
         (0, 0, 0, b"", 0),
     ],
 )
-def test_a_part_is_read_without_the_hole(log: Path, offset: int, limit: int, start: int, data: bytes, end: int) -> None:
+def test_a_part_is_read_without_the_hole(
+    log: Path, offset: int, limit: int, start: int, data: bytes, end: int
+) -> None:
     with log.open("rb") as f:
         assert logfile.read(f, offset, limit) == (start, data, end)
 

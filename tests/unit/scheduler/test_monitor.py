@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.devices.model import Device, Process, Reading
-from scheduler.jobs import Job, Progress, Queued, Running, Spec
-from scheduler.settings import Settings
+from scheduler.protocol.devices import Device, Process, Reading
+from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
+from scheduler.protocol.settings import Settings
+from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from scheduler.telemetry.monitor import Monitor
-from scheduler.telemetry.snapshot import Busy, DeviceState, Idle
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -46,11 +46,15 @@ def test_before_the_first_reading_there_is_none_and_it_is_busy() -> None:
 def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
     monitor = watching(GPU)
     assert isinstance(state(monitor).use, Idle)
-    assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(state(monitor), use=Busy("job 3 runs"), holders=(3,))
+    assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(
+        state(monitor), use=Busy("job 3 runs"), holders=(3,)
+    )
     shared = state(monitor, job(3, device="GPU-0"), job(4, device="GPU-0"))
     assert (shared.use, shared.holders) == (Busy("jobs 3 and 4 run"), (3, 4))
     assert state(monitor, job(4)).use == Busy("job 4 waits")
-    assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), "a job that needs no device leaves it idle"
+    assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), (
+        "a job that needs no device leaves it idle"
+    )
 
 
 def test_a_lost_probe_leaves_the_device_listed_without_a_reading() -> None:
@@ -97,7 +101,11 @@ def test_a_job_that_counts_is_believed_before_the_counters() -> None:
 def test_a_count_fills_the_gap_of_a_device_without_counters() -> None:
     monitor = watching(CPU)
     monitor.heard(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 1e12, NOW + 1)])
-    without = msgspec.structs.replace(reading(NOW + 1, "cpu"), values={"util": 90.0}, absent={"tflops": "no counters", "temp": "none"})
+    without = msgspec.structs.replace(
+        reading(NOW + 1, "cpu"),
+        values={"util": 90.0},
+        absent={"tflops": "no counters", "temp": "none"},
+    )
     (shown,) = monitor.add([without], [job(3, device="cpu")])
     assert shown.values["tflops"] == pytest.approx(1.0)
     assert shown.absent == {"temp": "none"}

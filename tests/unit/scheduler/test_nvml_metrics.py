@@ -10,17 +10,19 @@ from types import SimpleNamespace as Answer
 import pynvml
 import pytest
 
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import DevicesChanged
 from scheduler.devices.nvidia import events
 from scheduler.devices.nvidia.scalars import CALLS
 from scheduler.devices.nvidia.source import NvmlSource
+from scheduler.protocol.devices import DevicesChanged
+from scheduler.protocol.fields import FIELDS
 from tests.unit.scheduler.recorded_nvml import NOT_SUPPORTED, RecordedNvml, error, one
 
 OLD = {
     "nvmlGpmQueryDeviceSupport": Answer(isSupportedDevice=0),
     "nvmlDeviceGetCudaComputeCapability": (8, 0),
-    "nvmlDeviceGetPcieThroughput": lambda handle, kind: 2048 if kind == pynvml.NVML_PCIE_UTIL_RX_BYTES else 1024,
+    "nvmlDeviceGetPcieThroughput": lambda handle, kind: (
+        2048 if kind == pynvml.NVML_PCIE_UTIL_RX_BYTES else 1024
+    ),
 }
 """A card without hardware counters, as the driver's documents describe it."""
 
@@ -35,7 +37,9 @@ def test_what_costs_much_and_changes_slowly_is_asked_seldom(h100: RecordedNvml) 
     calls = Counter(h100.calls)
     assert calls["nvmlDeviceGetUtilizationRates"] == 120, "two fields, one call"
     assert calls[f"GPM metric {pynvml.NVML_GPM_METRIC_SM_UTIL}"] == 120
-    assert 11 <= calls[f"GPM metric {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL}"] <= 12, "18 times as dear as any other"
+    assert 11 <= calls[f"GPM metric {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL}"] <= 12, (
+        "18 times as dear as any other"
+    )
     assert 11 <= calls["nvmlDeviceGetTotalEccErrors"] / 4 <= 12
     assert 1 <= calls["nvmlDeviceGetTotalEnergyConsumption"] <= 2
     assert calls["nvmlDeviceGetMaxClockInfo"] == 0
@@ -58,7 +62,9 @@ def test_a_look_that_fails_takes_nothing_away_but_that_reading(h100: RecordedNvm
     one(opened, h100)
     whole = h100.answers["nvmlGpmMetricsGet"]
     for number in range(36):
-        h100.answers["nvmlGpmMetricsGet"] = pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) if number % 3 == 0 else whole
+        h100.answers["nvmlGpmMetricsGet"] = (
+            pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) if number % 3 == 0 else whole
+        )
         reading = one(opened, h100)
         assert ("graphics" in reading.values) != ("graphics" in reading.absent)
         assert ("graphics" in reading.values) == (number % 3 != 0)
@@ -71,7 +77,13 @@ def test_slow_calls_take_turns(h100: RecordedNvml) -> None:
     for _ in range(40):
         h100.calls.clear()
         one(opened, h100)
-        most = max(most, sum(c in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMarginTemperature") for c in h100.calls))
+        most = max(
+            most,
+            sum(
+                c in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMarginTemperature")
+                for c in h100.calls
+            ),
+        )
     assert most <= 4, "five of them, and never all with one reading"
 
 
@@ -84,17 +96,25 @@ def test_why_the_clocks_are_held_down_and_since_when(h100: RecordedNvml) -> None
     reading = one(opened, h100, 130.0)
     assert reading.since == {"power limit": 100.0, "too hot (software)": 130.0}
     assert reading.texts["throttle"] == "power limit, too hot (software)"
-    assert (reading.values["throttle_power"], reading.values["throttle_heat"], reading.values["throttled"]) == (1.0, 1.0, 30.0)
+    assert (
+        reading.values["throttle_power"],
+        reading.values["throttle_heat"],
+        reading.values["throttled"],
+    ) == (1.0, 1.0, 30.0)
     h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonGpuIdle
     reading = one(opened, h100, 140.0)
     assert reading.since == {"idle": 140.0}
-    assert reading.values["throttled"] == reading.values["throttle_power"] == 0.0, "rest is no throttling"
+    assert reading.values["throttled"] == reading.values["throttle_power"] == 0.0, (
+        "rest is no throttling"
+    )
     h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = NOT_SUPPORTED
     reading = one(opened, h100, 150.0)
     assert reading.absent["throttled"] == reading.absent["throttle"] == "NVML: Not Supported"
     assert "throttle" not in reading.texts
     h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonSwPowerCap
-    assert one(opened, h100, 160.0).since == {"power limit": 160.0}, "what was not seen is not claimed"
+    assert one(opened, h100, 160.0).since == {"power limit": 160.0}, (
+        "what was not seen is not claimed"
+    )
 
 
 def test_xids_are_told_of_the_gpu_they_befell(h100: RecordedNvml) -> None:
@@ -112,7 +132,9 @@ def test_xids_are_told_of_the_gpu_they_befell(h100: RecordedNvml) -> None:
     assert "nvmlEventSetFree" in h100.calls
 
 
-def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(
+    h100: RecordedNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = NvmlSource()
     monkeypatch.setattr(events, "monotonic", lambda: h100.now)
     h100.events = [(0, 31)]
@@ -122,7 +144,9 @@ def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(h100: RecordedNvml, monk
     with pytest.raises(DevicesChanged, match=r"^GPU is lost$"):
         one(opened, h100)
     h100.events = [(0, 79)]
-    with pytest.raises(DevicesChanged, match=r"GPU is lost \(Xid 79: the GPU has fallen off the bus\)"):
+    with pytest.raises(
+        DevicesChanged, match=r"GPU is lost \(Xid 79: the GPU has fallen off the bus\)"
+    ):
         one(opened, h100)
 
 
@@ -139,40 +163,62 @@ def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(h100: RecordedNvml) 
     for name in h100.answers:
         if name.startswith("nvmlDeviceGet") and name != "nvmlDeviceGetCount":
             h100.answers[name] = error(pynvml.NVML_ERROR_UNKNOWN)
-    with pytest.raises(DevicesChanged, match=r"GPU 0 answers nothing any more \(NVML: Unknown Error\)"):
+    with pytest.raises(
+        DevicesChanged, match=r"GPU 0 answers nothing any more \(NVML: Unknown Error\)"
+    ):
         one(opened, h100)
 
 
 def test_links_tell_their_state_errors_and_traffic_one_by_one(h100: RecordedNvml) -> None:
-    sent, received = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+    sent, received = (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+    )
     h100.answers["nvmlDeviceGetNvLinkState"] = lambda handle, link: int(link != 3)
-    h100.answers["nvmlDeviceGetNvLinkErrorCounter"] = lambda handle, link, kind: 5 if (link, kind) == (1, 0) else 0
+    h100.answers["nvmlDeviceGetNvLinkErrorCounter"] = lambda handle, link, kind: (
+        5 if (link, kind) == (1, 0) else 0
+    )
     h100.fields |= {sent: 0, received: 0}
     opened = NvmlSource()
     reading = one(opened, h100)
     assert (reading.values["nvlink_links"], reading.values["nvlink_errors"]) == (17.0, 0.0)
-    assert opened.details(100.0)[0].parts[0].absent["nvlink_rx"] == "not known before the second reading"
+    assert (
+        opened.details(100.0)[0].parts[0].absent["nvlink_rx"]
+        == "not known before the second reading"
+    )
     h100.now += 2.0
     h100.fields[received] = 2**33
     parts = opened.details(100.1)[0].parts
     assert [p.name for p in parts] == [f"NVLink {i}" for i in range(18)]
     assert parts[0].values["nvlink_rx"] == 2**42, "2^33 KiB in two seconds"
     assert parts[0].values["nvlink_tx"] == 0.0
-    assert (parts[1].values["nvlink_errors"], parts[3].texts["state"], parts[0].texts["version"]) == (5.0, "down", "4")
+    assert (
+        parts[1].values["nvlink_errors"],
+        parts[3].texts["state"],
+        parts[0].texts["version"],
+    ) == (5.0, "down", "4")
     h100.answers["nvmlDeviceGetNvLinkState"] = NOT_SUPPORTED
     assert one(NvmlSource(), h100).absent["nvlink_links"] == "this card has no NVLink"
 
 
 def test_without_counters_pcie_is_counted_by_the_driver(h100: RecordedNvml) -> None:
     h100.answers |= OLD
-    h100.fields |= {pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 1000, pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2**32 - 1}
+    h100.fields |= {
+        pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 1000,
+        pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2**32 - 1,
+    }
     opened = NvmlSource()
     assert one(opened, h100).absent["pcie_rx"] == "not known before the second reading"
-    h100.fields |= {pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 6000, pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 10}
+    h100.fields |= {
+        pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 6000,
+        pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 10,
+    }
     reading = one(opened, h100)
     assert reading.values["pcie_rx"] == 10_000.0
     assert "byte counters" in reading.methods["pcie_rx"]
-    assert reading.absent["pcie_tx"] == "not known before the second reading", "a counter that wrapped is no negative traffic"
+    assert reading.absent["pcie_tx"] == "not known before the second reading", (
+        "a counter that wrapped is no negative traffic"
+    )
     assert "nvmlDeviceGetPcieThroughput" not in h100.calls
 
 
@@ -200,9 +246,15 @@ def instances(h100: RecordedNvml, count: int) -> None:
         "nvmlDeviceGetMaxMigDeviceCount": 7,
         "nvmlDeviceGetMigDeviceHandleByIndex": handle,
         "nvmlDeviceGetGpuInstanceId": lambda handle: handle - 93,
-        "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}" if handle >= 100 else whole["nvmlDeviceGetUUID"](handle),
-        "nvmlDeviceGetName": lambda handle: "NVIDIA H100 80GB HBM3 MIG 1g.10gb" if handle >= 100 else "NVIDIA H100 80GB HBM3",
-        "nvmlDeviceGetAttributes": lambda handle: Answer(multiprocessorCount=16 if handle >= 100 else 132, memorySizeMB=9856),
+        "nvmlDeviceGetUUID": lambda handle: (
+            f"MIG-{handle}" if handle >= 100 else whole["nvmlDeviceGetUUID"](handle)
+        ),
+        "nvmlDeviceGetName": lambda handle: (
+            "NVIDIA H100 80GB HBM3 MIG 1g.10gb" if handle >= 100 else "NVIDIA H100 80GB HBM3"
+        ),
+        "nvmlDeviceGetAttributes": lambda handle: Answer(
+            multiprocessorCount=16 if handle >= 100 else 132, memorySizeMB=9856
+        ),
         "nvmlDeviceGetUtilizationRates": NOT_SUPPORTED,
     }
 
@@ -213,7 +265,10 @@ def test_mig_instances_are_parts_of_their_gpu(h100: RecordedNvml) -> None:
     h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [running]
     opened = NvmlSource()
     (device,) = opened.devices()
-    assert [(i.uuid, i.sms, i.memory) for i in device.instances] == [("MIG-100", 16, 9856 * 2**20), ("MIG-101", 16, 9856 * 2**20)]
+    assert [(i.uuid, i.sms, i.memory) for i in device.instances] == [
+        ("MIG-100", 16, 9856 * 2**20),
+        ("MIG-101", 16, 9856 * 2**20),
+    ]
     reading = one(opened, h100)
     assert reading.values["mig"] == 1.0
     assert reading.absent["util"] == "NVML: Not Supported"
@@ -237,7 +292,9 @@ def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
         for _ in range(12):
             one(opened, h100)
     opened = NvmlSource()
-    assert opened.devices()[0].mig, "it cannot be used as a whole, even while it is divided into nothing"
+    assert opened.devices()[0].mig, (
+        "it cannot be used as a whole, even while it is divided into nothing"
+    )
     assert opened.devices()[0].facts["MIG"] == "on, without an instance"
     instances(h100, 3)
     with pytest.raises(DevicesChanged, match="other MIG instances"):
@@ -248,7 +305,9 @@ def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
 def test_all_about_processes_is_told_when_somebody_asks(h100: RecordedNvml) -> None:
     me, other = os.getpid(), 2**22 + 5
     now = int(time.time() * 1e6)
-    h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [Answer(pid=me, usedGpuMemory=2**30, gpuInstanceId=2**32 - 1)]
+    h100.answers["nvmlDeviceGetComputeRunningProcesses"] = [
+        Answer(pid=me, usedGpuMemory=2**30, gpuInstanceId=2**32 - 1)
+    ]
     h100.answers["nvmlDeviceGetGraphicsRunningProcesses"] = [
         Answer(pid=me, usedGpuMemory=2**30, gpuInstanceId=2**32 - 1),
         Answer(pid=other, usedGpuMemory=None, gpuInstanceId=2**32 - 1),
@@ -261,9 +320,13 @@ def test_all_about_processes_is_told_when_somebody_asks(h100: RecordedNvml) -> N
     ]
     opened = NvmlSource()
     (fast,) = one(opened, h100).processes
-    assert (fast.pid, fast.command, fast.sm) == (me, "", None), "a reading holds what the queue needs, and no more"
+    assert (fast.pid, fast.command, fast.sm) == (me, "", None), (
+        "a reading holds what the queue needs, and no more"
+    )
     mine, theirs = sorted(opened.details(100.0)[0].processes, key=lambda p: p.pid)
-    assert (mine.kind, mine.sm, mine.memory) == ("both", 50.0, 2**30), "the mean, without the samples that are old"
+    assert (mine.kind, mine.sm, mine.memory) == ("both", 50.0, 2**30), (
+        "the mean, without the samples that are old"
+    )
     assert "python" in mine.command
     assert abs(mine.start - time.time()) < 3600
     assert (theirs.kind, theirs.sm, theirs.name, theirs.start) == ("graphics", 0.0, "?", 0.0)

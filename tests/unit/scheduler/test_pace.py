@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.devices import sleep
-from scheduler.settings import Settings
+from scheduler.protocol.settings import Settings
 from scheduler.telemetry.pace import ASLEEP, CALM_HZ, pace
 
 
@@ -21,7 +21,10 @@ def test_fast_for_those_who_look_slow_for_nobody_and_never_faster_than_set() -> 
 @pytest.mark.parametrize(
     ("status", "can"),
     [
-        ("Runtime D3 status:          Enabled (fine-grained)\nVideo Memory:               Active\n", True),
+        (
+            "Runtime D3 status:          Enabled (fine-grained)\nVideo Memory:               Active\n",
+            True,
+        ),
         ("Runtime D3 status:          Enabled (coarse-grained)\n", True),
         (
             "Runtime D3 status:          Disabled by default\nVideo Memory:  Active\nSelf Refresh: Enabled\n",
@@ -32,7 +35,9 @@ def test_fast_for_those_who_look_slow_for_nobody_and_never_faster_than_set() -> 
         ("", False),
     ],
 )
-def test_a_gpu_can_sleep_where_the_driver_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: str, can: bool) -> None:
+def test_a_gpu_can_sleep_where_the_driver_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: str, can: bool
+) -> None:
     monkeypatch.setattr(sleep, "_GPUS", tmp_path)
     assert not sleep.can_sleep(), "no GPU"
     (tmp_path / "0000:01:00.0").mkdir()

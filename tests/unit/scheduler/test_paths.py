@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
-from scheduler.errors import UserError
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
 
 
 def mode(folder: Path) -> int:
@@ -25,9 +25,13 @@ def test_a_folder_that_exists_keeps_its_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [0o1777, 0o777, 0o775, 0o702])
-def test_a_folder_that_is_open_to_others_is_refused_and_left_as_it_is(tmp_path: Path, bits: int) -> None:
+def test_a_folder_that_is_open_to_others_is_refused_and_left_as_it_is(
+    tmp_path: Path, bits: int
+) -> None:
     tmp_path.chmod(bits)
-    with pytest.raises(UserError, match=r"is open to others; name a folder of your own in GPUDECK_HOME$"):
+    with pytest.raises(
+        UserError, match=r"is open to others; name a folder of your own in GPUDECK_HOME$"
+    ):
         paths.ensure(tmp_path)
     assert mode(tmp_path) == bits
 

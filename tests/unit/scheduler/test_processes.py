@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from scheduler.devices import processes
-from scheduler.devices.model import ASSISTANT_MARK
 from scheduler.devices.processes import MOST_COMMAND, Known, container_of
+from scheduler.protocol.devices import ASSISTANT_MARK
 from tests.support import eventually
 
 
@@ -30,11 +30,15 @@ def test_a_process_is_a_jobs_the_assistant_or_foreign(
     marks: dict[str, str], job: int | None, assistant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUDECK_HOME", "/state")
-    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=marks, bufsize=0) as process:
+    with subprocess.Popen(
+        ["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=marks, bufsize=0
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"up\n")
-        assert process.stdout.read(3) == b"up\n"  # until it answers, the kernel may not show its environment yet
+        assert (
+            process.stdout.read(3) == b"up\n"
+        )  # until it answers, the kernel may not show its environment yet
         (found,) = Known().describe({process.pid: 5.0})
     assert (found.name, found.memory) == ("cat", 5.0)
     assert (found.job, found.assistant) == (job, assistant)
@@ -52,7 +56,9 @@ def test_a_process_that_is_gone_is_foreign() -> None:
 def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     real = psutil.Process.environ
-    monkeypatch.setattr(psutil.Process, "environ", lambda self: (looks.append(self.pid), real(self))[1])
+    monkeypatch.setattr(
+        psutil.Process, "environ", lambda self: (looks.append(self.pid), real(self))[1]
+    )
     known = Known()
     first = known.describe({os.getpid(): 1.0})
     assert known.describe({os.getpid(): 2.0})[0].memory == 2.0
@@ -62,7 +68,9 @@ def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.M
     assert len(looks) == 2
 
 
-def test_an_environment_that_could_not_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_could_not_be_read_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What belongs to a job must not be taken for a stranger for ever because one look came too early."""
     known = Known()
     with monkeypatch.context() as patch:
@@ -74,9 +82,15 @@ def test_an_environment_that_could_not_be_read_is_tried_again(monkeypatch: pytes
 
 def test_command_lines_steer_no_terminal_and_are_bounded() -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J" + "x" * 1000
-    with subprocess.Popen(["/bin/cat", "-", "--", hostile], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        ["/bin/cat", "-", "--", hostile], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
         # for a moment after it was started a process has its name and no command line yet
-        found = eventually(lambda: next((p for p in Known().describe({process.pid: None}, full=True) if p.command), None))
+        found = eventually(
+            lambda: next(
+                (p for p in Known().describe({process.pid: None}, full=True) if p.command), None
+            )
+        )
     assert found.command.startswith("/bin/cat - --  ]0;owned  [2Jxx")
     assert found.command.isprintable()
     assert len(found.command) == MOST_COMMAND + 1
@@ -91,8 +105,14 @@ ID = "0123456789ab" + "c" * 52
     [
         (f"0::/system.slice/docker-{ID}.scope", ID[:12]),
         (f"12:pids:/docker/{ID}", ID[:12]),
-        (f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container", ID[:12]),
-        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-{ID}.scope", ID[:12]),
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+            ID[:12],
+        ),
+        (
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-{ID}.scope",
+            ID[:12],
+        ),
         (f"5:memory:/kubepods/burstable/pod8c6f3a4e-5c0e-4f3a-9d5b-0a1b2c3d4e5f/{ID}", ID[:12]),
         ("0::/lxc.payload.trainer/init.scope", "trainer"),
         ("0::/user.slice/user-1000.slice/session-2.scope", ""),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.jobs import Progress
-from scheduler.queue.progress import MAX_LINE, parse, parse_bar, printable
+from scheduler.protocol.jobs import Progress
+from scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable
 
 NOW = 1_764_000_000.0
 
@@ -24,7 +24,9 @@ def test_what_is_said_is_heard() -> None:
     said = line(done=3, total=10, note="timing", flops=1.2e13, time=NOW - 1)
     assert parse(said, NOW) == Progress(3.0, 10.0, "timing", 1.2e13, NOW - 1)
     assert parse(line(), NOW) == Progress(1.0, 4.0, "", 0.0, NOW)
-    assert parse(b"  " + line() + b"\r", NOW) == Progress(1.0, 4.0, "", 0.0, NOW), "blanks around it do no harm"
+    assert parse(b"  " + line() + b"\r", NOW) == Progress(1.0, 4.0, "", 0.0, NOW), (
+        "blanks around it do no harm"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,19 @@ def test_a_note_cannot_steer_the_terminal() -> None:
 
 
 pieces = st.sampled_from(
-    [b'{"gpudeck":"progress"', b',"done":', b',"total":', b',"note":"', b'"', b"}", b"1", b"-1e308", b"\xff", b"\\ud800", b"["]
+    [
+        b'{"gpudeck":"progress"',
+        b',"done":',
+        b',"total":',
+        b',"note":"',
+        b'"',
+        b"}",
+        b"1",
+        b"-1e308",
+        b"\xff",
+        b"\\ud800",
+        b"[",
+    ]
 )
 
 
@@ -87,8 +101,18 @@ def test_printable_keeps_the_length_and_drops_every_control_character(text: str)
     ("line", "done", "total", "note"),
     [
         (b" 45%|####5     | 45/100 [00:12<00:15,  3.60it/s]", 45.0, 100.0, ""),
-        ("train:  45%|████▌     | 45/100 [00:12<00:15,  3.60it/s, loss=0.3]".encode(), 45.0, 100.0, "train"),
-        (b"Downloading: 100%|##########| 1.20G/1.20G [00:12<00:00, 99.6MB/s]", 1.2e9, 1.2e9, "Downloading"),
+        (
+            "train:  45%|████▌     | 45/100 [00:12<00:15,  3.60it/s, loss=0.3]".encode(),
+            45.0,
+            100.0,
+            "train",
+        ),
+        (
+            b"Downloading: 100%|##########| 1.20G/1.20G [00:12<00:00, 99.6MB/s]",
+            1.2e9,
+            1.2e9,
+            "Downloading",
+        ),
         (b"  0%|          | 0/7 [00:00<?, ?it/s]", 0.0, 7.0, ""),
     ],
 )
@@ -98,7 +122,16 @@ def test_a_bar_of_tqdm(line: bytes, done: float, total: float, note: str) -> Non
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"45%", b"45% | 3/4 [", b"12it [00:01, 9it/s]", b"0%|  | 0/0 [00:00<?]", b"1%|" + b"|" * 4000, b"%|" * 2000, b" 5%| | x/9 ["],
+    [
+        b"",
+        b"45%",
+        b"45% | 3/4 [",
+        b"12it [00:01, 9it/s]",
+        b"0%|  | 0/0 [00:00<?]",
+        b"1%|" + b"|" * 4000,
+        b"%|" * 2000,
+        b" 5%| | x/9 [",
+    ],
 )
 def test_what_is_no_bar(line: bytes) -> None:
     assert parse_bar(line, 5.0) is None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
 from scheduler.executors import local
-from scheduler.jobs import Done, Failed, Queued, Running, Spec
-from scheduler.queue import book
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Failed, Queued, Running, Spec
+from scheduler.queue import job_index as book
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
@@ -30,7 +30,9 @@ def store(home: Path) -> Iterator[Store]:
     found.close()
 
 
-def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(store: Store) -> None:
+def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
+    store: Store,
+) -> None:
     queue = Queue(store, lambda job, runner: None)
     queue.pause(True)
     job = queue.submit([Spec(("true",), "a", "/", gpus=1)], [])[0]
@@ -39,7 +41,9 @@ def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
     again = Queue(store, lambda job, runner: None)
     again.pause(False)
     again.step([CPU])
-    assert again.get(job.id).state == Queued("was submitted for NVIDIA GPUs; this machine shows the CPU now")
+    assert again.get(job.id).state == Queued(
+        "was submitted for NVIDIA GPUs; this machine shows the CPU now"
+    )
 
 
 def unwatched(job: int, runner: int) -> None:
@@ -70,7 +74,9 @@ def immovable(home: Path) -> Iterator[Callable[[int], None]]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(store: Store, immovable: Callable[[int], None]) -> None:
+def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(
+    store: Store, immovable: Callable[[int], None]
+) -> None:
     queue = Queue(store, unwatched)
     first, second = (queue.submit([Spec(("true",), "a", "/", gpus=1)], [CPU])[0] for _ in range(2))
     immovable(first.id)
@@ -83,7 +89,9 @@ def test_a_job_whose_folder_is_in_the_way_fails_and_holds_up_nobody(store: Store
     assert isinstance(queue.get(second.id).state, Done)
 
 
-def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when the daemon has no descriptor left: the runner is sent away from its gate, the job waits, the others go on."""
     runners: list[int] = []
 
@@ -126,7 +134,9 @@ def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(st
     assert (old / "artefacts" / "plot.svg").exists()
 
 
-def test_a_job_that_is_prepared_again_leaves_no_folder_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_prepared_again_leaves_no_folder_behind(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = Queue(store, unwatched)
     job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0]
     with monkeypatch.context() as patch:

@@ -11,12 +11,23 @@ import msgspec
 import psutil
 import pytest
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
 from scheduler.executors import base, local
-from scheduler.jobs import Cancelled, Cancelling, Changes, Done, Event, Failed, Queued, Running, Spec
-from scheduler.queue import book, forecast
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Cancelling,
+    Changes,
+    Done,
+    Event,
+    Failed,
+    Queued,
+    Running,
+    Spec,
+)
+from scheduler.queue import forecast
+from scheduler.queue import job_index as book
 from scheduler.queue import queue as module
 from scheduler.queue.queue import Queue
 from scheduler.store import Store, environments
@@ -32,7 +43,9 @@ def fail(queue: Queue, job: int) -> None:
     queue._put(msgspec.structs.replace(queue.get(job), state=failed), Event(2.0, "failed"))
 
 
-def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_nobody(store: Store) -> None:
+def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_nobody(
+    store: Store,
+) -> None:
     queue = Queue(store, lambda job, runner: None)
     first = submit(queue)
     child = submit(queue, after=(first,))
@@ -40,16 +53,23 @@ def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_
     store._db.execute("DELETE FROM jobs WHERE id = ?", (first,))
     queue = Queue(store, lambda job, runner: None)
     queue.step([CPU])
-    assert queue.get(child).state.reason == f"job {first}, after whose success it was to run, was lost"  # type: ignore[union-attr]
+    assert (
+        queue.get(child).state.reason == f"job {first}, after whose success it was to run, was lost"
+    )  # type: ignore[union-attr]
     eventually(lambda: ended(queue, other))
     assert isinstance(queue.get(other).state, Done)
 
 
-def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(store: Store, tmp_path: Path) -> None:
+def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
+    store: Store, tmp_path: Path
+) -> None:
     queue = Queue(store, lambda job, runner: None)
     said = tmp_path / "said"
     command = ("/bin/sh", "-c", f'echo "$WHO" >> {said}')
-    bereft, other = submit(queue, *command, env={"WHO": "first"}), submit(queue, *command, env={"WHO": "second"})
+    bereft, other = (
+        submit(queue, *command, env={"WHO": "first"}),
+        submit(queue, *command, env={"WHO": "second"}),
+    )
     store._db.execute("UPDATE environments SET env = replace(env, 'first', 'FIRST')")
     queue.step([CPU])
     assert queue.get(bereft).state == Queued(environments.LOST)
@@ -59,16 +79,25 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     queue = Queue(store, lambda job, runner: None)
     queue.step([CPU])
     assert queue.get(bereft).state == Queued(environments.LOST)
-    assert [event.what for event in queue.timeline(bereft)] == ["submitted", "held", "edited", "held"]
+    assert [event.what for event in queue.timeline(bereft)] == [
+        "submitted",
+        "held",
+        "edited",
+        "held",
+    ]
     assert said.read_text() == "second\n"
     again = submit(queue, *command, env={"WHO": "first"})
     queue.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     eventually(lambda: ended(queue, again) and ended(queue, bereft))
-    assert said.read_text() == "second\nfirst\nfirst\n", "it was submitted again, and is there again"
+    assert said.read_text() == "second\nfirst\nfirst\n", (
+        "it was submitted again, and is there again"
+    )
 
 
-def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = [submit(queue, hold=True)]
     for _ in range(20):
         jobs.append(submit(queue, after=(jobs[-1],)))
@@ -77,22 +106,40 @@ def test_a_line_of_jobs_after_one_that_failed_is_cancelled_at_once(queue: Queue,
     fail(queue, jobs[0])
     commits: list[int] = []
     monkeypatch.setattr(
-        queue._store, "update_all", lambda changes, update=queue._store.update_all: (commits.append(len(changes)), update(changes))
+        queue._store,
+        "update_all",
+        lambda changes, update=queue._store.update_all: (
+            commits.append(len(changes)),
+            update(changes),
+        ),
     )
     queue.step([CPU])
-    assert commits == [21], "one transaction: each costs a wait for the disk, in which nobody is answered"
+    assert commits == [21], (
+        "one transaction: each costs a wait for the disk, in which nobody is answered"
+    )
     assert all(isinstance(queue.get(n).state, Cancelled) for n in (*jobs[1:], both))
-    assert queue.get(jobs[1]).state.reason == f"job {jobs[0]}, after whose success it was to run, failed"  # type: ignore[union-attr]
-    assert queue.get(both).state.reason == f"job {jobs[3]}, after whose success it was to run, was cancelled"  # type: ignore[union-attr]
+    assert (
+        queue.get(jobs[1]).state.reason
+        == f"job {jobs[0]}, after whose success it was to run, failed"
+    )  # type: ignore[union-attr]
+    assert (
+        queue.get(both).state.reason
+        == f"job {jobs[3]}, after whose success it was to run, was cancelled"
+    )  # type: ignore[union-attr]
     assert isinstance(queue.get(spared).state, Queued)
 
 
-def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhile(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhile(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the daemon is killed between two pieces: the next one goes on."""
     monkeypatch.setattr(book, "PIECE", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
     first = submit(queue, hold=True)
-    after, spared = [submit(queue, after=(first,)) for _ in range(9)], submit(queue, after_any=(first,), hold=True)
+    after, spared = (
+        [submit(queue, after=(first,)) for _ in range(9)],
+        submit(queue, after_any=(first,), hold=True),
+    )
     last = submit(queue, after=(after[8],))
     queue.cancel(first)
     queue.step([CPU])
@@ -106,10 +153,14 @@ def test_many_that_can_never_run_are_cancelled_in_pieces_and_none_starts_meanwhi
         queue.step([CPU])
     assert {queue.get(n).state.reason for n in after} == {reason}  # type: ignore[union-attr]
     assert queue.get(last).status == "cancelled" and queue.get(spared).status == "queued"
-    assert all([e.what for e in queue.timeline(n)] == ["submitted", "cancelled"] for n in (*after, last))
+    assert all(
+        [e.what for e in queue.timeline(n)] == ["submitted", "cancelled"] for n in (*after, last)
+    )
 
 
-def test_many_ends_are_one_look_at_the_processes_and_one_commit(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_ends_are_one_look_at_the_processes_and_one_commit(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what a killed runner left behind of one of them is found among the others."""
     monkeypatch.setattr(os, "cpu_count", lambda: 100)
     jobs = [submit(queue, "sleep", "600") for _ in range(4)]
@@ -123,7 +174,11 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(queue: Queue, mo
     looks, commits = [], []
     find, update = local._left, queue._store.update_all
     monkeypatch.setattr(local, "_left", lambda *given: (looks.append(given), find(*given))[1])
-    monkeypatch.setattr(queue._store, "update_all", lambda changes: (commits.append(len(changes)), update(changes))[1])
+    monkeypatch.setattr(
+        queue._store,
+        "update_all",
+        lambda changes: (commits.append(len(changes)), update(changes))[1],
+    )
     queue.runners_ended([*jobs, good])
     assert commits == [5]
     assert len(looks) <= 4, "until one finds nobody, and once more"
@@ -198,12 +253,16 @@ def test_a_job_for_gpus_is_edited_while_they_are_gone_and_not_run_on_the_cpu(que
     job = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
     queue.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
     queue.step([CPU])
-    assert queue.get(job).state == Queued("was submitted for NVIDIA GPUs; this machine shows the CPU now")
+    assert queue.get(job).state == Queued(
+        "was submitted for NVIDIA GPUs; this machine shows the CPU now"
+    )
     queue.edit(job, Changes(gpus=0), [CPU])
     assert queue.get(job).spec.kind == ""
 
 
-def test_a_job_whose_failure_cannot_be_stored_waits_on(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_failure_cannot_be_stored_waits_on(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = submit(queue, gpus=1)
     put = queue._put
 
@@ -224,7 +283,9 @@ def test_a_job_whose_failure_cannot_be_stored_waits_on(queue: Queue, monkeypatch
 
 
 def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> None:
-    job = submit(queue, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (true &); done; echo all; exec sleep 600")
+    job = submit(
+        queue, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (true &); done; echo all; exec sleep 600"
+    )
     queue.step([CPU])
     state, log = queue.get(job).state, paths.job_folder(job) / base.LOG_FILE
     assert isinstance(state, Running)
@@ -240,7 +301,9 @@ def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> N
         eventually(lambda: ended(queue, job))
 
 
-def test_a_forecast_looks_at_a_bounded_number_of_lanes(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_looks_at_a_bounded_number_of_lanes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The daemon answers nobody meanwhile: jobs that all need something else cost the most."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     for number in range(40):
@@ -262,7 +325,9 @@ def test_a_forecast_looks_at_a_bounded_number_of_lanes(queue: Queue, monkeypatch
 
 
 @pytest.mark.parametrize("last", ["runs", "ended"])
-def test_a_further_attempt_that_the_store_lost_is_not_run_twice(store: Store, tmp_path: Path, last: str) -> None:
+def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
+    store: Store, tmp_path: Path, last: str
+) -> None:
     """As after a repair, which gives the job back as it was before its second attempt."""
     code = f"echo $GPUDECK_TRY >> {tmp_path / 'tries'}; [ $GPUDECK_TRY = 2 ] && exec sleep {600 * (last == 'runs')}; exit 1"
     queue = Queue(store, lambda job, runner: None)
@@ -284,7 +349,9 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(store: Store, tm
     queue = Queue(store, lambda job, runner: None)
     queue.recover()
     queue.step([CPU])
-    assert queue.get(job).status in (("lost", "failed") if last == "runs" else ("done",)), "its runner may have seen it killed"
+    assert queue.get(job).status in (("lost", "failed") if last == "runs" else ("done",)), (
+        "its runner may have seen it killed"
+    )
     assert (tmp_path / "tries").read_text() == "1\n2\n"
 
 
@@ -294,24 +361,46 @@ def test_no_more_are_submitted_at_once_than_the_daemon_can_take_in_a_moment(queu
     assert queue.jobs() == ()
 
 
-def test_many_are_cancelled_in_one_commit_and_again_is_no_error(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    array = [job.id for job in queue.submit([Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(4)], [CPU])]
-    same = [job.id for job in queue.submit([Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(2)], [CPU])]
+    array = [
+        job.id
+        for job in queue.submit(
+            [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(4)], [CPU]
+        )
+    ]
+    same = [
+        job.id
+        for job in queue.submit(
+            [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(2)], [CPU]
+        )
+    ]
     grouped, plain = submit(queue, group="g"), submit(queue)
     queue.step([CPU])
     assert [queue.get(n).status for n in array] == ["running", "running", "queued", "queued"]
     commits: list[int] = []
     update = queue._store.update_all
-    monkeypatch.setattr(queue._store, "update_all", lambda changes: (commits.append(len(changes)), update(changes))[1])
+    monkeypatch.setattr(
+        queue._store,
+        "update_all",
+        lambda changes: (commits.append(len(changes)), update(changes))[1],
+    )
     assert queue.cancel_many((), (), array[3], "") == Cancelling(tuple(array[2:]), tuple(array[:2]))
     assert commits == [4]
-    assert queue.cancel_many(array, (), array[0], "") == Cancelling((), tuple(array[:2]), tuple(array[2:])), "as it was"
-    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "told to end"], "told once: its time to end goes on"
+    assert queue.cancel_many(array, (), array[0], "") == Cancelling(
+        (), tuple(array[:2]), tuple(array[2:])
+    ), "as it was"
+    assert [e.what for e in queue.timeline(array[0])] == ["submitted", "started", "told to end"], (
+        "told once: its time to end goes on"
+    )
     assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))
     assert {queue.get(n).status for n in array} == {"cancelled"}
-    assert queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "") == Cancelling((*same, plain))
+    assert queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "") == Cancelling(
+        (*same, plain)
+    )
     assert queue.waiting == 0 and not queue.going
 
 
@@ -327,7 +416,12 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(queue: Queue, mo
     ],
 )
 def test_what_cannot_be_meant_cancels_nothing(
-    queue: Queue, jobs: tuple[int, ...], ranges: tuple[tuple[int, int], ...], array: int | None, group: str, why: str
+    queue: Queue,
+    jobs: tuple[int, ...],
+    ranges: tuple[tuple[int, int], ...],
+    array: int | None,
+    group: str,
+    why: str,
 ) -> None:
     job = submit(queue, hold=True)
     with pytest.raises(UserError, match=why):
@@ -338,7 +432,9 @@ def test_what_cannot_be_meant_cancels_nothing(
 def test_numbers_of_no_job_are_told_and_do_no_harm(queue: Queue) -> None:
     job = submit(queue, hold=True)
     wrong = (0, -1, job + 1, 2**63, 2**70)
-    assert queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody") == Cancelling((job,), (), (), tuple(sorted(wrong)))
+    assert queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody") == Cancelling(
+        (job,), (), (), tuple(sorted(wrong))
+    )
     assert queue.cancel_many(range(100_000), (), None, "").ended == (job,)
 
 
@@ -350,7 +446,11 @@ def test_on_a_full_disk_those_that_run_are_ended_and_those_that_wait_are_as_they
     runs, waits = submit(queue, "sleep", "600"), submit(queue)
     queue.step([CPU])
     with monkeypatch.context() as patch:
-        patch.setattr(queue._store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+        patch.setattr(
+            queue._store,
+            "update_all",
+            lambda *_: (_ for _ in ()).throw(UserError("the disk is full")),
+        )
         with pytest.raises(UserError, match="the disk is full"):
             queue.cancel_many((), ((1, 10),), None, "")
     eventually(lambda: ended(queue, runs))

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import daemon, paths
-from scheduler.daemon import Daemon
-from scheduler.errors import UserError
+from scheduler.daemon import daemon
+from scheduler.daemon.daemon import Daemon
 from scheduler.executors import base, local
-from scheduler.jobs import Done, Failed, Lost, Queued, Running, Spec
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Failed, Lost, Queued, Running, Spec
 from scheduler.queue import queue as module
-from scheduler.queue.admit import MAX_ARGUMENT
+from scheduler.queue.admission import MAX_ARGUMENT
 from scheduler.queue.queue import Queue
 from scheduler.queue.retry import rests
 from scheduler.store import Store
@@ -28,7 +29,9 @@ from tests.unit.scheduler.own_queue import CPU, ended, submit
 
 @pytest.mark.parametrize("how", ["ends", "killed"])
 @pytest.mark.parametrize("what", ["folder", "content"])
-def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(queue: Queue, tmp_path: Path, how: str, what: str) -> None:
+def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(
+    queue: Queue, tmp_path: Path, how: str, what: str
+) -> None:
     ledger, go = tmp_path / "ledger", tmp_path / "go"
     code = f"echo $GPUDECK_ATTEMPT >> {ledger}; while [ ! -e {go} ]; do sleep 0.02; done; exit 3"
     job = submit(queue, "sh", "-c", code, env={"PATH": os.environ["PATH"]})
@@ -44,7 +47,9 @@ def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(queue: Q
     eventually(lambda: ended(queue, job) or isinstance(queue.get(job).state, Queued))
     found = queue.get(job).state
     if how == "ends":
-        assert isinstance(found, Failed) and found.code == 3, "its runner could say how it ended all the same"
+        assert isinstance(found, Failed) and found.code == 3, (
+            "its runner could say how it ended all the same"
+        )
     else:
         assert isinstance(found, Lost)
     queue.step([CPU])
@@ -52,7 +57,9 @@ def test_a_job_whose_folder_is_deleted_while_it_runs_does_not_run_again(queue: Q
 
 
 @pytest.mark.parametrize("back", [5.0, 60.0, 1800.0, 86400.0])
-def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(queue: Queue, back: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(
+    queue: Queue, back: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = submit(queue, "false", retries=2, backoff=8.0)
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
@@ -61,7 +68,9 @@ def test_a_clock_that_is_set_back_does_not_make_a_job_wait_longer(queue: Queue, 
     assert rests(waits, now - back) <= 8.1
 
 
-def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command(queue: Queue, tmp_path: Path) -> None:
+def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command(
+    queue: Queue, tmp_path: Path
+) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     job = queue.submit([Spec(("true",), "x", str(folder))], [CPU])[0].id
@@ -69,14 +78,19 @@ def test_a_folder_that_was_deleted_before_the_start_is_named_and_not_the_command
     queue.step([CPU])
     eventually(lambda: ended(queue, job))
     state = queue.get(job).state
-    assert isinstance(state, Failed) and state.reason == f"cannot start 'true' in {folder}: there is no such folder any more"
+    assert (
+        isinstance(state, Failed)
+        and state.reason == f"cannot start 'true' in {folder}: there is no such folder any more"
+    )
 
 
 def test_what_no_process_can_be_given_is_refused_when_it_is_submitted(queue: Queue) -> None:
     """As the kernel would refuse it, to the byte."""
     longest = "x" * (MAX_ARGUMENT - 1)
     for argument in (longest + "x", "ü" * (MAX_ARGUMENT // 2)):
-        with pytest.raises(UserError, match="no process can be given an argument of 128 KiB: put it into a file"):
+        with pytest.raises(
+            UserError, match="no process can be given an argument of 128 KiB: put it into a file"
+        ):
             submit(queue, "true", argument)
     job = submit(queue, "true", longest)
     queue.step([CPU])
@@ -132,7 +146,9 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
             found._runner_ended(job)
         while found._over:
             await asyncio.sleep(0)
-        assert tried == [list(range(20)), list(range(20, 30))], "each once, and the others are answered in between"
+        assert tried == [list(range(20)), list(range(20, 30))], (
+            "each once, and the others are answered in between"
+        )
         for _ in range(5):
             found._look()
         assert len(tried) == 2, "then not before some time has passed"
@@ -150,7 +166,9 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
     asyncio.run(look())
 
 
-def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = Queue(store, lambda job, runner: None)
     ran, runs = submit(queue), submit(queue, "sleep", "600")
     queue.step([CPU])
@@ -159,7 +177,9 @@ def test_what_the_last_daemon_left_is_all_adopted_though_nothing_can_be_stored(s
         child.returncode = 0  # the daemon that started it is gone
     seen: list[int] = []
     again = Queue(store, lambda job, runner: seen.append(job))
-    monkeypatch.setattr(store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full")))
+    monkeypatch.setattr(
+        store, "update_all", lambda *_: (_ for _ in ()).throw(UserError("the disk is full"))
+    )
     for _ in range(3):
         with pytest.raises(UserError, match="the disk is full"):
             again.recover()

@@ -6,16 +6,28 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.jobs import Cancelled, Done, Job, Queued, Running, Spec, State, turn
-from scheduler.queue.depend import Dependents
-from scheduler.queue.line import Line, need
+from scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, State, turn
+from scheduler.queue.dependencies import Dependents
+from scheduler.queue.waiting import Line, need
 
 STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancelled(1.0))
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(-1, 1), st.sampled_from([None, 0.5, 3.5]), st.sampled_from(STATES)), max_size=40))
-def test_the_line_is_what_sorting_gives(changes: list[tuple[int, int, float | None, State]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 6),
+            st.integers(-1, 1),
+            st.sampled_from([None, 0.5, 3.5]),
+            st.sampled_from(STATES),
+        ),
+        max_size=40,
+    )
+)
+def test_the_line_is_what_sorting_gives(
+    changes: list[tuple[int, int, float | None, State]],
+) -> None:
     line, jobs = Line(), {}
     for number, priority, place, state in changes:
         job = Job(number, Spec(("x",), "x", "/", priority=priority), 0.0, state, place)
@@ -30,38 +42,68 @@ def test_the_line_is_what_sorting_gives(changes: list[tuple[int, int, float | No
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0, 1]), st.integers(-1, 1), st.booleans()), max_size=30), st.integers(0, 4))
-def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(changes: list[tuple[int, int, int, bool]], count: int) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 8), st.sampled_from([0, 1]), st.integers(-1, 1), st.booleans()),
+        max_size=30,
+    ),
+    st.integers(0, 4),
+)
+def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
+    changes: list[tuple[int, int, int, bool]], count: int
+) -> None:
     line, jobs = Line(), {}
     for number, gpus, priority, hold in changes:
-        jobs[number] = Job(number, Spec(("x",), "x", "/", gpus=gpus, priority=priority, hold=hold), 0.0, Queued())
+        jobs[number] = Job(
+            number, Spec(("x",), "x", "/", gpus=gpus, priority=priority, hold=hold), 0.0, Queued()
+        )
         line.put(jobs[number])
     lanes = {key: list(lane) for key, lane in line.lanes().items()}
     ordered = [job.id for job in sorted(jobs.values(), key=turn)]
-    assert all(lane == [n for n in ordered if need(jobs[n].spec) == key] for key, lane in lanes.items())
+    assert all(
+        lane == [n for n in ordered if need(jobs[n].spec) == key] for key, lane in lanes.items()
+    )
     assert sorted(n for lane in lanes.values() for n in lane) == sorted(jobs)
     assert line.next(count)[:count] == ordered[:count]
-    assert line.for_devices == any(job.spec.gpus for job in jobs.values()) == any(jobs[n].spec.gpus for n in line.next(count))
+    assert (
+        line.for_devices
+        == any(job.spec.gpus for job in jobs.values())
+        == any(jobs[n].spec.gpus for n in line.next(count))
+    )
 
 
 @settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
-            st.integers(1, 9), st.sets(st.integers(1, 8)), st.sampled_from([Queued(), Running("n", (), 0.0, 1, 1, "b"), Done(0.0, 1.0)])
+            st.integers(1, 9),
+            st.sets(st.integers(1, 8)),
+            st.sampled_from([Queued(), Running("n", (), 0.0, 1, 1, "b"), Done(0.0, 1.0)]),
         )
     )
 )
-def test_who_waits_for_others_is_known_without_looking_at_all(changes: list[tuple[int, set[int], State]]) -> None:
+def test_who_waits_for_others_is_known_without_looking_at_all(
+    changes: list[tuple[int, set[int], State]],
+) -> None:
     dependents, active, jobs = Dependents(), {}, {}
     for number, before, state in changes:
         if number in jobs and not jobs[number].active:
             continue  # an end is final
-        after = jobs[number].spec.after if number in jobs else tuple(n for n in before if n < number and n in jobs)
+        after = (
+            jobs[number].spec.after
+            if number in jobs
+            else tuple(n for n in before if n < number and n in jobs)
+        )
         job = jobs[number] = Job(number, Spec(("x",), "x", "/", after=after), 0.0, state)
         active.pop(number, None)
         if job.active:
             active[number] = job
-        waited = {n for n, j in jobs.items() if isinstance(j.state, Queued) and number in j.spec.after}
+        waited = {
+            n for n, j in jobs.items() if isinstance(j.state, Queued) and number in j.spec.after
+        }
         assert dependents.put(job, active) == (set() if job.active else waited)
-        assert dependents.ids() == {n for n, j in active.items() if isinstance(j.state, Queued) and any(a in active for a in j.spec.after)}
+        assert dependents.ids() == {
+            n
+            for n, j in active.items()
+            if isinstance(j.state, Queued) and any(a in active for a in j.spec.after)
+        }

@@ -5,18 +5,32 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.devices.model import Process, Reading
-from scheduler.jobs import Job, Running, Spec, Usage
+from scheduler.protocol.devices import Process, Reading
+from scheduler.protocol.jobs import Job, Running, Spec, Usage
 from scheduler.queue.meter import Meter
 
 
 def job(number: int, *devices: str, usage: Usage | None = None) -> Job:
-    return Job(number, Spec(("x",), "x", "/", gpus=1), 0.0, Running("n", devices, 0.0, 1, 1, "b"), usage=usage)
+    return Job(
+        number,
+        Spec(("x",), "x", "/", gpus=1),
+        0.0,
+        Running("n", devices, 0.0, 1, 1, "b"),
+        usage=usage,
+    )
 
 
-def reading(device: str, at: float, memory: dict[int, float | None] | None = None, **values: float) -> Reading:
+def reading(
+    device: str, at: float, memory: dict[int, float | None] | None = None, **values: float
+) -> Reading:
     processes = tuple(Process(n, "p", memory=m, job=n) for n, m in (memory or {}).items())
-    return Reading(device, at, values, {"power": "not supported"} if "power" not in values else {}, processes=processes)
+    return Reading(
+        device,
+        at,
+        values,
+        {"power": "not supported"} if "power" not in values else {},
+        processes=processes,
+    )
 
 
 def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
@@ -31,14 +45,22 @@ def test_energy_memory_and_utilisation_of_a_job_alone() -> None:
 def test_energy_of_a_short_job_is_neither_by_the_slow_counter_nor_by_a_mean_that_trails() -> None:
     meter, one = Meter(), job(1, "a")
     for at, power, trailing in ((0.0, 70.0, 70.0), (0.5, 700.0, 385.0), (1.0, 700.0, 700.0)):
-        meter.add([reading("a", at, util=1.0, energy=9000.0, power=power, power_avg=trailing)], [one])
+        meter.add(
+            [reading("a", at, util=1.0, energy=9000.0, power=power, power_avg=trailing)], [one]
+        )
     assert meter.take(one).energy == 700.0  # type: ignore[union-attr]
 
 
 def test_two_devices_count_together() -> None:
     meter, one = Meter(), job(1, "a", "b")
     for at in (0.0, 2.0):
-        meter.add([reading("a", at, {1: 5.0}, util=100.0, power=10.0), reading("b", at, {1: 7.0}, util=0.0, power=30.0)], [one])
+        meter.add(
+            [
+                reading("a", at, {1: 5.0}, util=100.0, power=10.0),
+                reading("b", at, {1: 7.0}, util=0.0, power=30.0),
+            ],
+            [one],
+        )
     assert meter.take(one) == Usage(2.0, 7.0, 80.0, 50.0, {})
 
 

@@ -7,24 +7,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.devices.model import Device, Process, Reading
-from scheduler.errors import UserError
-from scheduler.jobs import Job, Progress, Queued, Running, Spec, turn
+from scheduler.protocol.devices import Device, Process, Reading
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
+from scheduler.protocol.units import GIB, clock
 from scheduler.queue import policy
-from scheduler.queue.admit import refuse
-from scheduler.queue.expected import End, expected_end
+from scheduler.queue.admission import refuse
+from scheduler.queue.expected_end import End, expected_end
 from scheduler.queue.placement import BLIND, Seen, Sight, choose, look
 from scheduler.queue.policy import Around
-from scheduler.units import GIB, clock
 from tests.unit.scheduler.planning import decide, laned
 
-GPUS = [Device(f"GPU-{i}", i, "NVIDIA H100 80GB HBM3" if i < 2 else "NVIDIA A100", "nvidia") for i in range(4)]
+GPUS = [
+    Device(f"GPU-{i}", i, "NVIDIA H100 80GB HBM3" if i < 2 else "NVIDIA A100", "nvidia")
+    for i in range(4)
+]
 TOTAL = 80.0
 OTHER = Process(4711, "python", "ada", 20.0)
 
 
 def job(number: int, gpus: int = 1, memory: int = 0, **more: object) -> Job:
-    return Job(number, Spec(("true",), f"job{number}", "/", gpus=gpus, memory=memory, **more), 0.0, Queued())  # type: ignore[arg-type]
+    return Job(
+        number,
+        Spec(("true",), f"job{number}", "/", gpus=gpus, memory=memory, **more),
+        0.0,
+        Queued(),
+    )  # type: ignore[arg-type]
 
 
 def on(found: Job, *devices: str) -> Job:
@@ -36,7 +44,9 @@ def gib(number: int, size: float, *devices: str, gpus: int = 1) -> Job:
     return on(made, *devices) if devices else made
 
 
-def seen(free: float, used: dict[int, float] | None = None, *others: Process, total: float = TOTAL) -> Seen:
+def seen(
+    free: float, used: dict[int, float] | None = None, *others: Process, total: float = TOTAL
+) -> Seen:
     return Seen(total * GIB, free * GIB, {k: v * GIB for k, v in (used or {}).items()}, others)
 
 
@@ -61,21 +71,47 @@ class Machine:
             used = {n: a for (n, d), a in self.allocated.items() if d == device.id}
             free = TOTAL - sum(used.values()) - self.foreign[device.id]
             others = (OTHER,) if self.foreign[device.id] else ()
-            found[device.id] = Seen(TOTAL, free, dict.fromkeys(used, 0.0) if self.data.draw(st.booleans()) else dict(used), others)
+            found[device.id] = Seen(
+                TOTAL,
+                free,
+                dict.fromkeys(used, 0.0) if self.data.draw(st.booleans()) else dict(used),
+                others,
+            )
         return Sight(found)
 
     def step(self) -> None:
-        for number, held in decide(sorted(self.jobs.values(), key=turn), self.devices, False, 1, Around(self.read())).starts:
+        for number, held in decide(
+            sorted(self.jobs.values(), key=turn), self.devices, False, 1, Around(self.read())
+        ).starts:
             self.started.append(number.id)
             self.jobs[number.id] = on(number, *held)
         for device in self.devices:
-            promised = sum(j.spec.memory for j in self.jobs.values() if isinstance(j.state, Running) and device.id in j.state.devices)
-            alone = [j for j in self.jobs.values() if isinstance(j.state, Running) and device.id in j.state.devices and not j.spec.memory]
-            assert promised + self.foreign[device.id] <= TOTAL, "every job can allocate all that it reserved"
-            assert not alone or (len(alone) == 1 and not promised and not self.foreign[device.id]), "alone means alone"
+            promised = sum(
+                j.spec.memory
+                for j in self.jobs.values()
+                if isinstance(j.state, Running) and device.id in j.state.devices
+            )
+            alone = [
+                j
+                for j in self.jobs.values()
+                if isinstance(j.state, Running)
+                and device.id in j.state.devices
+                and not j.spec.memory
+            ]
+            assert promised + self.foreign[device.id] <= TOTAL, (
+                "every job can allocate all that it reserved"
+            )
+            assert not alone or (
+                len(alone) == 1 and not promised and not self.foreign[device.id]
+            ), "alone means alone"
 
     def allocate(self) -> None:
-        going = [(j, d) for j in self.jobs.values() if isinstance(j.state, Running) for d in j.state.devices]
+        going = [
+            (j, d)
+            for j in self.jobs.values()
+            if isinstance(j.state, Running)
+            for d in j.state.devices
+        ]
         if going:
             found, device = self.data.draw(st.sampled_from(going))
             self.allocated[found.id, device] = self.data.draw(st.integers(0, found.spec.memory))
@@ -92,16 +128,31 @@ class Machine:
 
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 3))
-def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(data: st.DataObject, gpus: int) -> None:
+def test_no_two_jobs_count_on_the_same_memory_and_everyone_runs(
+    data: st.DataObject, gpus: int
+) -> None:
     machine = Machine(data, gpus)
     submitted = 0
-    for action in data.draw(st.lists(st.sampled_from(("submit", "submit", "step", "allocate", "end", "foreign")), max_size=30)):
+    for action in data.draw(
+        st.lists(
+            st.sampled_from(("submit", "submit", "step", "allocate", "end", "foreign")), max_size=30
+        )
+    ):
         if action == "submit":
             submitted += 1
-            needs = (data.draw(st.integers(1, gpus)), data.draw(st.one_of(st.just(0), st.integers(1, int(TOTAL)))))
+            needs = (
+                data.draw(st.integers(1, gpus)),
+                data.draw(st.one_of(st.just(0), st.integers(1, int(TOTAL)))),
+            )
             machine.jobs[submitted] = job(submitted, *needs, priority=data.draw(st.integers(0, 1)))
-        elif action == "foreign":  # comes only where nobody of ours is: what others take from a running job cannot be helped
-            empty = [d.id for d in machine.devices if not any(isinstance(j.state, Running) for j in machine.jobs.values())]
+        elif (
+            action == "foreign"
+        ):  # comes only where nobody of ours is: what others take from a running job cannot be helped
+            empty = [
+                d.id
+                for d in machine.devices
+                if not any(isinstance(j.state, Running) for j in machine.jobs.values())
+            ]
             for device in empty:
                 machine.foreign[device] = data.draw(st.sampled_from((0, 20)))
         else:
@@ -129,7 +180,10 @@ def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> N
             return
         running = [*running[1:], *(on(start.job, *start.devices) for start in starts)]
         begun = {start.job.id for start in starts}
-        waiting = [*(j for j in waiting if j.id not in begun), *(job(1000 * (again + 1) + n, 1, 10) for n in begun)]
+        waiting = [
+            *(j for j in waiting if j.id not in begun),
+            *(job(1000 * (again + 1) + n, 1, 10) for n in begun),
+        ]
     raise AssertionError("it was starved")
 
 
@@ -142,7 +196,9 @@ def test_a_reservation_counts_before_it_is_allocated() -> None:
 
 
 def test_a_job_that_takes_more_than_it_reserved_counts_with_what_it_takes() -> None:
-    decided = decide([gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, around(seen(30.0, {1: 50.0})))
+    decided = decide(
+        [gib(1, 10, "GPU-0"), gib(2, 40)], GPUS[:1], False, 1, around(seen(30.0, {1: 50.0}))
+    )
     assert decided.reasons == {2: "needs 40 GiB on one GPU; GPU 0 has 30 GiB free until job 1 ends"}
 
 
@@ -150,30 +206,55 @@ def test_the_reason_says_when() -> None:
     now = 1_000_000.0
     ends = {12: End(now + 600), 13: End(now + 60)}
     active = [gib(12, 30, "GPU-0"), gib(13, 19, "GPU-0"), gib(14, 60)]
-    decided = decide(active, GPUS[:1], False, 1, around(seen(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now))
-    assert decided.reasons == {14: f"needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, about {clock(now + 600, now)}"}
+    decided = decide(
+        active, GPUS[:1], False, 1, around(seen(31.0, {12: 30.0, 13: 19.0}), ends=ends, now=now)
+    )
+    assert decided.reasons == {
+        14: f"needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, about {clock(now + 600, now)}"
+    }
     alone = decide([on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Around(ends=ends, now=now))
-    assert alone.reasons == {2: f"needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) until about {clock(now + 600, now)}"}
+    assert alone.reasons == {
+        2: f"needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) until about {clock(now + 600, now)}"
+    }
 
 
 def test_jobs_are_spread_over_the_gpus() -> None:
     decided = decide([gib(i, 10) for i in range(1, 6)], GPUS, False, 1, around(*[seen(80.0)] * 4))
-    assert [s.devices for s in decided.starts] == [("GPU-0",), ("GPU-1",), ("GPU-2",), ("GPU-3",), ("GPU-0",)]
+    assert [s.devices for s in decided.starts] == [
+        ("GPU-0",),
+        ("GPU-1",),
+        ("GPU-2",),
+        ("GPU-3",),
+        ("GPU-0",),
+    ]
 
 
 def test_a_job_that_shares_may_pass_one_that_waits_for_another_gpu() -> None:
     active = [on(job(1), "GPU-0"), gib(2, 60, "GPU-1"), gib(3, 70), gib(4, 20)]
     decided = decide(active, GPUS[:2], False, 1, around(seen(79.0), seen(20.0, {2: 60.0})))
     assert "GPU 1 has 20 GiB free until job 2 ends" in decided.reasons[3]
-    assert decided.reasons[4] == "job 3 is before it", "GPU 1 is what job 3 waits for: it shrinks no further"
+    assert decided.reasons[4] == "job 3 is before it", (
+        "GPU 1 is what job 3 waits for: it shrinks no further"
+    )
 
 
 def test_processes_of_others_keep_a_job_from_having_a_gpu_for_itself() -> None:
     decided = decide([job(1), gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER)))
     assert decided.reasons[1] == "needs 1 GPU; 0 free: GPU 0 is used by pid 4711 (python, of ada)"
-    assert [s.job.id for s in decide([gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER))).starts] == [2]
-    short = decide([gib(2, 70)], GPUS[:1], False, 1, around(seen(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))))
-    assert short.reasons == {2: "needs 70 GiB on one GPU; GPU 0 has 60 GiB free; pid 4711 (python, of ada) uses 20 GiB"}
+    assert [
+        s.job.id
+        for s in decide([gib(2, 50)], GPUS[:1], False, 1, around(seen(60.0, None, OTHER))).starts
+    ] == [2]
+    short = decide(
+        [gib(2, 70)],
+        GPUS[:1],
+        False,
+        1,
+        around(seen(60.0, None, msgspec.structs.replace(OTHER, memory=20.0 * GIB))),
+    )
+    assert short.reasons == {
+        2: "needs 70 GiB on one GPU; GPU 0 has 60 GiB free; pid 4711 (python, of ada) uses 20 GiB"
+    }
 
 
 def test_who_is_on_a_device() -> None:
@@ -192,7 +273,9 @@ def test_who_is_on_a_device() -> None:
     )
     found = look(reading, [7, 8], frozenset({"Xorg"}))
     assert found[:3] == (80.0, 35.0, {7: 25.0, 8: 0.0})
-    assert [p.pid for p in found.others] == [6], "what a job left behind is on the device still; Xorg may be"
+    assert [p.pid for p in found.others] == [6], (
+        "what a job left behind is on the device still; Xorg may be"
+    )
     assert [p.pid for p in look(reading, [7, 8]).others] == [5, 6]
     assert look(None, [7]) is BLIND
 
@@ -200,15 +283,22 @@ def test_who_is_on_a_device() -> None:
 def test_what_cannot_be_read_is_not_free() -> None:
     blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, around(BLIND))
     assert blind.reasons[1] == "needs 1 GPU; 0 free: GPU 0 has no current reading"
-    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(BLIND)).reasons == {2: "needs 1 GiB on one GPU; GPU 0 has no current reading"}
-    unread = decide([gib(2, 1)], GPUS[:1], False, 1, around(Seen(None, None, {})._replace(others=())))
+    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(BLIND)).reasons == {
+        2: "needs 1 GiB on one GPU; GPU 0 has no current reading"
+    }
+    unread = decide(
+        [gib(2, 1)], GPUS[:1], False, 1, around(Seen(None, None, {})._replace(others=()))
+    )
     assert unread.starts == []
 
 
 def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
     sight = Sight({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
     decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Around(sight))
-    assert decided.reasons == {1: "needs 3 GPUs; drained: GPU 0, GPU 1", 3: "needs 1 GiB on one GPU; " + ALONE}
+    assert decided.reasons == {
+        1: "needs 3 GPUs; drained: GPU 0, GPU 1",
+        3: "needs 1 GiB on one GPU; " + ALONE,
+    }
     assert [(s.job.id, s.devices) for s in decided.starts] == [(2, ("GPU-2", "GPU-3"))]
 
 
@@ -226,11 +316,21 @@ ALONE = "GPU 2 is held by job 2 (job2), GPU 3 is held by job 2 (job2)"
 
 
 def test_a_type_of_gpu() -> None:
-    active = [job(1, 2, gpu_type="h100"), job(2, 1, gpu_type="h100"), job(3, 1, gpu_type="a100"), job(4, 3, gpu_type="A100")]
+    active = [
+        job(1, 2, gpu_type="h100"),
+        job(2, 1, gpu_type="h100"),
+        job(3, 1, gpu_type="a100"),
+        job(4, 3, gpu_type="A100"),
+    ]
     decided = decide(active, GPUS, False, 1)
-    assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-0", "GPU-1")), (3, ("GPU-2",))]
+    assert [(s.job.id, s.devices) for s in decided.starts] == [
+        (1, ("GPU-0", "GPU-1")),
+        (3, ("GPU-2",)),
+    ]
     assert decided.reasons[4] == "needs 3 of the type 'A100'; this machine has 2 now"
-    assert decided.reasons[2].startswith("needs 1 GPU of the type 'h100'; 0 free: GPU 0 is held by job 1 (job1), ")
+    assert decided.reasons[2].startswith(
+        "needs 1 GPU of the type 'h100'; 0 free: GPU 0 is held by job 1 (job1), "
+    )
 
 
 def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
@@ -239,13 +339,16 @@ def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
     decided = decide(sorted(active, key=turn), GPUS[:3], False, 1)
     assert [s.job.id for s in decided.starts] == [2, 4, 3]
     assert decided.reasons == {
-        1: "needs 1 GPU; 0 free: " + ", ".join(f"GPU {i} is held by job {n} (job{n})" for i, n in enumerate((2, 4, 3)))
+        1: "needs 1 GPU; 0 free: "
+        + ", ".join(f"GPU {i} is held by job {n} (job{n})" for i, n in enumerate((2, 4, 3)))
     }
 
 
 def test_more_memory_than_any_gpu_has_is_refused() -> None:
     sight = Sight({d.id: seen(80.0) for d in GPUS})
-    with pytest.raises(UserError, match=r"^the job needs 81 GiB on one GPU; the largest here has 80 GiB$"):
+    with pytest.raises(
+        UserError, match=r"^the job needs 81 GiB on one GPU; the largest here has 80 GiB$"
+    ):
         refuse(gib(1, 81).spec, GPUS, sight)
     refuse(gib(1, 80).spec, GPUS, sight)
     refuse(gib(1, 81).spec, GPUS, Sight({"GPU-0": BLIND}))
@@ -254,20 +357,36 @@ def test_more_memory_than_any_gpu_has_is_refused() -> None:
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"
 
 
-def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_needs_that_no_device_has_room_for_no_device_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks: list[Spec] = []
-    monkeypatch.setattr(policy, "choose", lambda spec, *rest: looks.append(spec) or choose(spec, *rest))
+    monkeypatch.setattr(
+        policy, "choose", lambda spec, *rest: looks.append(spec) or choose(spec, *rest)
+    )
     held = [gib(n, 70, f"GPU-{n}") for n in range(4)]
     wanting = [gib(n, n, gpus=1 + n % 2) for n in range(11, 60)]
     going, lanes = laned([*held, *wanting, gib(60, 10)])
     decided = policy.plan(going, lanes, GPUS, False, 1, around(*[seen(80)] * 4))
-    assert ([start.job.id for start in decided.starts], len(lanes), [spec.name for spec in looks]) == ([60], 50, ["job60"])
+    assert (
+        [start.job.id for start in decided.starts],
+        len(lanes),
+        [spec.name for spec in looks],
+    ) == ([60], 50, ["job60"])
     assert decided.claims() == {"GPU-0": 11, "GPU-1": 11}
-    assert decided.why(wanting[0]).startswith("needs 11 GiB on each of 2 GPUs; GPU 0 has 10 GiB free until job 0 ends, GPU 1 has 10 GiB")
+    assert decided.why(wanting[0]).startswith(
+        "needs 11 GiB on each of 2 GPUs; GPU 0 has 10 GiB free until job 0 ends, GPU 1 has 10 GiB"
+    )
 
 
 def test_who_waits_first_of_a_type_is_told_of_those_before_it_and_not_of_itself() -> None:
-    jobs = [on(job(9), "GPU-0"), job(1, 4), job(2, gpu_type="a100"), job(3, gpu_type="A100"), job(4, 1, GIB)]
+    jobs = [
+        on(job(9), "GPU-0"),
+        job(1, 4),
+        job(2, gpu_type="a100"),
+        job(3, gpu_type="A100"),
+        job(4, 1, GIB),
+    ]
     waits = decide(jobs, GPUS, False, 1, around(*[seen(80)] * 4))
     assert waits.reasons == {
         1: "needs 4 GPUs; 3 free: GPU 0 is held by job 9 (job9)",
@@ -283,4 +402,12 @@ def test_an_end_is_expected_by_the_pace_so_far() -> None:
     assert expected_end(going, 120.0) == End(140.0)
     assert expected_end(going, 500.0) == End(500.0), "late: any moment now"
     for unknown in (None, Progress(0.0, 4.0, time=110.0), Progress(1.0, 4.0, time=100.0)):
-        assert expected_end(msgspec.structs.replace(job(1), state=msgspec.structs.replace(state, progress=unknown)), 120.0) is None
+        assert (
+            expected_end(
+                msgspec.structs.replace(
+                    job(1), state=msgspec.structs.replace(state, progress=unknown)
+                ),
+                120.0,
+            )
+            is None
+        )

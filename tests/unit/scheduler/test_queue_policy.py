@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.devices.model import Device
-from scheduler.errors import UserError
-from scheduler.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.admit import bound, refuse, refuse_environment
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec, held_devices
+from scheduler.queue.admission import bound, refuse, refuse_environment
 from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
@@ -34,26 +34,42 @@ machines = st.one_of(
 )
 
 
-def check(decided: Decided, active: list[Job], devices: list[Device], paused: bool, slots: int) -> None:
+def check(
+    decided: Decided, active: list[Job], devices: list[Device], paused: bool, slots: int
+) -> None:
     waiting = [j for j in active if j.status == "queued"]
     started = [s.job.id for s in decided.starts]
-    assert sorted([*started, *decided.reasons]) == [j.id for j in waiting], "each waiting job starts, or is told why not; never both"
+    assert sorted([*started, *decided.reasons]) == [j.id for j in waiting], (
+        "each waiting job starts, or is told why not; never both"
+    )
     assert all(decided.reasons.values())
-    taken = [d for s in decided.starts for d in s.devices] + [d for j in active for d in held_devices(j)]
+    taken = [d for s in decided.starts for d in s.devices] + [
+        d for j in active for d in held_devices(j)
+    ]
     assert len(taken) == len(set(taken)), "no device is given twice"
-    assert {d for s in decided.starts for d in s.devices} <= {d.id for d in devices if d.kind != "replay"}
+    assert {d for s in decided.starts for d in s.devices} <= {
+        d.id for d in devices if d.kind != "replay"
+    }
     assert all(len(s.devices) == s.job.spec.gpus for s in decided.starts)
-    without = sum(not j.spec.gpus for j in active if j.status == "running") + sum(not s.devices for s in decided.starts)
+    without = sum(not j.spec.gpus for j in active if j.status == "running") + sum(
+        not s.devices for s in decided.starts
+    )
     assert without <= max(slots, sum(not j.spec.gpus for j in active if j.status == "running"))
     assert not (paused and started)
-    possible = [j.id for j in waiting if 0 < j.spec.gpus <= len([d for d in devices if d.kind != "replay"])]
+    possible = [
+        j.id for j in waiting if 0 < j.spec.gpus <= len([d for d in devices if d.kind != "replay"])
+    ]
     on_devices = [s.job.id for s in decided.starts if s.devices]
-    assert on_devices == possible[: len(on_devices)], "jobs for devices start in the order in which they came"
+    assert on_devices == possible[: len(on_devices)], (
+        "jobs for devices start in the order in which they came"
+    )
 
 
 @settings(deadline=None)
 @given(st.data(), machines, st.integers(1, 3))
-def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.DataObject, devices: list[Device], slots: int) -> None:
+def test_every_history_keeps_the_rules_and_every_possible_job_runs(
+    data: st.DataObject, devices: list[Device], slots: int
+) -> None:
     active: dict[int, Job] = {}
     submitted = 0
     ran: list[int] = []
@@ -66,7 +82,9 @@ def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.Data
             active[job.id] = running(job, held)
             ran.append(job.id)
 
-    for action in data.draw(st.lists(st.sampled_from(("submit", "step", "pause", "end")), max_size=25)):
+    for action in data.draw(
+        st.lists(st.sampled_from(("submit", "step", "pause", "end")), max_size=25)
+    ):
         if action == "submit":
             submitted += 1
             active[submitted] = queued(submitted, data.draw(st.integers(0, 5)))
@@ -76,7 +94,9 @@ def test_every_history_keeps_the_rules_and_every_possible_job_runs(data: st.Data
             step(paused=action == "pause")
 
     real = [d for d in devices if d.kind != "replay"]
-    for _ in range(submitted + 1):  # everything ends sooner or later: then everything that can run has run
+    for _ in range(
+        submitted + 1
+    ):  # everything ends sooner or later: then everything that can run has run
         step(paused=False)
         active = {i: j for i, j in active.items() if j.status == "queued"}
     assert len(ran) == len(set(ran)), "no job starts twice"
@@ -87,7 +107,10 @@ def test_a_job_for_many_gpus_is_not_overtaken() -> None:
     active = [running(queued(1, 1), ("GPU-0",)), queued(2, 4), queued(3, 1)]
     decided = decide(active, GPUS, False, 2)
     assert decided.starts == []
-    assert decided.reasons == {2: "needs 4 GPUs; 3 free: GPU 0 is held by job 1 (job1)", 3: "job 2 is before it"}
+    assert decided.reasons == {
+        2: "needs 4 GPUs; 3 free: GPU 0 is held by job 1 (job1)",
+        3: "job 2 is before it",
+    }
 
 
 def test_a_job_that_needs_more_gpus_than_are_left_does_not_hold_up_the_others() -> None:
@@ -104,10 +127,16 @@ def test_a_job_for_gpus_that_waits_as_a_replay_is_shown_is_told_so() -> None:
 
 def test_reasons_name_the_holder_the_pause_and_the_blindness() -> None:
     held = running(queued(1, 1), ("cpu",))
-    assert decide([held, queued(2, 1)], [CPU], False, 2).reasons == {2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"}
-    assert decide([queued(1, 1), queued(2)], [CPU], True, 2).reasons == dict.fromkeys((1, 2), "the queue is paused")
+    assert decide([held, queued(2, 1)], [CPU], False, 2).reasons == {
+        2: "needs the CPU; 0 free: CPU is held by job 1 (job1)"
+    }
+    assert decide([queued(1, 1), queued(2)], [CPU], True, 2).reasons == dict.fromkeys(
+        (1, 2), "the queue is paused"
+    )
     assert decide([queued(1, 1)], [], False, 2).reasons == {1: "no device can be read at present"}
-    assert decide([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {2: "needs a processor; 1 jobs run on 1 already"}
+    assert decide([running(queued(1), ()), queued(2)], [CPU], False, 1).reasons == {
+        2: "needs a processor; 1 jobs run on 1 already"
+    }
 
 
 def test_a_device_started_in_the_same_step_is_named_as_held() -> None:
@@ -123,7 +152,9 @@ def test_a_device_started_in_the_same_step_is_named_as_held() -> None:
         ("cpu", GPUS, "was submitted for the CPU; this machine shows NVIDIA GPUs now"),
     ],
 )
-def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(kind: str, devices: list[Device], words: str) -> None:
+def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(
+    kind: str, devices: list[Device], words: str
+) -> None:
     other = msgspec.structs.replace(queued(1), spec=Spec(("true",), "a", "/", gpus=1, kind=kind))
     decided = decide([other, queued(2, 1)], devices, False, 2)
     assert decided.reasons == {1: words}
@@ -131,14 +162,25 @@ def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(kind: str, devi
 
 
 @pytest.mark.parametrize(
-    ("gpus", "devices", "kind"), [(1, GPUS, "nvidia"), (1, [CPU], "cpu"), (1, [REPLAY, *GPUS], "nvidia"), (1, [], ""), (0, GPUS, "")]
+    ("gpus", "devices", "kind"),
+    [
+        (1, GPUS, "nvidia"),
+        (1, [CPU], "cpu"),
+        (1, [REPLAY, *GPUS], "nvidia"),
+        (1, [], ""),
+        (0, GPUS, ""),
+    ],
 )
-def test_a_job_is_bound_to_what_is_there_whatever_the_client_says(gpus: int, devices: list[Device], kind: str) -> None:
+def test_a_job_is_bound_to_what_is_there_whatever_the_client_says(
+    gpus: int, devices: list[Device], kind: str
+) -> None:
     assert bound(Spec(("true",), "a", "/", gpus=gpus, kind="abacus"), devices).kind == kind
 
 
 def test_jobs_that_ended_hold_nothing() -> None:
-    assert held_devices(Job(1, Spec(("true",), "a", "/", gpus=1), 0.0, Done(0.0, 1.0, ("cpu",)))) == ()
+    assert (
+        held_devices(Job(1, Spec(("true",), "a", "/", gpus=1), 0.0, Done(0.0, 1.0, ("cpu",)))) == ()
+    )
 
 
 SPEC = Spec(("true",), "a", "/")
@@ -161,11 +203,21 @@ SPEC = Spec(("true",), "a", "/")
         (Spec(("a",), "a", "/", gpus=5), [*GPUS, REPLAY], "this machine has 4"),
         (Spec(("a",), "a", "/", memory=1), GPUS, "with a number of GPUs"),
         (Spec(("a",), "a", "/", gpus=1, memory=-1), GPUS, "-1"),
-        (Spec(("a",), "a", "/", gpus=1, priority=2**40), GPUS, "a priority is a number from -1000000 to 1000000"),
-        (Spec(("a",), "a", "/", gpus=1, gpu_type="B200"), GPUS, "1 of the type 'B200'; this machine has 0 .there is: H100"),
+        (
+            Spec(("a",), "a", "/", gpus=1, priority=2**40),
+            GPUS,
+            "a priority is a number from -1000000 to 1000000",
+        ),
+        (
+            Spec(("a",), "a", "/", gpus=1, gpu_type="B200"),
+            GPUS,
+            "1 of the type 'B200'; this machine has 0 .there is: H100",
+        ),
     ],
 )
-def test_what_can_never_run_is_refused_in_one_line(spec: Spec, devices: list[Device], words: str) -> None:
+def test_what_can_never_run_is_refused_in_one_line(
+    spec: Spec, devices: list[Device], words: str
+) -> None:
     with pytest.raises(UserError, match=words) as caught:
         refuse(spec, devices)
         refuse_environment(spec.env, spec.where)

@@ -11,7 +11,18 @@ import pytest
 from scheduler.executors.base import Exit, Unstarted
 from scheduler.executors.base import Lost as Gone
 from scheduler.executors.local import Local, boot_id, start_time
-from scheduler.jobs import NO_RESULT, Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, Starting
+from scheduler.protocol.jobs import (
+    NO_RESULT,
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Lost,
+    Queued,
+    Running,
+    Spec,
+    Starting,
+)
 from scheduler.queue.recovery import recover
 
 STARTING = Starting("nonce", ("cpu",), 10.0)
@@ -39,7 +50,12 @@ def ended(code: int | None, error: str = "") -> Exit:
         (STOPPING, GONE, True, "adopt"),
         (RUNNING, ended(0), False, Done(11.0, 12.0, ("cpu",), RESULT)),
         (RUNNING, ended(0), True, Done(11.0, 12.0, ("cpu",), RESULT)),
-        (RUNNING, ended(3), False, Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT)),
+        (
+            RUNNING,
+            ended(3),
+            False,
+            Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT),
+        ),
         (STOPPING, ended(-15), False, Cancelled(12.0, 11.0, ("cpu",))),
         (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),
         (STOPPING, UNSTARTED, False, Cancelled(20.0, 10.0, ("cpu",))),
@@ -48,7 +64,9 @@ def ended(code: int | None, error: str = "") -> Exit:
         (Queued("waits"), GONE, False, Queued("waits")),
     ],
 )
-def test_verdict(state: object, outcome: Exit | Unstarted | Gone, alive: bool, becomes: object) -> None:
+def test_verdict(
+    state: object, outcome: Exit | Unstarted | Gone, alive: bool, becomes: object
+) -> None:
     verdict = recover(job(state), outcome, alive, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
     assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
@@ -66,14 +84,20 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (Exit("nonce", 11.0, 12.0, -15, "", 7200.0), "ran longer than its limit of 2 h: last words"),
+        (
+            Exit("nonce", 11.0, 12.0, -15, "", 7200.0),
+            "ran longer than its limit of 2 h: last words",
+        ),
         (Exit("nonce", 11.0, 12.0, 0, "", 90.0), "ran longer than its limit of 90 s: last words"),
         (ended(-9), "killed by SIGKILL (often the kernel, out of memory)"),
         (ended(-11), "killed by SIGSEGV"),
         (ended(-64), "killed by SIGRTMAX"),
         (ended(-200), "killed by signal 200"),
         (ended(1), "exit code 1: last words"),
-        (ended(None, "cannot start 'nope' in '/': No such file or directory"), "cannot start 'nope' in '/': No such file or directory"),
+        (
+            ended(None, "cannot start 'nope' in '/': No such file or directory"),
+            "cannot start 'nope' in '/': No such file or directory",
+        ),
     ],
 )
 def test_a_failure_says_why(found: Exit, words: str) -> None:

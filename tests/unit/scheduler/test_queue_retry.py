@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.jobs import Failed, Job, Queued, Running, Spec, Usage
+from scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
+from scheduler.protocol.units import GIB
 from scheduler.queue.oom import needed, next_memory, out_of_memory
 from scheduler.queue.retry import MAX_WAIT_S, again, rests
-from scheduler.units import GIB
 
 FAILED = Failed(1.0, 2.0, "exit code 1", 1)
 TORCH = (
@@ -44,7 +44,14 @@ def test_out_of_memory_is_recognised(log: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", ["", "out of memory", "MemoryError", "Killed: Out of memory: process 12 (python)", "CUDA error: invalid argument"]
+    "log",
+    [
+        "",
+        "out of memory",
+        "MemoryError",
+        "Killed: Out of memory: process 12 (python)",
+        "CUDA error: invalid argument",
+    ],
 )
 def test_other_failures_are_not(log: str) -> None:
     assert not out_of_memory(log)
@@ -52,13 +59,19 @@ def test_other_failures_are_not(log: str) -> None:
 
 
 def test_the_next_attempt_reserves_what_this_one_needed() -> None:
-    assert needed(TORCH, 0.0) == 42.0 * GIB, "what the largest of its processes had, and what it asked for"
+    assert needed(TORCH, 0.0) == 42.0 * GIB, (
+        "what the largest of its processes had, and what it asked for"
+    )
     assert needed("CUDA out of memory", 7.5 * GIB) == 7.5 * GIB
     assert next_memory(4 * GIB, 7.2 * GIB, 80 * GIB) == 8 * GIB
-    assert next_memory(40 * GIB, 7.2 * GIB, 80 * GIB) == 48 * GIB, "it had less than it reserved: the next size"
+    assert next_memory(40 * GIB, 7.2 * GIB, 80 * GIB) == 48 * GIB, (
+        "it had less than it reserved: the next size"
+    )
     assert next_memory(64 * GIB, 0.0, 79.2 * GIB) == 0, "a GPU for itself"
     assert next_memory(300 * GIB, 0.0, 1000 * GIB) == 600 * GIB
-    assert next_memory(4 * GIB, 0.0, None) == 0, "nobody knows how much there is: a GPU for itself is always right"
+    assert next_memory(4 * GIB, 0.0, None) == 0, (
+        "nobody knows how much there is: a GPU for itself is always right"
+    )
 
 
 @settings(deadline=None)
@@ -74,11 +87,18 @@ def test_memory_grows_until_the_gpu_is_its_own(reserved: int, need: float, large
 
 def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
     found = again(
-        msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)), FAILED, "CUDA out of memory", 80 * GIB, 9.0
+        msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)),
+        FAILED,
+        "CUDA out of memory",
+        80 * GIB,
+        9.0,
     )
     assert found is not None
     assert (found.job.spec.memory, found.job.spec.retries, found.job.tries) == (6 * GIB, 2, 1)
-    assert (found.event.what, found.event.text) == ("queued again", "with 6 GiB, as 4 GiB were not enough")
+    assert (found.event.what, found.event.text) == (
+        "queued again",
+        "with 6 GiB, as 4 GiB were not enough",
+    )
     assert again(found.job, FAILED, "", None, 9.0) is not None, "and its retry is still there"
 
 
@@ -99,6 +119,8 @@ def test_retries_come_later_and_later_and_end() -> None:
     assert more.job.state.until == 1000.0 + MAX_WAIT_S
 
 
-@pytest.mark.parametrize(("now", "left"), [(990.0, 10.0), (1000.0, 0.0), (2000.0, 0.0), (1000.0 - 86400, 0.0)])
+@pytest.mark.parametrize(
+    ("now", "left"), [(990.0, 10.0), (1000.0, 0.0), (2000.0, 0.0), (1000.0 - 86400, 0.0)]
+)
 def test_a_clock_that_was_set_does_not_keep_it_waiting(now: float, left: float) -> None:
     assert rests(msgspec.structs.replace(job(), state=Queued(until=1000.0)), now) == left

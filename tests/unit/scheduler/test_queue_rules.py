@@ -9,19 +9,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import paths
-from scheduler.devices.model import Device
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import Cancelled, Changes, Done, Forecast, Group, Job, Queued, Running, Spec, State, turn
+from scheduler.protocol import paths
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import (
+    Cancelled,
+    Changes,
+    Done,
+    Forecast,
+    Group,
+    Job,
+    Queued,
+    Running,
+    Spec,
+    State,
+    turn,
+)
+from scheduler.protocol.submission import indices, wish
+from scheduler.protocol.units import GIB
 from scheduler.queue.edit import edited, moved, said
-from scheduler.queue.expected import End
+from scheduler.queue.expected_end import End
 from scheduler.queue.forecast import forecast
 from scheduler.queue.placement import Seen, Sight
 from scheduler.queue.policy import Around
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
-from scheduler.units import GIB
-from scheduler.wishes import indices, wish
 from tests.unit.scheduler.planning import decide, laned
 
 CPU = Device("cpu", 0, "EPYC", "cpu")
@@ -49,7 +61,9 @@ def submit(queue: Queue, **more: object) -> int:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_job_stands_where_it_was_moved_to_and_the_others_stay_in_order(data: st.DataObject) -> None:
+def test_a_job_stands_where_it_was_moved_to_and_the_others_stay_in_order(
+    data: st.DataObject,
+) -> None:
     jobs = {n: job(n, priority=data.draw(st.integers(0, 1))) for n in range(1, 7)}
     for _ in range(data.draw(st.sampled_from((1, 5, 80)))):
         line = sorted(jobs.values(), key=turn)
@@ -61,7 +75,9 @@ def test_a_job_stands_where_it_was_moved_to_and_the_others_stay_in_order(data: s
         expected = [j.id for j in line if j.id != one.id]
         expected.insert(expected.index(beside.id) + after, one.id)
         assert new == expected
-    assert all(turn(job(7, priority=j.spec.priority)) > turn(j) for j in jobs.values()), "who comes later comes after them"
+    assert all(turn(job(7, priority=j.spec.priority)) > turn(j) for j in jobs.values()), (
+        "who comes later comes after them"
+    )
 
 
 def test_between_two_places_there_is_always_another() -> None:
@@ -78,7 +94,9 @@ def test_what_may_be_changed_and_until_when() -> None:
     spec = edited(job(1, gpus=1), changes)
     assert (spec.priority, spec.memory, spec.notes, spec.gpus) == (5, GIB, "new", 1)
     assert said(job(1, gpus=1).spec, spec) == f"memory 0 → {GIB}, priority 0 → 5, notes none → new"
-    with pytest.raises(UserError, match="job 1 is running: its memory, priority cannot be changed any more"):
+    with pytest.raises(
+        UserError, match="job 1 is running: its memory, priority cannot be changed any more"
+    ):
         edited(job(1, RUNNING), changes)
     with pytest.raises(UserError, match="nothing to change"):
         edited(job(1), Changes())
@@ -87,8 +105,16 @@ def test_what_may_be_changed_and_until_when() -> None:
 
 
 def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
-    active = [job(1, RUNNING, group="a"), *(job(n, group="a") for n in (2, 3)), job(4, group="b"), job(5), job(6, hold=True)]
-    decided = decide(active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)}))
+    active = [
+        job(1, RUNNING, group="a"),
+        *(job(n, group="a") for n in (2, 3)),
+        job(4, group="b"),
+        job(5),
+        job(6, hold=True),
+    ]
+    decided = decide(
+        active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)})
+    )
     assert [s.job.id for s in decided.starts] == [2, 5]
     assert decided.reasons == {
         3: "group a runs 2 at once already, its limit",
@@ -110,11 +136,15 @@ def test_a_job_waits_for_those_before_it_and_is_cancelled_where_one_fails(queue:
     assert isinstance(state, Cancelled)
     assert state.reason == f"job {first}, after whose success it was to run, was cancelled"
     assert queue.get(chain).state == Cancelled(
-        state_at(queue, chain), reason=f"job {good}, after whose success it was to run, was cancelled"
+        state_at(queue, chain),
+        reason=f"job {good}, after whose success it was to run, was cancelled",
     )
     assert isinstance(queue.get(any_end).state, Queued)
     assert [e.what for e in queue.timeline(chain)] == ["submitted", "cancelled"]
-    with pytest.raises(UserError, match=f"it can never run: job {first}, after whose success it was to run, was cancelled"):
+    with pytest.raises(
+        UserError,
+        match=f"it can never run: job {first}, after whose success it was to run, was cancelled",
+    ):
         submit(queue, after=(first,))
     submit(queue, after_any=(first,))
 
@@ -127,7 +157,9 @@ def state_at(queue: Queue, number: int) -> float:
 
 @pytest.mark.parametrize("field", ["after", "after_any"])
 @pytest.mark.parametrize("number", [1, 99, 0, -1, 2**70])
-def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(queue: Queue, field: str, number: int) -> None:
+def test_nobody_waits_for_a_job_that_is_not_there_or_for_itself(
+    queue: Queue, field: str, number: int
+) -> None:
     with pytest.raises(NotFound):
         submit(queue, **{field: (number,)})
     assert queue.newest(9, active=True) == ()
@@ -163,7 +195,9 @@ def test_edits_moves_and_groups_survive_a_restart(queue: Queue) -> None:
     again = Queue(queue._store, lambda job, runner: None)
     assert [again.get(n).spec.name for n in ids] == ["first", "x", "x"]
     assert list(again._line) == [ids[2], ids[0], ids[1]]
-    assert [(g.group, g.waiting, g.running) for g in again.groups()] == [(Group("g", 1, True), 3, 0)]
+    assert [(g.group, g.waiting, g.running) for g in again.groups()] == [
+        (Group("g", 1, True), 3, 0)
+    ]
     assert [e.what for e in again.timeline(ids[2])] == ["submitted", "moved"]
     assert queue._store.env(ids[0]) == {"A": "b"}, "an edit does not lose it"
 
@@ -176,7 +210,12 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     queue.cancel(number)
     assert queue.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
     assert next(j for j in queue.jobs() if j.id == number).spec.notes == "why"
-    for changes in (Changes(notes="x" * 10_001), Changes(tags=("t",) * 101), Changes(tags=("t" * 6000, "u" * 6000)), Changes(name="a\0b")):
+    for changes in (
+        Changes(notes="x" * 10_001),
+        Changes(tags=("t",) * 101),
+        Changes(tags=("t" * 6000, "u" * 6000)),
+        Changes(name="a\0b"),
+    ):
         with pytest.raises(UserError, match="hold up to 10000 characters"):
             queue.edit(number, changes, [CPU])
     with pytest.raises(UserError, match="cancelled: only jobs that wait have a place"):
@@ -195,10 +234,16 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
     assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
-    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Around(now=100.0)) == Forecast(("GPU-1",), 100.0, "")
+    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Around(now=100.0)) == Forecast(
+        ("GPU-1",), 100.0, ""
+    )
     urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
-    assert forecast(urgent, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
-    unknown = forecast(new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Around(now=100.0))
+    assert (
+        forecast(urgent, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
+    )
+    unknown = forecast(
+        new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Around(now=100.0)
+    )
     assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
 
 
@@ -206,17 +251,31 @@ def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
     sight = Sight({"GPU-0": Seen(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
     around = Around(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
-    assert forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 100.0
-    assert forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 200.0
-    assert forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at == 300.0
+    assert (
+        forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
+        == 100.0
+    )
+    assert (
+        forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
+        == 200.0
+    )
+    assert (
+        forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
+        == 300.0
+    )
 
 
-@pytest.mark.parametrize(("text", "found"), [("0-3", [0, 1, 2, 3]), ("0-10:5", [0, 5, 10]), ("4,1, 7-8", [4, 1, 7, 8]), ("5", [5])])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0-3", [0, 1, 2, 3]), ("0-10:5", [0, 5, 10]), ("4,1, 7-8", [4, 1, 7, 8]), ("5", [5])],
+)
 def test_the_indices_of_an_array(text: str, found: list[int]) -> None:
     assert indices(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "a", "3-1", "0-9:0", "-1", "1,1", "0-999999999", "1-", "٣", "1;2"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "3-1", "0-9:0", "-1", "1,1", "0-999999999", "1-", "٣", "1;2"]
+)
 def test_what_are_no_indices(text: str) -> None:
     with pytest.raises(UserError) as caught:
         indices(text)
@@ -225,5 +284,21 @@ def test_what_are_no_indices(text: str) -> None:
 
 def test_wishes_have_defaults() -> None:
     assert wish(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
-    asked = wish(["x"], {"env": {}, "memory": "2GiB", "timeout": "2h", "gpu_type": "h100", "tags": ["a"], "after": [3]})
-    assert (asked.gpus, asked.memory, asked.timeout, asked.tags, asked.after) == (1, 2 * GIB, 7200.0, ("a",), (3,))
+    asked = wish(
+        ["x"],
+        {
+            "env": {},
+            "memory": "2GiB",
+            "timeout": "2h",
+            "gpu_type": "h100",
+            "tags": ["a"],
+            "after": [3],
+        },
+    )
+    assert (asked.gpus, asked.memory, asked.timeout, asked.tags, asked.after) == (
+        1,
+        2 * GIB,
+        7200.0,
+        ("a",),
+        (3,),
+    )

@@ -8,24 +8,47 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.errors import UserError
-from scheduler.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
-from scheduler.messages import NEWEST
-from scheduler.search import ENDED, MOST_SEARCHED, Search, matches
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
+from scheduler.protocol.messages import NEWEST
+from scheduler.protocol.search import ENDED, MOST_SEARCHED, Search, matches
+from scheduler.protocol.units import parse_moment
 from scheduler.store import Store
 from scheduler.store import store as module
-from scheduler.units import parse_moment
 
-PASSED, FAILED = (msgspec.Raw(f'{{"verdict": "{verdict}"}}'.encode()) for verdict in ("pass", "fail: out is off"))
+PASSED, FAILED = (
+    msgspec.Raw(f'{{"verdict": "{verdict}"}}'.encode()) for verdict in ("pass", "fail: out is off")
+)
 JOBS: list[tuple[Spec, State]] = [
-    (Spec(("python", "train.py", "--lr=0.1"), "TRÄIN", "/", notes="the long one", tags=("paper", "v2")), Done(1.0, 20.0, ("GPU-1",))),
-    (Spec(("python", "eval.py"), "eval", "/", group="night"), Failed(1.0, 30.0, "exit code 3", 3, ("GPU-1", "GPU-10"))),
-    (Spec(("accel",), "attention", "/", params={"seq": "1024"}), Done(1.0, 40.0, ("GPU-10",), FAILED)),
-    (Spec(("accel",), "attention", "/", params={"seq": "2048"}), Done(1.0, 50.0, ("GPU-10",), PASSED)),
+    (
+        Spec(
+            ("python", "train.py", "--lr=0.1"),
+            "TRÄIN",
+            "/",
+            notes="the long one",
+            tags=("paper", "v2"),
+        ),
+        Done(1.0, 20.0, ("GPU-1",)),
+    ),
+    (
+        Spec(("python", "eval.py"), "eval", "/", group="night"),
+        Failed(1.0, 30.0, "exit code 3", 3, ("GPU-1", "GPU-10")),
+    ),
+    (
+        Spec(("accel",), "attention", "/", params={"seq": "1024"}),
+        Done(1.0, 40.0, ("GPU-10",), FAILED),
+    ),
+    (
+        Spec(("accel",), "attention", "/", params={"seq": "2048"}),
+        Done(1.0, 50.0, ("GPU-10",), PASSED),
+    ),
     (Spec(("sleep",), '100% "quoted" _', "/", group="night"), Cancelled(60.0)),
     (Spec(("sleep",), "lost", "/"), Lost(1.0, 70.0, "power cut")),
     (Spec(("sleep",), "strange", "/"), Done(1.0, 80.0, (), msgspec.Raw(b'{"verdict": 7}'))),
-    (Spec(("python", "-c", "x" * MOST_SEARCHED, "beyond"), "big", "/"), Running("a", ("GPU-1",), 85.0, 1, 2, "boot")),
+    (
+        Spec(("python", "-c", "x" * MOST_SEARCHED, "beyond"), "big", "/"),
+        Running("a", ("GPU-1",), 85.0, 1, 2, "boot"),
+    ),
     (Spec(("python", "train.py"), "waits", "/", group="night"), Queued("GPU 0 is held by job 8")),
 ]
 
@@ -79,12 +102,16 @@ def found_in(store: Store, search: Search) -> list[int]:
     ],
     ids=str,
 )
-def test_the_store_and_the_rule_find_the_same_jobs(store: Store, search: Search, found: list[int]) -> None:
+def test_the_store_and_the_rule_find_the_same_jobs(
+    store: Store, search: Search, found: list[int]
+) -> None:
     assert [job.id for job in every(store) if matches(search, job)] == found
     assert found_in(store, search) == found
 
 
-def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for limit, seconds, window in ((2, 9.0, 2048), (2, 9.0, 3), (100, 0.0, 2), (1, 0.0, 1)):
         monkeypatch.setattr(module, "FIND_S", seconds)
         monkeypatch.setattr(module, "WINDOW", window)
@@ -103,8 +130,14 @@ def test_pages_follow_each_other_without_a_gap_also_where_the_time_is_up(store: 
 def test_a_job_is_found_by_what_it_became(store: Store) -> None:
     job = store.get(9)
     spec = msgspec.structs.replace(job.spec, notes="now noted", group="day")
-    store.update(msgspec.structs.replace(job, spec=spec, state=Failed(1.0, 90.0, "x", 1, ("GPU-1",))))
-    for search in (Search("noted"), Search("waits", ("failed",)), Search(group="day", device="GPU-1")):
+    store.update(
+        msgspec.structs.replace(job, spec=spec, state=Failed(1.0, 90.0, "x", 1, ("GPU-1",)))
+    )
+    for search in (
+        Search("noted"),
+        Search("waits", ("failed",)),
+        Search(group="day", device="GPU-1"),
+    ):
         assert found_in(store, search) == [9]
     assert found_in(store, Search(outcomes=("queued",))) == []
 

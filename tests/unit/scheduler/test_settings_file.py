@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler import paths, settings
-from scheduler.errors import UserError
-from scheduler.settings import Settings
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import Settings
 
 
 def one_line(error: pytest.ExceptionInfo[UserError]) -> str:
@@ -86,13 +86,17 @@ def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert paths.home() == tmp_path / "gpudeck"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    assert paths.runtime() == paths.home(), "who finds the store finds the door, also without a login session"
+    assert paths.runtime() == paths.home(), (
+        "who finds the store finds the door, also without a login session"
+    )
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert paths.home() == tmp_path / ".local/state/gpudeck"
 
 
-def test_a_home_that_is_a_file_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_home_that_is_a_file_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Set GPUDECK_HOME"):
         paths.ensure(tmp_path / "file")

@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import launch
-from scheduler.errors import UserError
+from scheduler.background import launch
+from scheduler.protocol.errors import UserError
 
 
 def start(folder: Path, code: str) -> None:
     (folder / "process_of_ours.py").write_text(code)
-    launch.start_process("process_of_ours", folder / "log", "the process", {"PYTHONPATH": str(folder)})
+    launch.start_process(
+        "process_of_ours", folder / "log", "the process", {"PYTHONPATH": str(folder)}
+    )
 
 
 def test_one_that_computes_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "STILL_S", 1.0)
-    start(tmp_path, "import time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end: pass\nprint('ready', flush=True)")
+    start(
+        tmp_path,
+        "import time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end: pass\nprint('ready', flush=True)",
+    )
 
 
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +31,9 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         start(tmp_path, "import time\ntime.sleep(600)")
 
 
-def test_one_that_computes_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_computes_for_ever_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch, "STILL_S", 0.2)
     monkeypatch.setattr(launch, "LONGEST_S", 0.5)
     with pytest.raises(UserError, match="no answer within "):
@@ -36,5 +43,7 @@ def test_one_that_computes_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest
 def test_why_one_does_not_start_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^the process did not start: the disk is full$"):
         start(tmp_path, "print('the disk is full')")
-    with pytest.raises(UserError, match=r"^the process did not start: it ended with an error; see "):
+    with pytest.raises(
+        UserError, match=r"^the process did not start: it ended with an error; see "
+    ):
         start(tmp_path, "raise SystemExit(1)")

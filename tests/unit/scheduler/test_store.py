@@ -10,17 +10,41 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.errors import NotFound, UserError
-from scheduler.jobs import LISTED_RESULT, Cancelled, Done, Event, Failed, Job, Lost, Progress, Queued, Running, Spec, Starting, State
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import (
+    LISTED_RESULT,
+    Cancelled,
+    Done,
+    Event,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Queued,
+    Running,
+    Spec,
+    Starting,
+    State,
+)
 from scheduler.store import Store
 from scheduler.store.environments import EnvironmentLost
 from scheduler.store.migrate import SCHEMA_VERSION
 
-SPEC = Spec(("python", "a b.py", "ü\n'\""), "träin", "/tmp/ü", {"SECRET": "s3cret", "PATH": "/bin"}, 2, "attention", {"seq": "128"})
+SPEC = Spec(
+    ("python", "a b.py", "ü\n'\""),
+    "träin",
+    "/tmp/ü",
+    {"SECRET": "s3cret", "PATH": "/bin"},
+    2,
+    "attention",
+    {"seq": "128"},
+)
 STATES: list[State] = [
     Queued("job 1 is before it"),
     Starting("nonce", ("GPU-0", "GPU-1"), 1.5),
-    Running("nonce", ("GPU-0",), 1.5, 4711, 99, "boot", Progress(1.0, 2.0, "x", 3.0, 4.0), stopping=True),
+    Running(
+        "nonce", ("GPU-0",), 1.5, 4711, 99, "boot", Progress(1.0, 2.0, "x", 3.0, 4.0), stopping=True
+    ),
     Done(1.0, 2.0, ("GPU-0",), msgspec.Raw(b'{"tflops": 1}')),
     Failed(1.0, 2.0, "exit code 3: ü", 3),
     Cancelled(2.0),
@@ -70,7 +94,10 @@ def test_the_environment_stays_inside(store: Store) -> None:
 
 def test_a_timeline_is_committed_with_what_it_tells(store: Store, file: Path) -> None:
     one, other = store.insert_all([SPEC, SPEC], 10.0, Queued())
-    store.update(msgspec.structs.replace(one, state=Cancelled(12.0), tries=2, place=0.5), Event(12.0, "cancelled", "ü\n'"))
+    store.update(
+        msgspec.structs.replace(one, state=Cancelled(12.0), tries=2, place=0.5),
+        Event(12.0, "cancelled", "ü\n'"),
+    )
     page_limit(store, 0)
     with pytest.raises(UserError, match="disk is full"):
         store.update(other, Event(13.0, "held", "x" * 100_000))
@@ -78,7 +105,11 @@ def test_a_timeline_is_committed_with_what_it_tells(store: Store, file: Path) ->
     again = Store(file)
     assert again.timeline(one.id) == [Event(10.0, "submitted"), Event(12.0, "cancelled", "ü\n'")]
     assert again.timeline(other.id) == [Event(10.0, "submitted")]
-    assert (again.get(one.id).tries, again.get(one.id).place, again.get(other.id).place) == (2, 0.5, None)
+    assert (again.get(one.id).tries, again.get(one.id).place, again.get(other.id).place) == (
+        2,
+        0.5,
+        None,
+    )
     again.close()
 
 
@@ -106,7 +137,11 @@ def test_an_unknown_job(store: Store, number: int) -> None:
 def test_only_the_owner_may_read_it(store: Store, file: Path) -> None:
     store.insert(SPEC, 1.0, Queued())
     modes = {f.name: f.stat().st_mode & 0o777 for f in file.parent.iterdir()}
-    assert modes == {"gpudeck.sqlite": 0o600, "gpudeck.sqlite-wal": 0o600, "gpudeck.sqlite-shm": 0o600}
+    assert modes == {
+        "gpudeck.sqlite": 0o600,
+        "gpudeck.sqlite-wal": 0o600,
+        "gpudeck.sqlite-shm": 0o600,
+    }
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
@@ -137,7 +172,11 @@ def test_a_newer_schema_is_refused_and_left_alone(store: Store, file: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database, but a text long enough to have a header" * 100, b"SQLite format 3\0" + b"\xff" * 5000]
+    "content",
+    [
+        b"not a database, but a text long enough to have a header" * 100,
+        b"SQLite format 3\0" + b"\xff" * 5000,
+    ],
 )
 def test_a_file_that_is_no_database_is_refused_and_left_alone(file: Path, content: bytes) -> None:
     file.parent.mkdir()
@@ -157,7 +196,9 @@ def test_a_damaged_page_is_told_in_one_line(store: Store, file: Path) -> None:
         Store(file).active()
 
 
-def test_the_garbled_name_of_a_column_is_damage_and_no_bug_of_ours(store: Store, file: Path) -> None:
+def test_the_garbled_name_of_a_column_is_damage_and_no_bug_of_ours(
+    store: Store, file: Path
+) -> None:
     store.close()
     file.write_bytes(file.read_bytes().replace(b"submitted", b"sub|itted"))
     assert "damaged" in refused(file)
@@ -174,7 +215,9 @@ def page_limit(store: Store, more: int) -> None:
     store._db.execute(f"PRAGMA max_page_count = {pages + more}")
 
 
-def test_a_full_disk_refuses_in_one_line_and_leaves_nothing_half_written(store: Store, file: Path) -> None:
+def test_a_full_disk_refuses_in_one_line_and_leaves_nothing_half_written(
+    store: Store, file: Path
+) -> None:
     kept = store.insert(SPEC, 1.0, Queued())
     page_limit(store, 0)
     long = msgspec.structs.replace(SPEC, argv=("x" * 100_000,))
@@ -223,10 +266,14 @@ def rows(store: Store) -> int:
     return int(found)
 
 
-def test_the_environment_of_a_batch_is_stored_once_until_its_last_job_has_ended(store: Store, file: Path) -> None:
+def test_the_environment_of_a_batch_is_stored_once_until_its_last_job_has_ended(
+    store: Store, file: Path
+) -> None:
     """Submitted together or one by one; in the very order in which its variables came."""
     env = {"Z": "s3cret" + "x" * 4000, "A": "ü\n'\"", "EMPTY": ""}
-    specs = [msgspec.structs.replace(SPEC, env=env)] * 300 + [msgspec.structs.replace(SPEC, env=dict(env))]
+    specs = [msgspec.structs.replace(SPEC, env=env)] * 300 + [
+        msgspec.structs.replace(SPEC, env=dict(env))
+    ]
     jobs = [*store.insert_all(specs, 1.0, Queued()), store.insert(specs[0], 2.0, Queued())]
     other = store.insert(msgspec.structs.replace(SPEC, env={**env, "A": "another"}), 2.0, Queued())
     assert rows(store) == 2
@@ -297,9 +344,15 @@ def test_of_a_large_result_a_list_keeps_what_is_small(store: Store) -> None:
         "most": "z" * 9001,
     }
     job = store.insert(SPEC, 1.0, Queued())
-    store.update(msgspec.structs.replace(job, state=Done(1.0, 2.0, (), msgspec.Raw(msgspec.json.encode(result)))))
+    store.update(
+        msgspec.structs.replace(
+            job, state=Done(1.0, 2.0, (), msgspec.Raw(msgspec.json.encode(result)))
+        )
+    )
     shown = store.recent(1)[0]
     assert isinstance(shown.state, Done) and shown.state.large and shown.result is not None
-    assert msgspec.json.decode(shown.result) == {name: result[name] for name in ("verdict", "tflops", "versions", "more")}
+    assert msgspec.json.decode(shown.result) == {
+        name: result[name] for name in ("verdict", "tflops", "versions", "more")
+    }
     assert len(shown.result) <= LISTED_RESULT
     assert store.get(job.id).result == msgspec.json.encode(result)

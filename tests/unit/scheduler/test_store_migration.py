@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.errors import UserError
-from scheduler.jobs import Cancelled, Event, Queued, Spec
-from scheduler.messages import NEWEST
-from scheduler.search import Search
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Cancelled, Event, Queued, Spec
+from scheduler.protocol.messages import NEWEST
+from scheduler.protocol.search import Search
 from scheduler.store import Store
 from scheduler.store import store as module
 from scheduler.store.environments import EnvironmentLost
@@ -44,8 +44,14 @@ def old(tmp_path: Path) -> Path:
     db = sqlite3.connect(file)
     db.executescript(SCHEMA_1)
     spec = b'{"argv":["true"],"name":"old","cwd":"/","env":{},"gpus":1,"workload":null,"params":{},"kind":"nvidia"}'
-    for status, state in (("queued", b'{"type":"queued","reason":"x"}'), ("cancelled", b'{"type":"cancelled","at":9.0}')):
-        db.execute('INSERT INTO jobs (submitted, status, spec, env, state) VALUES (5.0, ?, ?, \'{"A":"b"}\', ?)', (status, spec, state))
+    for status, state in (
+        ("queued", b'{"type":"queued","reason":"x"}'),
+        ("cancelled", b'{"type":"cancelled","at":9.0}'),
+    ):
+        db.execute(
+            'INSERT INTO jobs (submitted, status, spec, env, state) VALUES (5.0, ?, ?, \'{"A":"b"}\', ?)',
+            (status, spec, state),
+        )
     db.commit()
     db.close()
     return file
@@ -53,7 +59,12 @@ def old(tmp_path: Path) -> Path:
 
 def shape(file: Path) -> dict[str, list[tuple[object, ...]]]:
     with sqlite3.connect(file) as db:
-        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name")]
+        names = [
+            name
+            for (name,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+            )
+        ]
         found = {name: db.execute(f"PRAGMA table_xinfo({name})").fetchall() for name in names}
     db.close()
     return found
@@ -70,9 +81,15 @@ def test_the_jobs_of_an_older_store_are_there_and_a_copy_of_it_too(old: Path) ->
     store = Store(old)
     waiting, ended = store.get(1), store.get(2)
     assert (waiting.state, ended.state) == (Queued("x"), Cancelled(9.0))
-    assert (waiting.spec, waiting.place, waiting.tries) == (Spec(("true",), "old", "/", gpus=1, kind="nvidia"), None, 0)
+    assert (waiting.spec, waiting.place, waiting.tries) == (
+        Spec(("true",), "old", "/", gpus=1, kind="nvidia"),
+        None,
+        0,
+    )
     assert store.env(1) == {"A": "b"}
-    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (1,), "what had ended needs none"
+    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (1,), (
+        "what had ended needs none"
+    )
     assert store.paused()
     assert store.timeline(1) == [Event(5.0, "submitted")]
     assert store.insert(waiting.spec, 6.0, Queued()).id == 3
@@ -111,11 +128,18 @@ def test_environments_of_an_older_store_are_stored_once_from_then_on(old: Path) 
             db.execute(many, (env,))
     db.close()
     store = Store(old)
-    assert [store.env(number) for number in (1, 3, 4, 5, 6)] == [{"A": "b"}, *[{"A": "ü"}] * 3, {"B": "spaces"}]
+    assert [store.env(number) for number in (1, 3, 4, 5, 6)] == [
+        {"A": "b"},
+        *[{"A": "ü"}] * 3,
+        {"B": "spaces"},
+    ]
     with pytest.raises(EnvironmentLost):
         store.env(7)
     assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
-    assert store.insert(msgspec.structs.replace(store.get(3).spec, env={"A": "ü"}), 6.0, Queued()).id == 8
+    assert (
+        store.insert(msgspec.structs.replace(store.get(3).spec, env={"A": "ü"}), 6.0, Queued()).id
+        == 8
+    )
     assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
     store.close()
 
@@ -128,9 +152,13 @@ def test_where_no_copy_can_be_made_nothing_is_changed(old: Path) -> None:
     assert version(old) == 1
 
 
-def test_a_step_that_fails_leaves_the_store_as_it_was(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_leaves_the_store_as_it_was(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with sqlite3.connect(old) as db:
-        db.execute("CREATE TABLE events (somebody TEXT)")  # the step that creates it fails, after the first has succeeded
+        db.execute(
+            "CREATE TABLE events (somebody TEXT)"
+        )  # the step that creates it fails, after the first has succeeded
     db.close()
     before = shape(old)
     with pytest.raises(sqlite3.OperationalError, match="already exists"):

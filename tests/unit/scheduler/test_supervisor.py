@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import children
+from scheduler.background import children
 from scheduler.devices import supervisor
 from scheduler.devices.probe import Hello
 from scheduler.devices.supervisor import Supervisor
@@ -37,7 +37,9 @@ READING = '{"type":"readings","time":1,"readings":[{"device":"cpu","time":1,"val
     ],
     ids=["words", "null", "bytes", "endless line", "ends", "silent", "refuses", "missing"],
 )
-def test_trouble_is_told_and_the_probe_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, words: str) -> None:
+def test_trouble_is_told_and_the_probe_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, words: str
+) -> None:
     fake = tmp_path / "python"
     if script is not None:
         fake.write_text(script)
@@ -87,7 +89,9 @@ def test_starts_at_the_same_moment_leave_one_probe_and_a_stop_none(noted: Path) 
 
     async def restart() -> None:
         said = asyncio.Event()
-        keeper = Supervisor(lambda hello: said.set(), lambda readings: None, lambda words: None, ignore)
+        keeper = Supervisor(
+            lambda hello: said.set(), lambda readings: None, lambda words: None, ignore
+        )
         for _ in range(3):
             await keeper.start("cpu", 2.0)
             async with asyncio.timeout(20):
@@ -104,7 +108,9 @@ def test_starts_at_the_same_moment_leave_one_probe_and_a_stop_none(noted: Path) 
     asyncio.run(restart())
 
 
-def test_a_probe_that_talks_without_pause_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_probe_that_talks_without_pause_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A stop that comes in the same turn of the loop as a reading must not be lost; the daemon would answer nobody from then on."""
     fake = tmp_path / "python"
     fake.write_text(f"#!/bin/sh\necho '{HELLO}'\nexec yes '{READING % 1.0}'")
@@ -113,7 +119,9 @@ def test_a_probe_that_talks_without_pause_is_stopped(monkeypatch: pytest.MonkeyP
 
     async def stop_often() -> None:
         heard = asyncio.Event()
-        keeper = Supervisor(lambda hello: None, lambda readings: heard.set(), lambda words: None, ignore)
+        keeper = Supervisor(
+            lambda hello: None, lambda readings: heard.set(), lambda words: None, ignore
+        )
         for _ in range(10):
             heard.clear()
             await keeper.start("cpu", 1000.0)

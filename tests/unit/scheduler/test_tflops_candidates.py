@@ -14,7 +14,7 @@ from types import SimpleNamespace as Made
 import pynvml
 import pytest
 
-from scheduler.devices.model import Reading
+from scheduler.protocol.devices import Reading
 from tests.benchmarks import raw_counters, tflops_truth
 from tests.benchmarks.clock_models import LATE_S, NET_S, Case, best, error, errors, tells
 from tests.benchmarks.gpu_probe import Ran
@@ -30,7 +30,12 @@ STEP_MS = 100
 
 
 def card(
-    duty: float, period: float, over: str = "cycles", renewed_ms: int = 1, late_ms: int = 0, seconds: float = 4.0
+    duty: float,
+    period: float,
+    over: str = "cycles",
+    renewed_ms: int = 1,
+    late_ms: int = 0,
+    seconds: float = 4.0,
 ) -> tuple[Case, float]:
     """A card that idles at REST and works at WORK: the recording, and the FLOP/s counted.
 
@@ -41,7 +46,11 @@ def card(
     busy = [i % round(period * 1000) < duty * period * 1000 for i in ms]
     told = [WORK if all(busy[max(i - late_ms, 0) : i + 1]) else REST for i in ms]
     raw.clocks = [(i / 1000 + LATE_S - NET_S, told[i - i % renewed_ms]) for i in ms]
-    raw.slow = [(i / 1000, 650.0 if b else 120.0, 4 if b else 1) for i, b in zip(ms, busy, strict=True) if i % 20 == 0]
+    raw.slow = [
+        (i / 1000, 650.0 if b else 120.0, 4 if b else 1)
+        for i, b in zip(ms, busy, strict=True)
+        if i % 20 == 0
+    ]
     for length in (1, LONG):
         size = int(length * GPM_S * 1000)
         for begin in range(0, len(busy) - size + 1, int(GPM_S * 1000)):
@@ -49,12 +58,19 @@ def card(
             cycles = sum(WORK if b else REST for b in part)
             share = sum(part) / size if over == "time" else sum(WORK for b in part if b) / cycles
             values = {"hmma_tensor_util": 100 * BUSY * share, "sm_util": 100 * share}
-            raw.intervals.append(Interval(begin / 1000 + LATE_S, (begin + size) / 1000 + LATE_S, length > 1, values))
-    spans = [(i * period - 1e-4, i * period + duty * period - 1e-4) for i in range(int(seconds / period) + 1)]
+            raw.intervals.append(
+                Interval(begin / 1000 + LATE_S, (begin + size) / 1000 + LATE_S, length > 1, values)
+            )
+    spans = [
+        (i * period - 1e-4, i * period + duty * period - 1e-4)
+        for i in range(int(seconds / period) + 1)
+    ]
     return Case(raw, 0.0, seconds, spans), sum(busy) / len(busy) * PEAK * WORK
 
 
-def off(duty: float, period: float, over: str = "cycles", renewed_ms: int = 1) -> dict[str, float | None]:
+def off(
+    duty: float, period: float, over: str = "cycles", renewed_ms: int = 1
+) -> dict[str, float | None]:
     case, counted = card(duty, period, over, renewed_ms)
     return errors(case, counted, 1.0)
 
@@ -63,10 +79,14 @@ def off(duty: float, period: float, over: str = "cycles", renewed_ms: int = 1) -
 def test_shares_over_time_would_want_the_clock_while_it_is_busy(duty: float) -> None:
     found = off(duty, 0.1, "time")
     assert found["while busy (known), 0.1 s"] == pytest.approx(0, abs=1)
-    assert found["mean, 0.5 s"] == pytest.approx(100 * ((1 - duty) * REST + duty * WORK - WORK) / WORK, abs=1.5)
+    assert found["mean, 0.5 s"] == pytest.approx(
+        100 * ((1 - duty) * REST + duty * WORK - WORK) / WORK, abs=1.5
+    )
 
 
-@pytest.mark.parametrize(("duty", "period"), [(0.15, 0.1), (0.3, 0.13), (0.6, 0.1), (0.6, 0.13), (0.5, 1.0)])
+@pytest.mark.parametrize(
+    ("duty", "period"), [(0.15, 0.1), (0.3, 0.13), (0.6, 0.1), (0.6, 0.13), (0.5, 1.0)]
+)
 def test_shares_over_cycles_want_the_mean_clock(duty: float, period: float) -> None:
     found = off(duty, period)
     assert found["mean, before, 0.1 s"] == pytest.approx(0, abs=0.5)
@@ -92,14 +112,18 @@ def test_one_run_names_the_candidate_that_is_right_whatever_the_load() -> None:
     loads = [(0.15, 0.1), (0.3, 0.1), (0.6, 0.1)]
     assert best([off(*load, "time") for load in loads])[0][0].startswith("while busy")
     assert best([off(*load) for load in loads])[0][0].startswith(("mean", "five looks"))
-    assert max(abs(value or 0) for value in off(1.0, 0.1).values()) < 0.1, "at full load all are the same"
+    assert max(abs(value or 0) for value in off(1.0, 0.1).values()) < 0.1, (
+        "at full load all are the same"
+    )
 
 
 def test_long_shares_beside_short_ones_tell_what_the_mean_is_over() -> None:
     over_time, over_cycles = (tells(card(0.5, 1.0, over)[0]) for over in ("time", "cycles"))
     assert over_time["long_above_short_percent"] == pytest.approx(0, abs=0.01)
     assert (over_cycles["long_above_short_percent"] or 0) < -5
-    assert over_cycles["long_above_short_percent"] == pytest.approx(over_cycles["by_clocks_percent"], abs=0.5)
+    assert over_cycles["long_above_short_percent"] == pytest.approx(
+        over_cycles["by_clocks_percent"], abs=0.5
+    )
 
 
 def test_what_was_not_recorded_is_no_zero() -> None:
@@ -119,7 +143,9 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedNvml]:
         setattr(pynvml, name, value)
 
 
-def test_the_recorder_keeps_clocks_power_and_counters_and_why_others_are_missing(nvml: RecordedNvml, tmp_path: Path) -> None:
+def test_the_recorder_keeps_clocks_power_and_counters_and_why_others_are_missing(
+    nvml: RecordedNvml, tmp_path: Path
+) -> None:
     nvml.gpm_returns = {METRICS["hmma_cycles_active"]: pynvml.NVML_ERROR_NOT_SUPPORTED}
     recorder = Recorder(SMS)
     for i in range(1001):
@@ -147,13 +173,21 @@ class _Probe:
     """Shows 600 TFLOP/s."""
 
     def between(self, start: float, end: float) -> list[Reading]:
-        return [Reading("gpu", end, {"tflops_gpm": 600.0, "clock_sm": 1400.0, "power": 650.0, "throttle_power": 1.0})]
+        return [
+            Reading(
+                "gpu",
+                end,
+                {"tflops_gpm": 600.0, "clock_sm": 1400.0, "power": 650.0, "throttle_power": 1.0},
+            )
+        ]
 
     def close(self) -> None:
         pass
 
 
-def test_the_run_writes_its_tables_also_where_a_case_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+def test_the_run_writes_its_tables_also_where_a_case_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
+) -> None:
     case, counted = card(0.3, PERIOD)
 
     def refused() -> object:
@@ -195,7 +229,11 @@ def test_the_run_writes_its_tables_also_where_a_case_fails(monkeypatch: pytest.M
     assert abs(float(row["error_percent: mean, 0.5 s"])) < 2
     assert (tmp_path / "tflops_truth.csv").read_text().count("\n") == 2
     (tmp_path / "tflops_clocks.csv").unlink()
-    monkeypatch.setattr(sys, "argv", ["tflops_truth", "--out", str(tmp_path), "--again", str(tmp_path / "tflops_raw.json.gz")])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["tflops_truth", "--out", str(tmp_path), "--again", str(tmp_path / "tflops_raw.json.gz")],
+    )
     assert tflops_truth.main() == 0
     assert "while busy (known)" in (tmp_path / "tflops_clocks.csv").read_text()
 
@@ -209,4 +247,14 @@ def test_the_recorder_is_a_process_that_ends_when_it_is_told(tmp_path: Path) -> 
 
 def test_nothing_counted_is_no_table(tmp_path: Path) -> None:
     assert analyse(Session({}, Raw(), []), tmp_path) is None
-    assert analyse(Session({"device": "x"}, Raw(), [Counted("gemm bf16", "full", 1.0, 1e12, 0.0, 1.0, [(0.0, 1.0)])]), tmp_path) is not None
+    assert (
+        analyse(
+            Session(
+                {"device": "x"},
+                Raw(),
+                [Counted("gemm bf16", "full", 1.0, 1e12, 0.0, 1.0, [(0.0, 1.0)])],
+            ),
+            tmp_path,
+        )
+        is not None
+    )

@@ -8,21 +8,29 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler import paths
 from scheduler.devices import trace
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.model import NA, Device, Process, Reading
 from scheduler.devices.open import open_source
 from scheduler.devices.replay import ReplaySource
-from scheduler.errors import NotFound, UserError
+from scheduler.protocol import paths
+from scheduler.protocol.devices import NA, Device, Process, Reading
+from scheduler.protocol.errors import NotFound, UserError
 
-DEVICES = (Device("nvidia-0", 0, "H100", "nvidia", facts={"SMs": "132"}), Device("nvidia-1", 1, "H100", "nvidia"))
+DEVICES = (
+    Device("nvidia-0", 0, "H100", "nvidia", facts={"SMs": "132"}),
+    Device("nvidia-1", 1, "H100", "nvidia"),
+)
 
 
 def moment(index: int) -> trace.Moment:
     """Moment `index` of a recording at 2 Hz; the utilisation tells which moment it is."""
     at = 1000.0 + index / 2
-    readings = [Reading(d.id, at, {"util": float(index)}, {"fan": "Not Supported"}, processes=(Process(1, "p"),)) for d in DEVICES]
+    readings = [
+        Reading(
+            d.id, at, {"util": float(index)}, {"fan": "Not Supported"}, processes=(Process(1, "p"),)
+        )
+        for d in DEVICES
+    ]
     return trace.Moment(at, tuple(readings[: 1 if index == 3 else 2]), "gemm")
 
 
@@ -56,7 +64,9 @@ def refused(file: Path) -> str:
 
 
 def packed(*lines: bytes) -> bytes:
-    return gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)  # test ids are made of it
+    return gzip.compress(
+        b"".join(line + b"\n" for line in lines), mtime=0
+    )  # test ids are made of it
 
 
 def test_every_cut_is_noticed(file: Path) -> None:
@@ -77,12 +87,18 @@ HEADER = msgspec.json.encode(trace.Header(1, 1000.0, DEVICES))
         (packed(b'{"some": "json"}'), "not a trace"),
         (packed(b"\xff\xfe"), "not a trace"),
         (packed(HEADER, b'{"time": 1, "readings": "none"}'), "not a trace"),
-        (packed(HEADER, b'{"time":1,"readings":[{"device":"\xff","time":1,"values":{}}]}'), "not a trace"),
+        (
+            packed(HEADER, b'{"time":1,"readings":[{"device":"\xff","time":1,"values":{}}]}'),
+            "not a trace",
+        ),
         (packed(HEADER, b'{"time":1,"readings":[],"x":' + b"[" * 5000), "not a trace"),
         (packed(HEADER), "no reading"),
         (packed(msgspec.json.encode(trace.Header(2, 1.0, DEVICES))), "format 2"),
         (packed(b'{"format": 2, "started": "of another shape"}'), "format 2"),
-        (packed(msgspec.json.encode(trace.Header(1, 1.0, ())), msgspec.json.encode(moment(0))), "no reading"),
+        (
+            packed(msgspec.json.encode(trace.Header(1, 1.0, ())), msgspec.json.encode(moment(0))),
+            "no reading",
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -160,7 +176,19 @@ def test_a_star_in_the_name_of_a_file_is_a_star(file: Path, tmp_path: Path) -> N
     assert len(open_source(f"replay:{strange}*2")[0].devices()) == 4
 
 
-@pytest.mark.parametrize("spec", ["", "gpu", "NVML", "replay", "replay:", "replay:/nowhere", "replay:/nowhere*8", "replay:/nowhere*0"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "gpu",
+        "NVML",
+        "replay",
+        "replay:",
+        "replay:/nowhere",
+        "replay:/nowhere*8",
+        "replay:/nowhere*0",
+    ],
+)
 def test_a_source_that_is_not_there(spec: str) -> None:
     with pytest.raises(UserError) as caught:
         open_source(spec)
@@ -177,5 +205,7 @@ def test_a_field_that_an_older_trace_does_not_have_was_not_recorded() -> None:
     source, _ = open_source("replay:h100.trace.gz")
     (reading,) = source.read(0.0)
     assert reading.get("nvlink_errors") == NA("not recorded")
-    assert reading.get("fan") == NA("NVML: Not Supported"), "what was recorded as absent keeps its reason"
+    assert reading.get("fan") == NA("NVML: Not Supported"), (
+        "what was recorded as absent keeps its reason"
+    )
     assert source.details(0.0) == []

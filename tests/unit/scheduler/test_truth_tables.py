@@ -5,8 +5,8 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from scheduler.devices.fields import FIELDS
-from scheduler.devices.model import Reading
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.fields import FIELDS
 from tests.benchmarks import gpu_probe, nvidia_smi
 from tests.benchmarks.nvml_truth import compare
 from tests.unit.scheduler.recorded_nvml import RecordedNvml, error
@@ -25,12 +25,21 @@ DMON = """# gpu    pwr  gtemp     sm   mclk  rxpci
 
 def test_what_nvidia_smi_prints_is_read_in_our_units() -> None:
     found, missing = nvidia_smi.parse_query(XML)
-    expected = {"fan": None, "pstate": 2.0, "ecc": 1.0, "mem_total": 81559 * 2**20, "mem_used": 6382 * 2**20, "pcie_width": 16.0}
+    expected = {
+        "fan": None,
+        "pstate": 2.0,
+        "ecc": 1.0,
+        "mem_total": 81559 * 2**20,
+        "mem_used": 6382 * 2**20,
+        "pcie_width": 16.0,
+    }
     assert {field: found[field] for field in expected} == expected
     assert found["pcie_rx"] == 2e6
     assert "temp" in missing
     assert set(nvidia_smi.PLACES) <= set(FIELDS)
-    assert nvidia_smi.parse_dmon(DMON, {"pwr": ("power", 1.0), "sm": ("util", 1.0), "rxpci": ("pcie_rx", 1e6)}) == {
+    assert nvidia_smi.parse_dmon(
+        DMON, {"pwr": ("power", 1.0), "sm": ("util", 1.0), "rxpci": ("pcie_rx", 1e6)}
+    ) == {
         "power": [146.0, 150.0],
         "util": [100.0],
         "pcie_rx": [12e6, 14e6],
@@ -49,8 +58,13 @@ def test_what_nvidia_smi_prints_is_read_in_our_units() -> None:
         ("fan", [], "both N/A"),
     ],
 )
-def test_what_lies_outside_rounding_and_noise_differs(field: str, theirs: list[float], verdict: str) -> None:
-    ours = [Reading("g", t, {"power": p, "power_limit_max": 700.0}, {"fan": "none"}) for t, p in ((0.0, 98.0), (0.5, 102.0))]
+def test_what_lies_outside_rounding_and_noise_differs(
+    field: str, theirs: list[float], verdict: str
+) -> None:
+    ours = [
+        Reading("g", t, {"power": p, "power_limit_max": 700.0}, {"fan": "none"})
+        for t, p in ((0.0, 98.0), (0.5, 102.0))
+    ]
     row = compare("at rest", "dmon", field, theirs, ours)
     assert row["verdict"] == verdict
     assert (row["reason"] == "none") == (field == "fan")
@@ -59,5 +73,7 @@ def test_what_lies_outside_rounding_and_noise_differs(field: str, theirs: list[f
 def test_without_a_gpu_it_says_so_in_one_line(h100: RecordedNvml) -> None:
     gpu_probe.need_gpu()
     h100.answers["nvmlInit"] = error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    with pytest.raises(SystemExit, match=r"^this measures an NVIDIA GPU, and none can be reached here: [^\n]*$"):
+    with pytest.raises(
+        SystemExit, match=r"^this measures an NVIDIA GPU, and none can be reached here: [^\n]*$"
+    ):
         gpu_probe.need_gpu()

@@ -6,26 +6,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.errors import UserError
-from scheduler.units import GIB, amount, parse_bytes, parse_seconds, span
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.units import GIB, amount, parse_bytes, parse_seconds, span
 
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("20GiB", 20 * GIB), ("20G", 20 * GIB), ("1.5 gib", 3 * GIB // 2), ("512M", 2**29), ("10GB", 10**10), ("4096", 4096), (4096, 4096)],
+    [
+        ("20GiB", 20 * GIB),
+        ("20G", 20 * GIB),
+        ("1.5 gib", 3 * GIB // 2),
+        ("512M", 2**29),
+        ("10GB", 10**10),
+        ("4096", 4096),
+        (4096, 4096),
+    ],
 )
 def test_memory(text: str | int, count: int) -> None:
     assert parse_bytes(text) == count
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("30s", 30), ("45min", 2700), ("45m", 2700), ("2h", 7200), ("1.5d", 129600), (0.5, 0.5)]
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("30s", 30),
+        ("45min", 2700),
+        ("45m", 2700),
+        ("2h", 7200),
+        ("1.5d", 129600),
+        (0.5, 0.5),
+    ],
 )
 def test_time(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1G", "0", "1e9", "20 GiB of it", "20XiB", "nan", "inf", "9" * 400, "1\n2"])
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-1G", "0", "1e9", "20 GiB of it", "20XiB", "nan", "inf", "9" * 400, "1\n2"]
+)
 def test_what_is_neither(text: str) -> None:
     for parse in (parse_bytes, parse_seconds):
         with pytest.raises(UserError, match="is needed; got"):
@@ -40,6 +59,9 @@ def test_an_amount_that_is_said_is_there(count: int) -> None:
         assert parse_bytes(text) <= count
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(7200, "2 h"), (90, "90 s"), (2700, "45 min"), (86400, "1 d"), (0.5, "0.5 s")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(7200, "2 h"), (90, "90 s"), (2700, "45 min"), (86400, "1 d"), (0.5, "0.5 s")],
+)
 def test_a_span(seconds: float, words: str) -> None:
     assert span(seconds) == words

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import paths, wire
-from scheduler.errors import DaemonGone, UserError
+from scheduler.protocol import paths, wire
+from scheduler.protocol.errors import DaemonGone, UserError
 
 
 class Server:
@@ -26,7 +26,9 @@ class Server:
         self._stop = asyncio.Event()
         ready = threading.Event()
         sock = wire.listen(path)
-        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._serve(sock, ready),))
+        self._thread = threading.Thread(
+            target=self.loop.run_until_complete, args=(self._serve(sock, ready),)
+        )
         self._thread.start()
         assert ready.wait(10)
 
@@ -86,14 +88,18 @@ def test_a_large_message_arrives_whole(server: Server) -> None:
     assert ask(server.path, b"x" * 5_000_000) == b"X" * 5_000_000 + b"\n"
 
 
-@pytest.mark.parametrize("folder", ["a" * 60 + "/" + "b" * 60, "with a blank", "ünïcödé-猫", "%s{}$HOME;'"])
+@pytest.mark.parametrize(
+    "folder", ["a" * 60 + "/" + "b" * 60, "with a blank", "ünïcödé-猫", "%s{}$HOME;'"]
+)
 def test_any_path_will_do(tmp_path: Path, folder: str) -> None:
     found = Server(tmp_path / folder / "door.sock")
     assert ask(found.path, b"hello") == b"HELLO\n"
     found.stop()
 
 
-def test_a_line_over_the_limit_ends_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_line_over_the_limit_ends_its_connection_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(wire, "MAX_MESSAGE", 1000)
     server = Server(tmp_path / "door.sock")
     other = wire.Connection(server.path, timeout=10.0)
@@ -106,7 +112,9 @@ def test_a_line_over_the_limit_ends_its_connection_and_no_other(monkeypatch: pyt
     assert server.heard == [b"still here\n"]
 
 
-def test_a_bug_in_the_server_is_in_its_log_and_ends_one_connection(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_the_server_is_in_its_log_and_ends_one_connection(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(DaemonGone, match="closed the connection"):
         ask(server.path, b"bug")
     assert ask(server.path, b"hello") == b"HELLO\n"
@@ -206,7 +214,9 @@ def test_clients_that_come_while_the_server_is_busy_wait_for_it(server: Server) 
             client.close()
 
 
-def test_a_server_without_descriptors_answers_those_it_has_and_later_the_others(server: Server) -> None:
+def test_a_server_without_descriptors_answers_those_it_has_and_later_the_others(
+    server: Server,
+) -> None:
     """Each failure to accept is told once a second, and does not flood the loop."""
     told: list[object] = []
     server.loop.set_exception_handler(lambda loop, context: told.append(context))

@@ -55,7 +55,11 @@ class Tiles:
 
 
 NEVER = 1 << 62
-TILES = {64: Tiles(128, 128, 128, 2, 1024), 128: Tiles(64, 128, 64, 2, 4096), 256: Tiles(64, 64, 64, 1, NEVER)}
+TILES = {
+    64: Tiles(128, 128, 128, 2, 1024),
+    128: Tiles(64, 128, 64, 2, 4096),
+    256: Tiles(64, 64, 64, 1, NEVER),
+}
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
@@ -92,11 +96,17 @@ def backward(
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     if not q.numel() or not k.numel():
         return dq.zero_(), dk.zero_(), dv.zero_()
-    out, dout = (x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout))
+    out, dout = (
+        x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout)
+    )
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None)
     plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic)
     rows = torch.empty(plan.rows_size, dtype=torch.float32, device=q.device)
-    sums = (torch.empty(plan.sums_size, dtype=torch.float32, device=q.device),) if plan.sums_size else ()
+    sums = (
+        (torch.empty(plan.sums_size, dtype=torch.float32, device=q.device),)
+        if plan.sums_size
+        else ()
+    )
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
     plan.rows(out, dout, lse, rows, *sums, *starts[:1])
     plan.keys(q, k, v, dout, rows, dk, dv, *sums, *starts)
@@ -125,16 +135,29 @@ class Kernels(NamedTuple, Generic[Kernel]):
 
 @lru_cache(maxsize=4096)
 def _plan(
-    key: tuple[object, ...], out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], deterministic: bool
+    key: tuple[object, ...],
+    out_strides: tuple[int, ...],
+    dout_strides: tuple[int, ...],
+    lse_strides: tuple[int, ...],
+    deterministic: bool,
 ) -> Kernels[Callable[..., None]]:
     g = geometry_of(key)
     calls = backward_calls(g, out_strides, dout_strides, lse_strides, deterministic=deterministic)
-    launches = prepare(calls.rows, g.device), prepare(calls.keys, g.device), prepare(calls.queries, g.device)
+    launches = (
+        prepare(calls.rows, g.device),
+        prepare(calls.keys, g.device),
+        prepare(calls.queries, g.device),
+    )
     return Kernels(*launches, calls.rows_size, calls.sums_size)
 
 
 def backward_calls(
-    g: Geometry, out_strides: tuple[int, ...], dout_strides: tuple[int, ...], lse_strides: tuple[int, ...], *, deterministic: bool
+    g: Geometry,
+    out_strides: tuple[int, ...],
+    dout_strides: tuple[int, ...],
+    lse_strides: tuple[int, ...],
+    *,
+    deterministic: bool,
 ) -> Kernels[Call]:
     """What `backward` launches for a problem. Needs no GPU."""
     size = next(size for size in TILES if size >= g.head_dim)
@@ -145,7 +168,11 @@ def backward_calls(
     atomic = not deterministic and g.longest[0] >= tiles.atomic_from
     scale_in = g.scale or 1e-30  # The scores begin with -lse / scale.
     lse_scale = LOG2_E if g.softcap else 1 / scale_in
-    log2s = (g.scale / g.softcap * LOG2_E, g.softcap * LOG2_E) if g.softcap else (scale_in * LOG2_E, 0.0)
+    log2s = (
+        (g.scale / g.softcap * LOG2_E, g.softcap * LOG2_E)
+        if g.softcap
+        else (scale_in * LOG2_E, 0.0)
+    )
     dout = Layout(g.q.shape, dout_strides)
     floats, starts = Pointer(torch.float32), Pointer(torch.int32, False) if ragged else None
     sums = floats if atomic else None
@@ -167,27 +194,62 @@ def backward_calls(
         {"BM": tiles.queries, "D": size, "DIM": g.head_dim, "DQ": atomic, "RAGGED": ragged},
         {"num_warps": 8},
     )
-    rule = {"LEFT": g.left is not None, "RIGHT": g.right is not None, "CAPPED": g.softcap != 0, "RAGGED": ragged, "GROUP": g.group}
+    rule = {
+        "LEFT": g.left is not None,
+        "RIGHT": g.right is not None,
+        "CAPPED": g.softcap != 0,
+        "RAGGED": ragged,
+        "GROUP": g.group,
+    }
     cut = ragged or g.left is not None or g.right is not None
     common = {
-        **{"starts_q": starts, "starts_k": starts, "heads": g.heads, "seq_q": seq_q, "seq_k": seq_k, "tiles_a_head": many},
-        **{"left": g.left or 0, "right": g.right or 0, "scale": float(g.scale), "scale_log2": log2s[0], "cap_log2": log2s[1]},
+        **{
+            "starts_q": starts,
+            "starts_k": starts,
+            "heads": g.heads,
+            "seq_q": seq_q,
+            "seq_k": seq_k,
+            "tiles_a_head": many,
+        },
+        **{
+            "left": g.left or 0,
+            "right": g.right or 0,
+            "scale": float(g.scale),
+            "scale_log2": log2s[0],
+            "cap_log2": log2s[1],
+        },
     }
-    of_rows = Box(torch.float32, (2 * in_all, tiles.queries), (tiles.queries, 1), (2, tiles.queries), gl.NVMMASharedLayout(0, 32, 2))
+    of_rows = Box(
+        torch.float32,
+        (2 * in_all, tiles.queries),
+        (tiles.queries, 1),
+        (2, tiles.queries),
+        gl.NVMMASharedLayout(0, 32, 2),
+    )
     wide = size == max(TILES)
     options = {"num_warps": 4, "maxnreg": 168}
     keys = Call(
         backward_wide if wide else backward_keys,
         (-(-g.longest[1] // tiles.keys), g.k.shape[1], g.sequences),
         {
-            **{"q_desc": boxes(g.q, tiles.queries), "k_desc": boxes(g.k, 64), "v_desc": boxes(g.v, 64)},
+            **{
+                "q_desc": boxes(g.q, tiles.queries),
+                "k_desc": boxes(g.k, 64),
+                "v_desc": boxes(g.v, 64),
+            },
             **{"do_desc": boxes(dout, tiles.queries), "rows_desc": of_rows},
             **{"dk_desc": boxes(g.k.like(), 64), "dv_desc": boxes(g.v.like(), 64)},
             **({} if wide else {"dq": sums}),
             **common,
         },
         {
-            **{"BM": tiles.queries, "D": size, "STAGES": 2, "ROTATE": not cut, "MASKED": cut or seq_k % tiles.keys != 0},
+            **{
+                "BM": tiles.queries,
+                "D": size,
+                "STAGES": 2,
+                "ROTATE": not cut,
+                "MASKED": cut or seq_k % tiles.keys != 0,
+            },
             **({} if wide else {"ATOMIC": atomic}),
             **rule,
         },
@@ -197,12 +259,22 @@ def backward_calls(
         backward_queries,
         (-(-g.longest[0] // 128), g.heads, g.sequences),
         {
-            **{"q_desc": boxes(g.q, 64), "k_desc": boxes(g.k, tiles.keys_of_dq), "v_desc": boxes(g.v, tiles.keys_of_dq)},
+            **{
+                "q_desc": boxes(g.q, 64),
+                "k_desc": boxes(g.k, tiles.keys_of_dq),
+                "v_desc": boxes(g.v, tiles.keys_of_dq),
+            },
             **{"do_desc": boxes(dout, 64), "dq_desc": boxes(g.q.like(), 64), "rows": floats},
             **common,
         },
         {
-            **{"BN": tiles.keys_of_dq, "D": size, "K_STAGES": 2, "V_STAGES": tiles.stages_of_v, "TILE": tiles.queries},
+            **{
+                "BN": tiles.keys_of_dq,
+                "D": size,
+                "K_STAGES": 2,
+                "V_STAGES": tiles.stages_of_v,
+                "TILE": tiles.queries,
+            },
             **{"MASKED": cut or seq_k % 128 != 0},
             **rule,
         },
@@ -211,9 +283,19 @@ def backward_calls(
     rounding = Call(
         backward_sums,
         (-(-g.longest[0] // 64), g.heads, g.sequences),
-        {"dq_desc": boxes(g.q.like(), 64), "sums": sums, **{n: common[n] for n in ("starts_q", "heads", "seq_q", "tiles_a_head", "scale")}},
+        {
+            "dq_desc": boxes(g.q.like(), 64),
+            "sums": sums,
+            **{n: common[n] for n in ("starts_q", "heads", "seq_q", "tiles_a_head", "scale")},
+        },
         {"D": size, "TILE": tiles.queries, "RAGGED": ragged},
         {"num_warps": 4},
     )
     rows_size = in_all * tiles.queries
-    return Kernels(rows, keys, rounding if atomic else queries, 2 * rows_size, rows_size * size if atomic else 0)
+    return Kernels(
+        rows,
+        keys,
+        rounding if atomic else queries,
+        2 * rows_size,
+        rows_size * size if atomic else 0,
+    )

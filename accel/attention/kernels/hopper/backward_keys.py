@@ -38,7 +38,20 @@ def _weights(
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
     """P of a warpgroup's 64 keys and a query tile, and the derivative of the cap (any number, without one)."""
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     slope = 1.0
     if CAPPED:
@@ -49,7 +62,9 @@ def _weights(
         if is_cut(tile * BM, key + W * 64, seq_q, seq_k, left, right, BM, 64, LEFT, RIGHT):
             keys = gl.expand_dims(key + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, layout)), 1)
             queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, layout)), 0)
-            s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+            s = gl.where(
+                sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf")
+            )
     return gl.exp2(s).to(KIND), slope
 
 
@@ -62,7 +77,20 @@ def _step(
     """One query tile: add to dk and dv."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
@@ -83,7 +111,9 @@ def _step(
     mbarrier.wait(do_full.index(stage), phase)
     dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
-    p, slope = _weights(s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED)
+    p, slope = _weights(
+        s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED
+    )
     dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dp,))
     ds = widen(p) * dp
@@ -109,7 +139,20 @@ def _step_with_dq(
     """
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
@@ -127,7 +170,9 @@ def _step_with_dq(
     s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
     part = _multiply_dq(step - 1, shared, bars, W, D)
     s = warpgroup_mma_wait(2, deps=(s,))
-    p, slope = _weights(s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED)
+    p, slope = _weights(
+        s, rows.slice(0, 1).load(s_layout), tile, problem, W, BM, kind, LEFT, RIGHT, MASKED, CAPPED
+    )
     part = warpgroup_mma_wait(0, deps=(part,))
     if step > 0:
         _add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
@@ -172,11 +217,28 @@ def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
 
 
 @gluon.jit
-def _add_dq(step, part, problem, dq, W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr):
+def _add_dq(
+    step, part, problem, dq, W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr
+):
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     member, tile = place(step, tiles, first, rotation, GROUP)
-    add_fragments(dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout)
+    add_fragments(
+        dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout
+    )
 
 
 @gluon.jit
@@ -190,17 +252,63 @@ def _consume(
     kv_full, done = once
     sequence, head, start_k, scale = out
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     kind: gl.constexpr = q_smem.dtype
     dk = gl.zeros([64, D], gl.float32, acc_layout)
     dv = gl.zeros([64, D], gl.float32, acc_layout)
     mbarrier.wait(kv_full, 0)
     if not ATOMIC:
         for step in range(steps):
-            dk, dv = _step(step, dk, dv, shared, bars, problem, W, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED)
+            dk, dv = _step(
+                step,
+                dk,
+                dv,
+                shared,
+                bars,
+                problem,
+                W,
+                BM,
+                D,
+                STAGES,
+                GROUP,
+                LEFT,
+                RIGHT,
+                MASKED,
+                CAPPED,
+            )
     else:
         for step in range(steps):
-            dk, dv = _step_with_dq(step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED)
+            dk, dv = _step_with_dq(
+                step,
+                dk,
+                dv,
+                shared,
+                bars,
+                problem,
+                dq,
+                W,
+                BM,
+                D,
+                STAGES,
+                GROUP,
+                LEFT,
+                RIGHT,
+                MASKED,
+                CAPPED,
+            )
         if steps > 0:
             part = _multiply_dq(steps - 1, shared, bars, W, D)
             part = warpgroup_mma_wait(0, deps=(part,))
@@ -244,12 +352,29 @@ def _produce(
     """The copying warp."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     sequence, head, start_q, start_k = where
     mbarrier.expect(kv_full, 4 * k_desc.block_type.nbytes)
     for w in gl.static_range(2):
-        load_rows(k_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, k_smem.index(w), RAGGED)
-        load_rows(v_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, v_smem.index(w), RAGGED)
+        load_rows(
+            k_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, k_smem.index(w), RAGGED
+        )
+        load_rows(
+            v_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, v_smem.index(w), RAGGED
+        )
     for step in range(steps):
         stage = step % STAGES
         phase = ((step // STAGES) & 1) ^ 1
@@ -257,12 +382,32 @@ def _produce(
         q_head = head * GROUP + member
         mbarrier.wait(q_empty.index(stage), phase)
         mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
-        load_rows(q_desc, sequence, q_head, tile * BM, start_q, seq_q, q_full.index(stage), q_smem.index(stage), RAGGED)
+        load_rows(
+            q_desc,
+            sequence,
+            q_head,
+            tile * BM,
+            start_q,
+            seq_q,
+            q_full.index(stage),
+            q_smem.index(stage),
+            RAGGED,
+        )
         row = 2 * (tile0 + member * stride_head + tile)
         tma_load(rows_desc, [row, 0], q_full.index(stage), rows_smem.index(stage))
         mbarrier.wait(do_empty.index(stage), phase)
         mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
-        load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
+        load_rows(
+            do_desc,
+            sequence,
+            q_head,
+            tile * BM,
+            start_q,
+            seq_q,
+            do_full.index(stage),
+            do_smem.index(stage),
+            RAGGED,
+        )
 
 
 @gluon.jit(do_not_specialize=VARYING)
@@ -315,16 +460,61 @@ def backward_keys(
     steps = tiles * GROUP
     shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem)
     bars = (q_full, q_empty, do_full, do_empty, ds_full)
-    problem = (key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, tiles_a_head)
-    args = (shared, bars, (kv_full, done), problem, dq, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
+    problem = (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        tiles_a_head,
+    )
+    args = (
+        shared,
+        bars,
+        (kv_full, done),
+        problem,
+        dq,
+        dk_desc,
+        dv_desc,
+        steps,
+        (sequence, head, start_k, scale),
+    )
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
-            (_consume_first, (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_consume_second, (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
+            (
+                _consume_first,
+                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+            ),
+            (
+                _consume_second,
+                (args, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+            ),
             (
                 _produce,
-                (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, kv_full, problem, where, steps, BM, STAGES, GROUP, RAGGED),
+                (
+                    q_desc,
+                    k_desc,
+                    v_desc,
+                    do_desc,
+                    rows_desc,
+                    shared,
+                    bars,
+                    kv_full,
+                    problem,
+                    where,
+                    steps,
+                    BM,
+                    STAGES,
+                    GROUP,
+                    RAGGED,
+                ),
             ),
         ],
         [4, 1],

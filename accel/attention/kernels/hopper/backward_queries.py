@@ -58,7 +58,9 @@ def _consume(
         mbarrier.wait(k_full.index(k_stage), (step // K_STAGES) & 1)
         s = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(v_stage), (step // V_STAGES) & 1)
-        dp = warpgroup_mma(do, v_smem.index(v_stage).permute((1, 0)), zeros, use_acc=False, is_async=True)
+        dp = warpgroup_mma(
+            do, v_smem.index(v_stage).permute((1, 0)), zeros, use_acc=False, is_async=True
+        )
         s = warpgroup_mma_wait(1, deps=(s,))
         if CAPPED:
             s, slope = capped(s, minus_lse, scale_log2, cap_log2)
@@ -68,14 +70,21 @@ def _consume(
             key = first + step * BN
             if is_cut(query + W * 64, key, seq_q, seq_k, left, right, 64, BN, LEFT, RIGHT):
                 keys = gl.expand_dims(key + gl.arange(0, BN, gl.SliceLayout(0, s_layout)), 0)
-                s = gl.where(sees(row, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+                s = gl.where(
+                    sees(row, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf")
+                )
         p = gl.exp2(s)
         dp = warpgroup_mma_wait(0, deps=(dp,))
         mbarrier.arrive(v_empty.index(v_stage), count=1)
         ds = p * (dp + minus_delta)
         if CAPPED:
             ds = ds * slope
-        dq = warpgroup_mma(gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)), k, dq, is_async=True)
+        dq = warpgroup_mma(
+            gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)),
+            k,
+            dq,
+            is_async=True,
+        )
         dq = warpgroup_mma_wait(0, deps=(dq,))
         mbarrier.arrive(k_empty.index(k_stage), count=1)
     q.store((dq * scale).to(kind))
@@ -90,7 +99,21 @@ def _consume_first(
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    (
+        q_smem,
+        k_smem,
+        v_smem,
+        do_smem,
+        q_full,
+        k_full,
+        k_empty,
+        v_full,
+        v_empty,
+        rows,
+        dq_desc,
+        problem,
+        where,
+    ) = args
     _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
              0, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
@@ -101,7 +124,21 @@ def _consume_second(
     BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    (
+        q_smem,
+        k_smem,
+        v_smem,
+        do_smem,
+        q_full,
+        k_full,
+        k_empty,
+        v_full,
+        v_empty,
+        rows,
+        dq_desc,
+        problem,
+        where,
+    ) = args
     _consume(q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where,
              1, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)  # fmt: skip
 
@@ -112,25 +149,79 @@ def _produce(
     GROUP: gl.constexpr, BN: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp."""
-    q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where = args
+    (
+        q_smem,
+        k_smem,
+        v_smem,
+        do_smem,
+        q_full,
+        k_full,
+        k_empty,
+        v_full,
+        v_empty,
+        rows,
+        dq_desc,
+        problem,
+        where,
+    ) = args
     query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0 = problem
     sequence, head, start_q, start_k = where
     kv_head = head // GROUP
     if steps > 0:
         mbarrier.expect(q_full, 4 * q_desc.block_type.nbytes)
         for w in gl.static_range(2):
-            load_rows(q_desc, sequence, head, query + w * 64, start_q, seq_q, q_full, q_smem.index(w), RAGGED)
-            load_rows(do_desc, sequence, head, query + w * 64, start_q, seq_q, q_full, do_smem.index(w), RAGGED)
+            load_rows(
+                q_desc,
+                sequence,
+                head,
+                query + w * 64,
+                start_q,
+                seq_q,
+                q_full,
+                q_smem.index(w),
+                RAGGED,
+            )
+            load_rows(
+                do_desc,
+                sequence,
+                head,
+                query + w * 64,
+                start_q,
+                seq_q,
+                q_full,
+                do_smem.index(w),
+                RAGGED,
+            )
     for step in range(steps):
         k_stage = step % K_STAGES
         v_stage = step % V_STAGES
         key = first + step * BN
         mbarrier.wait(k_empty.index(k_stage), ((step // K_STAGES) & 1) ^ 1)
         mbarrier.expect(k_full.index(k_stage), k_desc.block_type.nbytes)
-        load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, k_full.index(k_stage), k_smem.index(k_stage), RAGGED)
+        load_rows(
+            k_desc,
+            sequence,
+            kv_head,
+            key,
+            start_k,
+            seq_k,
+            k_full.index(k_stage),
+            k_smem.index(k_stage),
+            RAGGED,
+        )
         mbarrier.wait(v_empty.index(v_stage), ((step // V_STAGES) & 1) ^ 1)
         mbarrier.expect(v_full.index(v_stage), v_desc.block_type.nbytes)
-        load_rows(v_desc, sequence, kv_head, key, start_k, seq_k, v_full.index(v_stage), v_smem.index(v_stage), RAGGED)
+        load_rows(
+            v_desc,
+            sequence,
+            kv_head,
+            key,
+            start_k,
+            seq_k,
+            v_full.index(v_stage),
+            v_smem.index(v_stage),
+            RAGGED,
+        )
 
 
 @gluon.jit(do_not_specialize=VARYING)
@@ -172,12 +263,35 @@ def backward_queries(
     tile0 = first_tile(start_q, sequence, head, heads, tiles_a_head, TILE, RAGGED)
     problem = (query, first, steps, seq_q, seq_k, left, right, scale, scale_log2, cap_log2, tile0)
     where = (sequence, head, start_q, start_k)
-    args = (q_smem, k_smem, v_smem, do_smem, q_full, k_full, k_empty, v_full, v_empty, rows, dq_desc, problem, where)
+    args = (
+        q_smem,
+        k_smem,
+        v_smem,
+        do_smem,
+        q_full,
+        k_full,
+        k_empty,
+        v_full,
+        v_empty,
+        rows,
+        dq_desc,
+        problem,
+        where,
+    )
     gl.warp_specialize(
         [
-            (_consume_first, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_consume_second, (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_produce, (q_desc, k_desc, v_desc, do_desc, args, GROUP, BN, K_STAGES, V_STAGES, RAGGED)),
+            (
+                _consume_first,
+                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+            ),
+            (
+                _consume_second,
+                (args, BN, D, K_STAGES, V_STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, RAGGED),
+            ),
+            (
+                _produce,
+                (q_desc, k_desc, v_desc, do_desc, args, GROUP, BN, K_STAGES, V_STAGES, RAGGED),
+            ),
         ],
         [4, 1],
         [240, 24],

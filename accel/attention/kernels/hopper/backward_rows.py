@@ -50,12 +50,19 @@ def prepare_rows(
             out += batch * out_batch
             dout += batch * dout_batch
             lse += batch * lse_batch
-        o = tl.load(out + place[:, None] * out_row + d[None, :], mask=seen, other=0.0).to(tl.float32)
-        do = tl.load(dout + place[:, None] * dout_row + d[None, :], mask=seen, other=0.0).to(tl.float32)
+        o = tl.load(out + place[:, None] * out_row + d[None, :], mask=seen, other=0.0).to(
+            tl.float32
+        )
+        do = tl.load(dout + place[:, None] * dout_row + d[None, :], mask=seen, other=0.0).to(
+            tl.float32
+        )
         value = tl.load(lse + place, mask=real, other=-float("inf"))
         value = tl.where(value == -float("inf"), float("inf"), value)
         rows += tile.to(tl.int64) * (2 * BM)
         tl.store(rows + r, -value * lse_scale)
         tl.store(rows + BM + r, -tl.sum(o * do, 1))
         if DQ:
-            tl.store(dq + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D), tl.zeros([BM * D], tl.float32))
+            tl.store(
+                dq + tile.to(tl.int64) * (BM * D) + tl.arange(0, BM * D),
+                tl.zeros([BM * D], tl.float32),
+            )

@@ -19,7 +19,9 @@ def backward_sums(
     """Grid [64 queries, heads, sequences]: `sums` are in tiles of TILE queries, in the order of `add_fragments`."""
     kind: gl.constexpr = dq_desc.dtype
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    shared = gl.allocate_shared_memory(kind, [64, D], gl.NVMMASharedLayout.get_default_for([64, D], kind))
+    shared = gl.allocate_shared_memory(
+        kind, [64, D], gl.NVMMASharedLayout.get_default_for([64, D], kind)
+    )
     sequence = gl.program_id(2)
     head = gl.program_id(1)
     query = gl.program_id(0) * 64

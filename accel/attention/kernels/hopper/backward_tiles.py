@@ -37,7 +37,17 @@ def first_tile(start_q, sequence, head, heads, tiles, BM: gl.constexpr, RAGGED: 
 
 
 @gluon.jit
-def queries_of_keys(key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+def queries_of_keys(
+    key,
+    seq_q,
+    seq_k,
+    left,
+    right,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    LEFT: gl.constexpr,
+    RIGHT: gl.constexpr,
+):
     """The first query tile that sees the keys [key, key + BN), and how many tiles do."""
     shift = seq_k - seq_q
     first = 0
@@ -52,7 +62,17 @@ def queries_of_keys(key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.con
 
 
 @gluon.jit
-def keys_of_queries(query, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+def keys_of_queries(
+    query,
+    seq_q,
+    seq_k,
+    left,
+    right,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    LEFT: gl.constexpr,
+    RIGHT: gl.constexpr,
+):
     """The first key tile that the queries [query, query + BM) see, and how many tiles they see."""
     shift = seq_k - seq_q
     first = 0
@@ -79,7 +99,18 @@ def place(step, tiles, first, rotation, GROUP: gl.constexpr):
 
 
 @gluon.jit
-def is_cut(query, key, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr):
+def is_cut(
+    query,
+    key,
+    seq_q,
+    seq_k,
+    left,
+    right,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    LEFT: gl.constexpr,
+    RIGHT: gl.constexpr,
+):
     """Whether some query of a tile must not see some key of a tile."""
     shift = seq_k - seq_q
     cut = key + BN > seq_k
@@ -119,7 +150,9 @@ def spread(x, like):
     Left to itself the compiler copies the registers where they are used, after the multiplication before, and has to wait for that.
     """
     x = gl.broadcast(x, like)[0]
-    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1
+    )
 
 
 @gluon.jit
@@ -137,7 +170,14 @@ def fragments(pointer, first, end, D: gl.constexpr, LAYOUT: gl.constexpr):
     """Rows `first` to `first` + 63, as far as `end`, of what `add_fragments` added up from `pointer` on: float32 [64,D]."""
     row = gl.expand_dims(gl.arange(0, 64, gl.SliceLayout(1, LAYOUT)), 1)
     column = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, LAYOUT)), 0)
-    place = (row >> 4) * 128 + (row & 7) * 16 + ((row >> 3) & 1) * 2 + (column >> 3) * 512 + ((column & 7) >> 1) * 4 + (column & 1)
+    place = (
+        (row >> 4) * 128
+        + (row & 7) * 16
+        + ((row >> 3) & 1) * 2
+        + (column >> 3) * 512
+        + ((column & 7) >> 1) * 4
+        + (column & 1)
+    )
     return gl.load(pointer + first * D + place, mask=first + row < end, other=0.0)
 
 
@@ -152,7 +192,9 @@ def add_fragments(pointer, acc, LAYOUT: gl.constexpr):
     column = gl.expand_dims(gl.arange(0, acc.shape[1], gl.SliceLayout(0, LAYOUT)), 0)
     # First all that differs between threads, then what is known at compile time: it becomes the offset in the instruction.
     thread = ((row >> 4) * 32 + (row & 7) * 4 + ((column & 7) >> 1)) * 16
-    target = pointer.to(gl.int64, bitcast=True) + thread.to(gl.int64) + (column >> 3).to(gl.int64) * 2048
+    target = (
+        pointer.to(gl.int64, bitcast=True) + thread.to(gl.int64) + (column >> 3).to(gl.int64) * 2048
+    )
     gl.inline_asm_elementwise(
         "red.relaxed.gpu.global.add.v4.f32 [$1], {$5, $6, $7, $8}; mov.u32 $0, 0;",
         "=r,l,l,l,l,f,f,f,f",

@@ -46,7 +46,20 @@ def _weights(
     shared, bars, problem, dk_desc, dv_desc, steps, out = args
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -61,7 +74,9 @@ def _weights(
         rows = rows_smem.index(stage)
         mbarrier.wait(q_full.index(stage), phase)
         s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
-        s = warpgroup_mma(k_smem, q_smem.index(stage).permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+        s = warpgroup_mma(
+            k_smem, q_smem.index(stage).permute((1, 0)), s, use_acc=not CAPPED, is_async=True
+        )
         s = warpgroup_mma_wait(0, deps=(s,))
         if CAPPED:
             s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
@@ -72,8 +87,12 @@ def _weights(
             member, tile = place(step, tiles, first, rotation, GROUP)
             if is_cut(tile * BM, key, seq_q, seq_k, left, right, BM, KEYS, LEFT, RIGHT):
                 keys = gl.expand_dims(key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout)), 1)
-                queries = gl.expand_dims(tile * BM + gl.arange(0, BM, gl.SliceLayout(0, s_layout)), 0)
-                s = gl.where(sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf"))
+                queries = gl.expand_dims(
+                    tile * BM + gl.arange(0, BM, gl.SliceLayout(0, s_layout)), 0
+                )
+                s = gl.where(
+                    sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf")
+                )
         p = gl.exp2(s).to(kind)
         mbarrier.wait(p_empty.index(slot), ((step // 2) & 1) ^ 1)
         p_smem.index(slot).store(p)
@@ -81,7 +100,12 @@ def _weights(
             slope_smem.index(slot).store(slope.to(kind))
         mbarrier.arrive(p_full.index(slot), count=1)
         mbarrier.wait(do_full.index(stage), phase)
-        dv = warpgroup_mma(gl.convert_layout(p, gl.DotOperandLayout(0, acc_layout, 2)), do_smem.index(stage), dv, is_async=True)
+        dv = warpgroup_mma(
+            gl.convert_layout(p, gl.DotOperandLayout(0, acc_layout, 2)),
+            do_smem.index(stage),
+            dv,
+            is_async=True,
+        )
         dv = warpgroup_mma_wait(0, deps=(dv,))
         mbarrier.arrive(do_empty.index(stage), count=1)
     if steps > 0:
@@ -103,7 +127,20 @@ def _slopes(
     shared, bars, problem, dk_desc, dv_desc, steps, out = args
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -128,7 +165,12 @@ def _slopes(
             ds = ds * widen(slope_smem.index(slot).load(s_layout))
         mbarrier.arrive(p_empty.index(slot), count=1)
         mbarrier.arrive(do_empty.index(stage), count=1)
-        dk = warpgroup_mma(gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)), q_smem.index(stage), dk, is_async=True)
+        dk = warpgroup_mma(
+            gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)),
+            q_smem.index(stage),
+            dk,
+            is_async=True,
+        )
         dk = warpgroup_mma_wait(0, deps=(dk,))
         mbarrier.arrive(q_empty.index(stage), count=1)
     # The first warpgroup needed k for P, which is here.
@@ -146,7 +188,20 @@ def _produce(
     """The copying warp."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem = shared
     q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full = bars
-    key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, stride_head = problem
+    (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        stride_head,
+    ) = problem
     sequence, head, start_q, start_k = where
     mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes)
     load_rows(k_desc, sequence, head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
@@ -158,11 +213,36 @@ def _produce(
         q_head = head * GROUP + member
         mbarrier.wait(q_empty.index(stage), phase)
         mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
-        load_rows(q_desc, sequence, q_head, tile * BM, start_q, seq_q, q_full.index(stage), q_smem.index(stage), RAGGED)
-        tma_load(rows_desc, [2 * (tile0 + member * stride_head + tile), 0], q_full.index(stage), rows_smem.index(stage))
+        load_rows(
+            q_desc,
+            sequence,
+            q_head,
+            tile * BM,
+            start_q,
+            seq_q,
+            q_full.index(stage),
+            q_smem.index(stage),
+            RAGGED,
+        )
+        tma_load(
+            rows_desc,
+            [2 * (tile0 + member * stride_head + tile), 0],
+            q_full.index(stage),
+            rows_smem.index(stage),
+        )
         mbarrier.wait(do_empty.index(stage), phase)
         mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
-        load_rows(do_desc, sequence, q_head, tile * BM, start_q, seq_q, do_full.index(stage), do_smem.index(stage), RAGGED)
+        load_rows(
+            do_desc,
+            sequence,
+            q_head,
+            tile * BM,
+            start_q,
+            seq_q,
+            do_full.index(stage),
+            do_smem.index(stage),
+            RAGGED,
+        )
 
 
 @gluon.jit(do_not_specialize=VARYING)
@@ -213,14 +293,45 @@ def backward_wide(
     steps = tiles * GROUP
     shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem)
     bars = (q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full)
-    problem = (key, tiles, first, rotation, seq_q, seq_k, left, right, scale_log2, cap_log2, tile0, tiles_a_head)
+    problem = (
+        key,
+        tiles,
+        first,
+        rotation,
+        seq_q,
+        seq_k,
+        left,
+        right,
+        scale_log2,
+        cap_log2,
+        tile0,
+        tiles_a_head,
+    )
     args = (shared, bars, problem, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
             (_weights, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
             (_slopes, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, RAGGED)),
-            (_produce, (q_desc, k_desc, v_desc, do_desc, rows_desc, shared, bars, problem, where, steps, BM, STAGES, GROUP, RAGGED)),
+            (
+                _produce,
+                (
+                    q_desc,
+                    k_desc,
+                    v_desc,
+                    do_desc,
+                    rows_desc,
+                    shared,
+                    bars,
+                    problem,
+                    where,
+                    steps,
+                    BM,
+                    STAGES,
+                    GROUP,
+                    RAGGED,
+                ),
+            ),
         ],
         [4, 1],
         [240, 24],

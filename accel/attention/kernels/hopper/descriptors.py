@@ -41,7 +41,9 @@ def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged:
     adds the row after the sequence and one that takes 2**30 rows off, as addresses wrap around at 2**64 bytes.
     """
     batch, heads, length, dim = x.shape
-    by_batch, by_head, by_row = (stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.strides, strict=False))
+    by_batch, by_head, by_row = (
+        stride if size > 1 else 8 for size, stride in zip(x.shape[:3], x.strides, strict=False)
+    )
     shape: tuple[int, ...] = (batch, heads, length, dim)
     block: tuple[int, ...] = (1, 1, rows, tile_dim)
     strides: tuple[int, ...] = (by_batch, by_head, by_row, 1)

@@ -22,7 +22,13 @@ import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
@@ -38,7 +44,17 @@ ROWS = gl.constexpr(64)
 
 
 @gluon.jit
-def _reach(row, seq_q, seq_k, left, right, BM: gl.constexpr, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr):
+def _reach(
+    row,
+    seq_q,
+    seq_k,
+    left,
+    right,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+):
     """The blocks of keys that the tile at `row` sees: the last one, and how many.
 
     At least one, even if no row sees a key: what needs no product is then the same as any other masked block.
@@ -86,7 +102,17 @@ def _claim(claims, t, COUNT: gl.constexpr):
 
 
 @gluon.jit
-def _locate(t, order, starts, claims, seq_q, seq_k, BM: gl.constexpr, RAGGED: gl.constexpr, COUNT: gl.constexpr):
+def _locate(
+    t,
+    order,
+    starts,
+    claims,
+    seq_q,
+    seq_k,
+    BM: gl.constexpr,
+    RAGGED: gl.constexpr,
+    COUNT: gl.constexpr,
+):
     """Where tile `t` lies: row (-1: past the last tile), sequence, head, start and length of its queries and of its keys.
 
     Heads go in groups whose keys and values fit in the L2 cache; in a group the tiles that see most keys come first. A ragged tile
@@ -137,17 +163,28 @@ def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexp
 
 
 @gluon.jit
-def _load(desc, shared, full, empty, step, sequence, head, key, start, length, RAGGED: gl.constexpr):
+def _load(
+    desc, shared, full, empty, step, sequence, head, key, start, length, RAGGED: gl.constexpr
+):
     """Load the block of keys or of values of this step as soon as there is room."""
     STAGES: gl.constexpr = shared.shape[0]
     slot = step % STAGES
     mbarrier.wait(empty.index(slot), (step // STAGES) & 1 ^ 1)
     mbarrier.expect(full.index(slot), desc.block_type.nbytes)
-    load_rows(desc, sequence, head, key, start, length, full.index(slot), shared.index(slot), RAGGED)
+    load_rows(
+        desc, sequence, head, key, start, length, full.index(slot), shared.index(slot), RAGGED
+    )
 
 
 @gluon.jit
-def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr, COUNT: gl.constexpr):
+def _producer(
+    loads,
+    BN: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+    RAGGED: gl.constexpr,
+    COUNT: gl.constexpr,
+):
     """Claims tiles, tells the consumers and loads what they need."""
     descs, smem, bars, bounds, order, starts, claims = loads
     q_desc, k_desc, v_desc, o_desc = descs
@@ -167,13 +204,47 @@ def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, 
         row, sequence, head, start_q, length_q, start_k, length_k = tile
         last, blocks = _reach(row, length_q, length_k, left, right, BM, BN, RIGHT, LEFT)
         kv_head = head // kv_group
-        _load(k_desc, k_smem, k_full, k_empty, step, sequence, kv_head, last * BN, start_k, length_k, RAGGED)
+        _load(
+            k_desc,
+            k_smem,
+            k_full,
+            k_empty,
+            step,
+            sequence,
+            kv_head,
+            last * BN,
+            start_k,
+            length_k,
+            RAGGED,
+        )
         for c in gl.static_range(C):
             slot = (served % Q_STAGES) * C + c
             mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)
             mbarrier.expect(q_full.index(slot), q_desc.block_type.nbytes)
-            load_rows(q_desc, sequence, head, row + c * ROWS, start_q, length_q, q_full.index(slot), q_smem.index(slot), RAGGED)
-        _load(v_desc, v_smem, v_full, v_empty, step, sequence, kv_head, last * BN, start_k, length_k, RAGGED)
+            load_rows(
+                q_desc,
+                sequence,
+                head,
+                row + c * ROWS,
+                start_q,
+                length_q,
+                q_full.index(slot),
+                q_smem.index(slot),
+                RAGGED,
+            )
+        _load(
+            v_desc,
+            v_smem,
+            v_full,
+            v_empty,
+            step,
+            sequence,
+            kv_head,
+            last * BN,
+            start_k,
+            length_k,
+            RAGGED,
+        )
         # Claimed while these loads are under way, so that the next tile's follow this one's without a pause.
         served += 1
         t = _claim(claims, t, COUNT)
@@ -181,8 +252,32 @@ def _producer(loads, BN: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, 
         _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
         for i in range(1, blocks):
             key = (last - i) * BN
-            _load(k_desc, k_smem, k_full, k_empty, step + i, sequence, kv_head, key, start_k, length_k, RAGGED)
-            _load(v_desc, v_smem, v_full, v_empty, step + i, sequence, kv_head, key, start_k, length_k, RAGGED)
+            _load(
+                k_desc,
+                k_smem,
+                k_full,
+                k_empty,
+                step + i,
+                sequence,
+                kv_head,
+                key,
+                start_k,
+                length_k,
+                RAGGED,
+            )
+            _load(
+                v_desc,
+                v_smem,
+                v_full,
+                v_empty,
+                step + i,
+                sequence,
+                kv_head,
+                key,
+                start_k,
+                length_k,
+                RAGGED,
+            )
         step += blocks
 
 
@@ -204,7 +299,9 @@ def _mask(s, block, place, RIGHT: gl.constexpr, LEFT: gl.constexpr):
 
 
 @gluon.jit
-def _store(acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr):
+def _store(
+    acc, m, l, lse, o_desc, o_smem, o_turn, tile, stored, CID: gl.constexpr, RAGGED: gl.constexpr
+):
     """Write 64 rows of output and of the logarithms of the sums. A row that sees no key has l = 0, m = -inf: output 0, lse -inf."""
     row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
     O_LAYOUT: gl.constexpr = acc.type.layout
@@ -236,15 +333,36 @@ def _pack(weights, dtype: gl.constexpr):
     """Neighbours in pairs of 16 bits, as int32 [rows, keys / 2]: carried so, they pass through loops without being taken apart."""
     low, high = gl.split(weights.reshape([weights.shape[0], weights.shape[1] // 2, 2]))
     if dtype == gl.bfloat16:
-        return gl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
+        return gl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;",
+            "=r,f,f",
+            [low, high],
+            dtype=gl.int32,
+            is_pure=True,
+            pack=1,
+        )
     else:
-        return gl.inline_asm_elementwise("cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
+        return gl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;",
+            "=r,f,f",
+            [low, high],
+            dtype=gl.int32,
+            is_pure=True,
+            pack=1,
+        )
 
 
 @gluon.jit
 def _unpack(pairs, dtype: gl.constexpr, LAYOUT: gl.constexpr):
     """What `_pack` packed, as the left factor of a product."""
-    low, high = gl.inline_asm_elementwise("mov.b32 {$0, $1}, $2;", "=h,=h,r", [pairs], dtype=(gl.int16, gl.int16), is_pure=True, pack=1)
+    low, high = gl.inline_asm_elementwise(
+        "mov.b32 {$0, $1}, $2;",
+        "=h,=h,r",
+        [pairs],
+        dtype=(gl.int16, gl.int16),
+        is_pure=True,
+        pack=1,
+    )
     both = gl.join(low, high).reshape([pairs.shape[0], pairs.shape[1] * 2])
     return gl.convert_layout(both.to(dtype, bitcast=True), LAYOUT)
 
@@ -262,8 +380,12 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
     before = gl.maximum(step - 1, 0)
     mbarrier.wait(k_full.index(k_slot), (step // STAGES) & 1)
     mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
-    nothing = gl.zeros([ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16]))
-    s = warpgroup_mma(q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True)
+    nothing = gl.zeros(
+        [ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    )
+    s = warpgroup_mma(
+        q, k_smem.index(k_slot).permute((1, 0)), nothing, use_acc=False, is_async=True
+    )
     mbarrier.wait(v_full.index(before % STAGES), (before // STAGES) & 1)
     acc = warpgroup_mma(p, v_smem.index(before % STAGES), acc, is_async=True)
     mbarrier.arrive(turn.index((CID + 1) % C), count=1)
@@ -273,7 +395,18 @@ def _issue(q, smem, bars, p, acc, step, CID: gl.constexpr):
 
 
 @gluon.jit
-def _softmax(s, m, l, block, place, factors, MASKED: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, SOFTCAP: gl.constexpr):
+def _softmax(
+    s,
+    m,
+    l,
+    block,
+    place,
+    factors,
+    MASKED: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+    SOFTCAP: gl.constexpr,
+):
     """A step of online softmax, in powers of two: the weights, the new maxima and sums, and what the old output is to be scaled by."""
     scale, cap, scale_in = factors
     if SOFTCAP:
@@ -316,7 +449,9 @@ def _sweep(
     for i in range(count):
         p = _unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
         s, acc = _issue(q, smem, bars, p, acc, step + i, CID)
-        weights, m, l, alpha = _softmax(s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP)
+        weights, m, l, alpha = _softmax(
+            s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP
+        )
         acc = warpgroup_mma_wait(0, deps=(acc,))
         mbarrier.arrive(v_empty.index((step + i - 1) % STAGES), count=1)
         acc = acc * gl.expand_dims(gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT)), 1)
@@ -326,7 +461,13 @@ def _sweep(
 
 @gluon.jit
 def _consumer(
-    args, CID: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr
+    args,
+    CID: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+    RAGGED: gl.constexpr,
+    SOFTCAP: gl.constexpr,
+    CUT: gl.constexpr,
 ):
     """Queries 64 CID to 64 CID + 63 of each tile, over its blocks of keys from the last to the first.
 
@@ -361,7 +502,9 @@ def _consumer(
     seq_before = seq_q
     if RAGGED:
         seq_before = 0
-    row, sequence, head, start_q, seq_q, seq_k = _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED)
+    row, sequence, head, start_q, seq_q, seq_k = _take(
+        claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED
+    )
     while row >= 0:
         last, blocks = _reach(row, seq_q, seq_k, left, right, BM, BN, RIGHT, LEFT)
         row += CID * ROWS
@@ -390,16 +533,69 @@ def _consumer(
         acc = warpgroup_mma_wait(0, deps=(acc,))
         mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
         if step > 0:
-            tile = (row_before, sequence_before, head_before, start_before, seq_before, heads, rows_in_all)
-            _store(acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
+            tile = (
+                row_before,
+                sequence_before,
+                head_before,
+                start_before,
+                seq_before,
+                heads,
+                rows_in_all,
+            )
+            _store(
+                acc, m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED
+            )
 
         state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, _pack(weights, q.dtype))
         if RIGHT:
-            state = _sweep(state, q, smem, bars, step + 1, last - 1, part - 1, place, factors, CID, True, RIGHT, LEFT, SOFTCAP)
-        state = _sweep(state, q, smem, bars, step + part, last - part, whole - part, place, factors, CID, False, RIGHT, LEFT, SOFTCAP)
+            state = _sweep(
+                state,
+                q,
+                smem,
+                bars,
+                step + 1,
+                last - 1,
+                part - 1,
+                place,
+                factors,
+                CID,
+                True,
+                RIGHT,
+                LEFT,
+                SOFTCAP,
+            )
+        state = _sweep(
+            state,
+            q,
+            smem,
+            bars,
+            step + part,
+            last - part,
+            whole - part,
+            place,
+            factors,
+            CID,
+            False,
+            RIGHT,
+            LEFT,
+            SOFTCAP,
+        )
         if LEFT:
             state = _sweep(
-                state, q, smem, bars, step + whole, last - whole, blocks - whole, place, factors, CID, True, RIGHT, LEFT, SOFTCAP
+                state,
+                q,
+                smem,
+                bars,
+                step + whole,
+                last - whole,
+                blocks - whole,
+                place,
+                factors,
+                CID,
+                True,
+                RIGHT,
+                LEFT,
+                SOFTCAP,
             )
         acc, m, l, pairs = state
         mbarrier.arrive(q_empty.index(q_slot), count=1)
@@ -411,18 +607,40 @@ def _consumer(
         if RAGGED:
             start_before = start_q
             seq_before = seq_q
-        row, sequence, head, start_q, seq_q, seq_k = _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED)
+        row, sequence, head, start_q, seq_q, seq_k = _take(
+            claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED
+        )
     if step > 0:
         mbarrier.wait(v_full.index((step - 1) % STAGES), ((step - 1) // STAGES) & 1)
         p = _unpack(pairs, q_smem.dtype, P_LAYOUT)
         acc = warpgroup_mma(p, v_smem.index((step - 1) % STAGES), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=(acc,))
-        tile = (row_before, sequence_before, head_before, start_before, seq_before, heads, rows_in_all)
+        tile = (
+            row_before,
+            sequence_before,
+            head_before,
+            start_before,
+            seq_before,
+            heads,
+            rows_in_all,
+        )
         _store(acc, m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
         tma.store_wait(0)
 
 
-_NUMBERS = ("seq_q", "seq_k", "left", "right", "tiles", "row_tiles", "heads", "kv_group", "all_heads", "group", "rows_in_all")
+_NUMBERS = (
+    "seq_q",
+    "seq_k",
+    "left",
+    "right",
+    "tiles",
+    "row_tiles",
+    "heads",
+    "kv_group",
+    "all_heads",
+    "group",
+    "rows_in_all",
+)
 
 
 @gluon.jit(do_not_specialize=["starts_q", "starts_k", *_NUMBERS])
@@ -441,7 +659,9 @@ def hopper_forward(
     k_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
     v_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
     o_smem = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, D], ROW_BOX)
-    claimed = gl.allocate_shared_memory(gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    claimed = gl.allocate_shared_memory(
+        gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
+    )
     q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
     q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
@@ -468,7 +688,18 @@ def hopper_forward(
         mbarrier.init(claim_empty.index(i), count=C)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
-    bars = (q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty)
+    bars = (
+        q_full,
+        q_empty,
+        k_full,
+        k_empty,
+        v_full,
+        v_empty,
+        turn,
+        o_turn,
+        claim_full,
+        claim_empty,
+    )
     bounds = (seq_q, seq_k, left, right)
     order = (tiles, row_tiles, heads, kv_group, all_heads, group)
     factors = (scale, cap, scale_in)
@@ -579,7 +810,14 @@ def forward(
 
 
 def planned(
-    q: Tensor, k: Tensor, v: Tensor, *, left: int | None, right: int | None, scale: float, softcap: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    left: int | None,
+    right: int | None,
+    scale: float,
+    softcap: float,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
     return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None)).run
@@ -617,8 +855,14 @@ def forward_call(g: Geometry, processors: int) -> Call:
     """The launch for a problem. Needs no GPU."""
     longest_q, longest_k = g.longest
     # A window as wide as the sequence is none; one that lies further off than all keys is as good as any other such.
-    left = None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
-    right = None if g.right is None or g.right >= longest_q - 1 else max(g.right, -longest_q - longest_k)
+    left = (
+        None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
+    )
+    right = (
+        None
+        if g.right is None or g.right >= longest_q - 1
+        else max(g.right, -longest_q - longest_k)
+    )
     cut = left is not None or right is not None
     shape = _shape(g.head_dim, longest_q, masked=cut)
     row_tiles = -(-longest_q // (shape.consumers * 64))
@@ -628,7 +872,12 @@ def forward_call(g: Geometry, processors: int) -> Call:
     ragged = g.ragged is not None
     boxes = {
         f"{name}_desc": describe(x, g.dtype, rows, shape.dim, ragged=ragged)
-        for name, x, rows in (("q", g.q, 64), ("k", g.k, shape.keys), ("v", g.v, shape.keys), ("o", g.q.like(), 64))
+        for name, x, rows in (
+            ("q", g.q, 64),
+            ("k", g.k, shape.keys),
+            ("v", g.v, shape.keys),
+            ("o", g.q.like(), 64),
+        )
     }
     starts = Pointer(torch.int32, False) if ragged else None
     numbers = {
@@ -665,9 +914,16 @@ def forward_call(g: Geometry, processors: int) -> Call:
         # Another kernel must set the counter to 0 first. Ragged batches need one: `_locate` claims, too.
         "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
     }
-    pointers = {"lse": Pointer(torch.float32), "claims": Pointer(torch.int32), "starts_q": starts, "starts_k": starts}
+    pointers = {
+        "lse": Pointer(torch.float32),
+        "claims": Pointer(torch.int32),
+        "starts_q": starts,
+        "starts_k": starts,
+    }
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch, "launch_pdl": 1}
-    return Call(hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options)
+    return Call(
+        hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options
+    )
 
 
 @cache

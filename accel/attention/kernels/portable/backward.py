@@ -10,10 +10,22 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.kernels.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
+from accel.attention.kernels.geometry import (
+    Geometry,
+    Layout,
+    Target,
+    geometry_key,
+    geometry_of,
+    target_of,
+)
 from accel.attention.kernels.portable.configs import dbias_config, dk_dv_config, dq_config, padded
 from accel.attention.kernels.portable.forward import extras
-from accel.attention.kernels.portable.kernel_backward import attention_dbias, attention_dk_dv, attention_dq, row_sums
+from accel.attention.kernels.portable.kernel_backward import (
+    attention_dbias,
+    attention_dk_dv,
+    attention_dq,
+    row_sums,
+)
 from accel.attention.ragged import Ragged
 from accel.runtime.call import ALIGNMENT, Call, Pointer
 from accel.runtime.launch import prepare
@@ -62,7 +74,9 @@ def backward(
     dbias = None
     if wanted:
         assert bias is not None
-        dbias = torch.empty(own_shape(tuple(bias.shape), bias.stride()), dtype=bias.dtype, device=bias.device)
+        dbias = torch.empty(
+            own_shape(tuple(bias.shape), bias.stride()), dtype=bias.dtype, device=bias.device
+        )
     delta = torch.empty_like(lse)
     more = extras(bias, ragged)
     if plan.row_sums:
@@ -82,7 +96,12 @@ def own_shape(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ..
 
 
 def backward_calls(
-    geometry: Geometry, out_strides: tuple[int, ...], dout_strides: tuple[int, ...], aligned: bool, bias_grad: bool, target: Target
+    geometry: Geometry,
+    out_strides: tuple[int, ...],
+    dout_strides: tuple[int, ...],
+    aligned: bool,
+    bias_grad: bool,
+    target: Target,
 ) -> Calls:
     """What `backward` launches for a problem on a target. Needs no GPU."""
     dout = Layout(geometry.q.shape, dout_strides)
@@ -118,12 +137,21 @@ def _row_sums_call(geometry: Geometry, out: Layout, dout: Layout, aligned: bool)
             "heads": heads,
             "total_q": total_q,
         },
-        {"HEAD_DIM": geometry.head_dim, "BLOCK_D": padded(geometry.head_dim), "BLOCK_M": _ROWS_AT_ONCE},
+        {
+            "HEAD_DIM": geometry.head_dim,
+            "BLOCK_D": padded(geometry.head_dim),
+            "BLOCK_M": _ROWS_AT_ONCE,
+        },
         {"num_warps": 4, "num_stages": 1},
     )
 
 
-def _dk_dv_call(geometry: Geometry, shared: dict[str, Pointer | int | float | None], constants: dict[str, object], target: Target) -> Call:
+def _dk_dv_call(
+    geometry: Geometry,
+    shared: dict[str, Pointer | int | float | None],
+    constants: dict[str, object],
+    target: Target,
+) -> Call:
     config = dk_dv_config(target.capability, geometry.dtype, padded(geometry.head_dim))
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_k, config.block_n)
@@ -144,7 +172,12 @@ def _dk_dv_call(geometry: Geometry, shared: dict[str, Pointer | int | float | No
     )
 
 
-def _dq_call(geometry: Geometry, shared: dict[str, Pointer | int | float | None], constants: dict[str, object], target: Target) -> Call:
+def _dq_call(
+    geometry: Geometry,
+    shared: dict[str, Pointer | int | float | None],
+    constants: dict[str, object],
+    target: Target,
+) -> Call:
     config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim))
     longest_q, longest_k = geometry.longest
     tiles = cdiv(longest_q, config.block_m)
@@ -152,13 +185,22 @@ def _dq_call(geometry: Geometry, shared: dict[str, Pointer | int | float | None]
     return Call(
         attention_dq,
         tiles * geometry.heads * geometry.sequences,
-        {**shared, **geometry.q.like().named("dq", "bhmd"), "dq_ptr": Pointer(geometry.dtype), "tiles": tiles},
+        {
+            **shared,
+            **geometry.q.like().named("dq", "bhmd"),
+            "dq_ptr": Pointer(geometry.dtype),
+            "tiles": tiles,
+        },
         {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "EVEN_K": even},
         config.options,
     )
 
 
-def _dbias_call(geometry: Geometry, shared: dict[str, Pointer | int | float | None], constants: dict[str, object]) -> Call:
+def _dbias_call(
+    geometry: Geometry,
+    shared: dict[str, Pointer | int | float | None],
+    constants: dict[str, object],
+) -> Call:
     """Tiles of the bias itself; what it was broadcast over is summed inside a program."""
     assert geometry.bias is not None
     kind, strides = geometry.bias
@@ -166,7 +208,9 @@ def _dbias_call(geometry: Geometry, shared: dict[str, Pointer | int | float | No
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))
-    tiles = tuple(1 if stride == 0 else count for count, stride in zip(extent, strides, strict=True))
+    tiles = tuple(
+        1 if stride == 0 else count for count, stride in zip(extent, strides, strict=True)
+    )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
     dbias = Layout(own, torch.empty(own, device="meta").stride())
     return Call(
@@ -205,7 +249,20 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: tuple[object, ...], out_strides: tuple[int, ...], dout_strides: tuple[int, ...], aligned: bool, bias_grad: bool) -> _Plan:
+def _plan(
+    key: tuple[object, ...],
+    out_strides: tuple[int, ...],
+    dout_strides: tuple[int, ...],
+    aligned: bool,
+    bias_grad: bool,
+) -> _Plan:
     geometry = geometry_of(key)
-    calls = backward_calls(geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device))
-    return _Plan(*(prepare(call, geometry.device) if call is not None and call.grid else None for call in calls))
+    calls = backward_calls(
+        geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device)
+    )
+    return _Plan(
+        *(
+            prepare(call, geometry.device) if call is not None and call.grid else None
+            for call in calls
+        )
+    )

@@ -32,7 +32,9 @@ class Config(NamedTuple):
         """With other blocks where they are given. Raises ValueError for those that are no power of two from 16 to 128."""
         for name, size in (("block_m", block_m), ("block_n", block_n)):
             if size is not None and size not in BLOCKS:
-                raise ValueError(f"{name} is one of {', '.join(map(str, BLOCKS))}, or None; got {size}")
+                raise ValueError(
+                    f"{name} is one of {', '.join(map(str, BLOCKS))}, or None; got {size}"
+                )
         return self._replace(block_m=block_m or self.block_m, block_n=block_n or self.block_n)
 
     @property
@@ -72,13 +74,20 @@ def family(capability: int) -> str:
     return {9: "wgmma", 10: "tcgen05"}.get(capability // 10, "mma")
 
 
-def forward_config(capability: int, dtype: torch.dtype, block_d: int, rows: int, biased: bool) -> Config:
+def forward_config(
+    capability: int, dtype: torch.dtype, block_d: int, rows: int, biased: bool
+) -> Config:
     """For the forward of `rows` rows (queries, times the heads packed into one tile), with a bias or without."""
     if dtype == torch.float32:
         return _exact(block_d)
     if rows > PACKED_ROWS:
         return (_FORWARD_BIASED if biased else _FORWARD[family(capability)])[max(64, block_d)]
-    return Config(max(16, 1 << (rows - 1).bit_length()), 64 if block_d <= 128 else 32, 4, 2 if family(capability) == "mma" else 3)
+    return Config(
+        max(16, 1 << (rows - 1).bit_length()),
+        64 if block_d <= 128 else 32,
+        4,
+        2 if family(capability) == "mma" else 3,
+    )
 
 
 def split_keys(rows: int) -> int:
@@ -88,7 +97,9 @@ def split_keys(rows: int) -> int:
 
 def dk_dv_config(capability: int, dtype: torch.dtype, block_d: int) -> Config:
     """For the gradients of keys and values; `block_m` is the step through the queries."""
-    return _exact(block_d) if dtype == torch.float32 else _DK_DV[family(capability)][max(64, block_d)]
+    return (
+        _exact(block_d) if dtype == torch.float32 else _DK_DV[family(capability)][max(64, block_d)]
+    )
 
 
 def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> Config:
@@ -98,7 +109,9 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int) -> Config:
 
 def dbias_config(dtype: torch.dtype, block_d: int) -> Config:
     """For the gradient of an additive bias."""
-    return _exact(block_d) if dtype == torch.float32 else Config(64, 32 if block_d > 128 else 64, 4, 1)
+    return (
+        _exact(block_d) if dtype == torch.float32 else Config(64, 32 if block_d > 128 else 64, 4, 1)
+    )
 
 
 def _exact(block_d: int) -> Config:

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.kernels.geometry import Geometry, Layout, Target, geometry_key, geometry_of, target_of
+from accel.attention.kernels.geometry import (
+    Geometry,
+    Layout,
+    Target,
+    geometry_key,
+    geometry_of,
+    target_of,
+)
 from accel.attention.kernels.portable.configs import PACKED_ROWS, forward_config, padded, split_keys
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
 from accel.attention.ragged import Ragged
@@ -61,7 +68,16 @@ def forward(
     return plan.run(q, k, v, *(() if bias is None and ragged is None else extras(bias, ragged)))
 
 
-def planned(q: Tensor, k: Tensor, v: Tensor, *, left: int | None, right: int | None, scale: float, softcap: float) -> Run:
+def planned(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    left: int | None,
+    right: int | None,
+    scale: float,
+    softcap: float,
+) -> Run:
     """`forward` for all tensors of these sizes, strides, dtype, device and alignment: without a look at them."""
     return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None), (None, None)).run
 
@@ -72,10 +88,17 @@ def forward_calls(geometry: Geometry, target: Target, blocks: Blocks = (None, No
     group = geometry.group
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and geometry.bias is None else 1
     block_d = padded(geometry.head_dim)
-    config = forward_config(target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None).resized(*blocks)
+    config = forward_config(
+        target.capability, geometry.dtype, block_d, longest_q * pack, geometry.bias is not None
+    ).resized(*blocks)
     tiles = cdiv(longest_q * pack, config.block_m)
     units = geometry.heads // pack * geometry.sequences
-    splits, chunk = _split(target.processors // max(1, tiles * units), longest_k, split_keys(longest_q * pack), config.block_n)
+    splits, chunk = _split(
+        target.processors // max(1, tiles * units),
+        longest_k,
+        split_keys(longest_q * pack),
+        config.block_n,
+    )
     rows = geometry.q.shape[0] * geometry.heads * geometry.q.shape[2]
     out = geometry.q.like()
     attend = Call(
@@ -153,7 +176,9 @@ class _Plan(NamedTuple):
         if self.combine is None:
             self.attend(q, k, v, out, lse, *more)
             return out, lse
-        partial = torch.empty((self.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device)
+        partial = torch.empty(
+            (self.splits, lse.numel(), q.shape[3]), dtype=torch.float32, device=q.device
+        )
         partial_lse = torch.empty((self.splits, lse.numel()), dtype=torch.float32, device=q.device)
         self.attend(q, k, v, partial, partial_lse, *more)
         self.combine(partial, partial_lse, out, lse)

@@ -10,7 +10,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.attention.kernels.portable.kernel_forward import LOG2E, UNSPECIALISED, biased, extent, hide, load_rows, tanh
+from accel.attention.kernels.portable.kernel_forward import (
+    LOG2E,
+    UNSPECIALISED,
+    biased,
+    extent,
+    hide,
+    load_rows,
+    tanh,
+)
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
@@ -23,8 +31,18 @@ def row_sums(
     batch, head = (unit // heads).to(tl.int64), (unit % heads).to(tl.int64)
     rows, dims = tile * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tl.arange(0, BLOCK_D)
     there = (rows < total_q)[:, None] & (dims < HEAD_DIM)[None, :]
-    out = tl.load((out_ptr + batch * stride_ob + head * stride_oh + rows * stride_om)[:, None] + dims[None, :] * stride_od, there, 0.0)
-    dout = tl.load((dout_ptr + batch * stride_gb + head * stride_gh + rows * stride_gm)[:, None] + dims[None, :] * stride_gd, there, 0.0)
+    out = tl.load(
+        (out_ptr + batch * stride_ob + head * stride_oh + rows * stride_om)[:, None]
+        + dims[None, :] * stride_od,
+        there,
+        0.0,
+    )
+    dout = tl.load(
+        (dout_ptr + batch * stride_gb + head * stride_gh + rows * stride_gm)[:, None]
+        + dims[None, :] * stride_gd,
+        there,
+        0.0,
+    )
     delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), 1)
     tl.store(delta_ptr + unit.to(tl.int64) * total_q + rows, delta, mask=rows < total_q)
 
@@ -117,15 +135,27 @@ def attention_dk_dv(
 
     # The queries that see any of these keys, and among them those that see all: `extent` with the roles changed.
     final = tl.minimum((tile + 1) * BLOCK_N, seq_k) - 1
-    begin, _, _, end = extent(tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M)
+    begin, _, _, end = extent(
+        tile * BLOCK_N, final, -shift, right, left, seq_q, RIGHT, LEFT, BLOCK_M
+    )
     dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     steps = tl.arange(0, BLOCK_M)
     for member in range(group):
         head = kv_head * group + member
-        q_at = q_ptr + place * stride_qb + head * stride_qh + first_q * stride_qm + (steps[:, None] * stride_qm + dims[None, :] * stride_qd)
+        q_at = (
+            q_ptr
+            + place * stride_qb
+            + head * stride_qh
+            + first_q * stride_qm
+            + (steps[:, None] * stride_qm + dims[None, :] * stride_qd)
+        )
         dout_at = (
-            dout_ptr + place * stride_gb + head * stride_gh + first_q * stride_gm + (steps[:, None] * stride_gm + dims[None, :] * stride_gd)
+            dout_ptr
+            + place * stride_gb
+            + head * stride_gh
+            + first_q * stride_gm
+            + (steps[:, None] * stride_gm + dims[None, :] * stride_gd)
         )
         at = (place * heads + head) * total_q + first_q
         bias = bias_ptr
@@ -138,8 +168,14 @@ def attention_dk_dv(
         )  # fmt: skip
     dk_at = dk_ptr + place * stride_dkb + kv_head * stride_dkh + keys * stride_dkn
     dv_at = dv_ptr + place * stride_dvb + kv_head * stride_dvh + keys * stride_dvn
-    tl.store(dk_at[:, None] + dims[None, :] * stride_dkd, (dk * scale).to(dk_ptr.dtype.element_ty), mask=stored)
-    tl.store(dv_at[:, None] + dims[None, :] * stride_dvd, dv.to(dv_ptr.dtype.element_ty), mask=stored)
+    tl.store(
+        dk_at[:, None] + dims[None, :] * stride_dkd,
+        (dk * scale).to(dk_ptr.dtype.element_ty),
+        mask=stored,
+    )
+    tl.store(
+        dv_at[:, None] + dims[None, :] * stride_dvd, dv.to(dv_ptr.dtype.element_ty), mask=stored
+    )
 
 
 @triton.jit
@@ -154,13 +190,17 @@ def gather_keys(
     for start in range(begin, end, BLOCK_N):
         cols = start + tl.arange(0, BLOCK_N)
         block = tl.cast(start, tl.int64)
-        k = load_rows(k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
+        k = load_rows(
+            k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
+        )
         products = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         p, slope = weights_and_slope(
             products, lse[:, None], bias, rows[:, None], cols[None, :], seq_q, seq_k, shift, left, right, qk_scale, softcap,
             stride_bm, stride_bn, LEFT, RIGHT, SOFTCAP, BIAS, MASKED, EVEN_K,
         )  # fmt: skip
-        v = load_rows(v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
+        v = load_rows(
+            v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
+        )
         dp = tl.dot(dout, tl.trans(v), input_precision=PRECISION)
         ds = p * (dp - delta[:, None]) * slope
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
@@ -205,14 +245,28 @@ def attention_dq(
     lse = in_base_2(lse_ptr + at, there)
     delta = tl.load(delta_ptr + at, mask=there, other=0.0)
     steps = tl.arange(0, BLOCK_N)
-    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
-    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + first_k * stride_vn + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    k_at = (
+        k_ptr
+        + place * stride_kb
+        + kv_head * stride_kh
+        + first_k * stride_kn
+        + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
+    )
+    v_at = (
+        v_ptr
+        + place * stride_vb
+        + kv_head * stride_vh
+        + first_k * stride_vn
+        + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    )
     bias = bias_ptr
     if BIAS is not None:
         bias += place * stride_bb + head * stride_bh
 
     last = tl.minimum((tile + 1) * BLOCK_M, seq_q) - 1
-    begin, full_begin, full_end, end = extent(tile * BLOCK_M, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N)
+    begin, full_begin, full_end, end = extent(
+        tile * BLOCK_M, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
+    )
     full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
     full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
     dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
@@ -231,7 +285,11 @@ def attention_dq(
         stride_kn, stride_vn, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT, SOFTCAP, BIAS, False, EVEN_K, PRECISION,
     )  # fmt: skip
     dq_at = dq_ptr + place * stride_dqb + head * stride_dqh + queries * stride_dqm
-    tl.store(dq_at[:, None] + dims[None, :] * stride_dqd, (dq * scale).to(dq_ptr.dtype.element_ty), mask=stored)
+    tl.store(
+        dq_at[:, None] + dims[None, :] * stride_dqd,
+        (dq * scale).to(dq_ptr.dtype.element_ty),
+        mask=stored,
+    )
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
@@ -250,7 +308,10 @@ def attention_dbias(
     """
     pid = tl.program_id(0)
     tile_n, tile_m = pid % tiles_n, pid // tiles_n % tiles_m
-    own_head, own_batch = pid // (tiles_n * tiles_m) % own_heads, pid // (tiles_n * tiles_m) // own_heads
+    own_head, own_batch = (
+        pid // (tiles_n * tiles_m) % own_heads,
+        pid // (tiles_n * tiles_m) // own_heads,
+    )
     shift = seq_k - seq_q
     dims = tl.arange(0, BLOCK_D)
     inside = dims < HEAD_DIM
@@ -263,7 +324,10 @@ def attention_dbias(
         kv_head, head = (head // group).to(tl.int64), head.to(tl.int64)
         rows, cols = m + tl.arange(0, BLOCK_M), n + tl.arange(0, BLOCK_N)
         queries, keys = rows.to(tl.int64), cols.to(tl.int64)
-        asked, given = (rows < seq_q)[:, None] & inside[None, :], (cols < seq_k)[:, None] & inside[None, :]
+        asked, given = (
+            (rows < seq_q)[:, None] & inside[None, :],
+            (cols < seq_k)[:, None] & inside[None, :],
+        )
         q_at = q_ptr + batch * stride_qb + head * stride_qh + queries * stride_qm
         g_at = dout_ptr + batch * stride_gb + head * stride_gh + queries * stride_gm
         k_at = k_ptr + batch * stride_kb + kv_head * stride_kh + keys * stride_kn
@@ -282,7 +346,10 @@ def attention_dbias(
         )  # fmt: skip
         total += p * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
     at = dbias_ptr + own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
-    rows, cols = tile_m * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64), tile_n * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64)
+    rows, cols = (
+        tile_m * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64),
+        tile_n * BLOCK_N + tl.arange(0, BLOCK_N).to(tl.int64),
+    )
     kind = dbias_ptr.dtype.element_ty
     if SUM_M and SUM_N:
         tl.store(at, tl.sum(tl.sum(total, 1), 0).to(kind))
@@ -292,4 +359,6 @@ def attention_dbias(
         tl.store(at + rows * stride_dm, tl.sum(total, 1).to(kind), mask=rows < seq_q)
     else:
         stored = (rows < seq_q)[:, None] & (cols < seq_k)[None, :]
-        tl.store(at + rows[:, None] * stride_dm + cols[None, :] * stride_dn, total.to(kind), mask=stored)
+        tl.store(
+            at + rows[:, None] * stride_dm + cols[None, :] * stride_dn, total.to(kind), mask=stored
+        )

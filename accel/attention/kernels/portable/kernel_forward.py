@@ -26,7 +26,18 @@ def tanh(x):
 
 
 @triton.jit
-def hide(scores, rows, cols, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr, EVEN_K: tl.constexpr):
+def hide(
+    scores,
+    rows,
+    cols,
+    shift,
+    left,
+    right,
+    seq_k,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    EVEN_K: tl.constexpr,
+):
     """Scores, -inf where the queries `rows` do not see the keys `cols`; the two broadcast against each other."""
     if LEFT:
         scores = tl.where(cols >= rows + (shift - left), scores, float("-inf"))
@@ -38,7 +49,9 @@ def hide(scores, rows, cols, shift, left, right, seq_k, LEFT: tl.constexpr, RIGH
 
 
 @triton.jit
-def load_rows(at, indices, limit, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr):
+def load_rows(
+    at, indices, limit, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr
+):
     """A tile [rows, BLOCK_D] of vectors of HEAD_DIM elements; 0 beyond them, and from index `limit` on, which EVEN says no row reaches."""
     inside = tl.arange(0, BLOCK_D) < HEAD_DIM
     if not EVEN:
@@ -71,16 +84,22 @@ def attend(
     for start in range(begin, end, BLOCK_N):
         cols = start + steps
         block = tl.cast(start, tl.int64)
-        k = load_rows(k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
+        k = load_rows(
+            k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
+        )
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if SOFTCAP:
             scores = (softcap * LOG2E) * tanh(scores * qk_scale)
         elif BIAS is not None or MASKED:
             scores = scores * qk_scale
         if BIAS is not None:
-            scores = biased(scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS)
+            scores = biased(
+                scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS
+            )
         if MASKED:
-            scores = hide(scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K)
+            scores = hide(
+                scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K
+            )
         if SOFTCAP or BIAS is not None or MASKED:
             new = tl.maximum(m, tl.max(scores, 1))
             anchor = tl.where(new == float("-inf"), 0.0, new)
@@ -92,14 +111,26 @@ def attend(
         shrink = tl.exp2(m - anchor)
         l = l * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
-        v = load_rows(v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED)
+        v = load_rows(
+            v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
+        )
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
         m = new
     return acc, l, m
 
 
 @triton.jit
-def extent(first, last, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr, BLOCK_N: tl.constexpr):
+def extent(
+    first,
+    last,
+    shift,
+    left,
+    right,
+    seq_k,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
     """The keys that queries `first` to `last` look at: (begin, full_begin, full_end, end).
 
     All multiples of BLOCK_N but `end`. All these queries see every key from full_begin to full_end - 1; blocks outside need a mask.
@@ -157,14 +188,28 @@ def attention_forward(
     q_at = q_ptr + place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
-    k_at = k_ptr + place * stride_kb + kv_head * stride_kh + first_k * stride_kn + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
-    v_at = v_ptr + place * stride_vb + kv_head * stride_vh + first_k * stride_vn + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    k_at = (
+        k_ptr
+        + place * stride_kb
+        + kv_head * stride_kh
+        + first_k * stride_kn
+        + (steps[:, None] * stride_kn + dims[None, :] * stride_kd)
+    )
+    v_at = (
+        v_ptr
+        + place * stride_vb
+        + kv_head * stride_vh
+        + first_k * stride_vn
+        + (steps[:, None] * stride_vn + dims[None, :] * stride_vd)
+    )
     bias = bias_ptr
     if BIAS is not None:
         bias += place * stride_bb + head.to(tl.int64) * stride_bh
 
     last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
-    begin, full_begin, full_end, end = extent(tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N)
+    begin, full_begin, full_end, end = extent(
+        tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
+    )
     if SPLIT:
         begin = tl.maximum(begin, split * chunk)
         end = tl.minimum(end, (split + 1) * chunk)
@@ -197,7 +242,9 @@ def attention_forward(
         lse_rows += split.to(tl.int64) * partial_stride
         out_at = (out_ptr + lse_rows * HEAD_DIM)[:, None] + dims[None, :]
     else:
-        out_at = (out_ptr + place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om)[:, None] + dims[None, :] * stride_od
+        out_at = (
+            out_ptr + place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om
+        )[:, None] + dims[None, :] * stride_od
     tl.store(lse_ptr + lse_rows, lse, mask=there)
     tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=stored)
 
@@ -214,7 +261,11 @@ def combine_splits(
     row = tl.program_id(0).to(tl.int64)
     query, head, batch = row % total_q, row // total_q % heads, row // total_q // heads
     splits_at, dims = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
-    lses = tl.load(partial_lse_ptr + splits_at * partial_stride + row, mask=splits_at < splits, other=float("-inf"))
+    lses = tl.load(
+        partial_lse_ptr + splits_at * partial_stride + row,
+        mask=splits_at < splits,
+        other=float("-inf"),
+    )
     largest = tl.max(lses, 0)
     anchor = tl.where(largest == float("-inf"), 0.0, largest)
     weights = tl.exp2((lses - anchor) * LOG2E)
@@ -222,6 +273,9 @@ def combine_splits(
     at = partial_ptr + (splits_at[:, None] * partial_stride + row) * HEAD_DIM + dims[None, :]
     parts = tl.load(at, mask=(splits_at < splits)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
     out = tl.sum(parts * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
-    tl.store(lse_ptr + row, tl.where(total == 0.0, float("-inf"), anchor + tl.log(tl.where(total == 0.0, 1.0, total))))
+    tl.store(
+        lse_ptr + row,
+        tl.where(total == 0.0, float("-inf"), anchor + tl.log(tl.where(total == 0.0, 1.0, total))),
+    )
     out_at = out_ptr + batch * stride_ob + head * stride_oh + query * stride_om + dims * stride_od
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=dims < HEAD_DIM)

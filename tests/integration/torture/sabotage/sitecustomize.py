@@ -88,9 +88,24 @@ def sabotage() -> None:
                 super().__init__(args, *rest, **more)
                 return
             plan.kill("daemon", "before spawn")
-            for at in ("gate", "lock", "before job", "after job", "before sync", "before rename", "after rename"):
+            for at in (
+                "gate",
+                "lock",
+                "before job",
+                "after job",
+                "before sync",
+                "before rename",
+                "after rename",
+            ):
                 if plan.due("runner", at):
-                    args = [*args[:number], str(RUNNER), args[number], at, str(FOLDER), *args[number + 1 :]]
+                    args = [
+                        *args[:number],
+                        str(RUNNER),
+                        args[number],
+                        at,
+                        str(FOLDER),
+                        *args[number + 1 :],
+                    ]
                     break
             super().__init__(args, *rest, **more)
             plan.kill("daemon", "after spawn")

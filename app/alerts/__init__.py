@@ -1,0 +1,1 @@
+"""The Alerts page and desktop notifications."""

@@ -1,1 +1,0 @@
-"""What can be said after each command: a module a kind of command, a function a command; loaded for the command that is run."""

@@ -1,0 +1,1 @@
+"""The Assistant page: conversations, answers and proposals."""

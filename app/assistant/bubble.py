@@ -1,0 +1,235 @@
+"""One message of the conversation: its text, who wrote it, what it rests on, and what can be done with it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from app.assistant.choices import Choices
+from app.assistant.citations import citations
+from app.assistant.conversation_export import code_blocks
+from app.assistant.message import UNCHECKED, Message
+from app.assistant.proposal_card import ProposalCard
+from app.assistant.sparkline import Sparklines
+from app.assistant.writing import told
+from app.format.values import plural
+from app.widgets import theme
+from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from app.widgets.safe_text import SafeText
+
+_FOOTER = 20
+"""Height of the line of buttons, in pixels."""
+
+
+class Bubble(QFrame):
+    """Emits `acted` with what is wanted.
+
+    copy, code, report, edit, again, delete, earlier, later, cpu; of a proposal once, session, never; of choices 1, 2, 3, none.
+    """
+
+    acted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.number = 0
+        self.message = Message("assistant", "")
+        self.stale = False
+        """Its height is another one than when it was last fitted."""
+        self._branch = (1, 1)
+        self.text = SafeText()
+        self.text.setAccessibleName("Message")
+        self.curves = Sparklines()
+        self.proposal = ProposalCard()
+        self.proposal.decided.connect(self.acted)
+        self.choices = Choices()
+        self.choices.chosen.connect(self.acted)
+        self.note = label(size="small", meaning="muted", wrap=True)
+        self.use_cpu = button(
+            "Answer on the CPU now", tooltip="Wait for no GPU: slower, and it disturbs nobody"
+        )
+        self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
+        self.writer = elided(size="small", meaning="muted")
+        self.sources = button(
+            "", kind="quiet", checkable=True, tooltip="The facts that this text rests on"
+        )
+        self.facts = SafeText()
+        self.facts.setAccessibleName("Facts it rests on")
+        for part in (self.text, self.facts):
+            part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+            part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.facts.hide()
+        self.text.cited.connect(self._cite)
+        self.sources.toggled.connect(self._open)
+        self._footer = QWidget()
+        self.earlier = self._action("‹", "earlier", "The version before this one")
+        self.branch = label(size="small", meaning="muted")
+        self.later = self._action("›", "later", "The version after this one")
+        self.copy = self._action("Copy", "copy", "Copy this message")
+        self.code = self._action("Copy code", "code", "Copy the code in this message")
+        self.save = self._action(
+            "Save report", "report", "Save all of it, with tables and charts: HTML, PDF or Markdown"
+        )
+        self.again = self._action(
+            "Again",
+            "again",
+            "Have another answer written; this one stays beside it (Ctrl+R for the last one)",
+        )
+        self.edit = self._action(
+            "Edit", "edit", "Ask something else here; what follows stays as another branch"
+        )
+        self.remove = self._action(
+            "Delete", "delete", "Delete this message and what follows it; can be undone"
+        )
+        self.controls: list[QWidget] = [
+            self.text,
+            *self.proposal.buttons.values(),
+            *self.choices.buttons.values(),
+            self.use_cpu,
+            self.earlier,
+            self.later,
+            self.sources,
+            self.copy,
+            self.code,
+        ]
+        self.controls += [self.save, self.again, self.edit, self.remove, self.facts]
+        """What the Tab key goes through."""
+        self._lay_out()
+        self._show()
+
+    def show_message(self, message: Message, place: int = 1, of: int = 1) -> None:
+        """`place`: which one it is of so many siblings."""
+        if message is not self.message or self._branch != (place, of):
+            self.message, self._branch = message, (place, of)
+            self._show()
+
+    def fit(self, width: int) -> int:
+        """The height it needs where it is so wide."""
+        inside = width - 2 * theme.L
+        for part in (self.text, self.facts):
+            part.document().setTextWidth(inside)
+            part.setFixedHeight(int(part.document().size().height()) + 2)
+        self.proposal.settle()
+        self.choices.settle()
+        self.stale = False
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        return (
+            layout.totalHeightForWidth(width)
+            if layout.hasHeightForWidth()
+            else layout.totalSizeHint().height()
+        )
+
+    def close_sources(self) -> None:
+        self.sources.setChecked(False)
+
+    def recolor(self) -> None:
+        """Colours inside rich text do not follow the palette by themselves."""
+        self._show()
+
+    def _show(self) -> None:
+        message = self.message
+        you = message.author == "you"
+        theme.mark(self, "bubble", message.author)
+        self.setAccessibleName("You" if you else "Assistant")
+        if you:
+            self.text.document().setPlainText(
+                message.text
+            )  # the widget would keep the font of what it showed before
+        else:
+            self.text.show_markdown(message.text)
+            if message.state == "done" and message.facts:
+                self.text.cite(
+                    citations(self.text.document().toPlainText(), message.facts), message.facts
+                )
+        self.proposal.show_proposal(message.proposal, message.decision)
+        self.choices.show_choices(message.choices)
+        self.text.setVisible(
+            bool(message.text) and message.proposal is None and not message.choices
+        )  # the card says it all
+        self.curves.show_curves(message.curves)
+        set_text(self.note, _note(message))
+        self.note.setVisible(bool(self.note.text()))
+        self.use_cpu.setVisible(message.cpu)
+        theme.mark(
+            self.note,
+            "meaning",
+            "failed"
+            if message.state == "failed"
+            else "warm"
+            if message.wants == "chat"
+            else "muted",
+        )
+        ended = not message.pending
+        set_text(self.writer, told(message))
+        set_tooltip(self.writer, told(message))
+        self._footer.setVisible(ended or bool(message.text))
+        place, of = self._branch
+        set_text(self.branch, f"{place}/{of}")
+        for part in (self.earlier, self.branch, self.later):
+            part.setVisible(of > 1)
+        self.branch.setAccessibleName(f"Version {place} of {of}")
+        self.sources.setVisible(bool(message.facts))
+        self.copy.setVisible(bool(message.text))
+        self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
+        self.save.setVisible(bool(message.report))
+        self.again.setVisible(ended and not you and message.wants != "decision")
+        self.edit.setVisible(you and message.wants in ("answer", "chat"))
+        self.remove.setVisible(ended)
+        self._open(self.sources.isChecked())
+
+    def _open(self, opened: bool) -> None:
+        opened = opened and bool(self.message.facts)
+        self.sources.setText(
+            f"{'Hide' if opened else 'Show'} {plural(len(self.message.facts), 'source')}"
+        )
+        if opened:
+            self.facts.show_table(
+                tuple(
+                    (name, f"{value}  ({source})" if source else value)
+                    for name, value, source in self.message.facts
+                )
+            )
+        self.facts.setVisible(opened)
+        self.stale = True
+        self.updateGeometry()
+
+    def _cite(self, facts: list[int]) -> None:
+        """Open the sources at the facts that a figure is from."""
+        self.sources.setChecked(True)
+        self._open(True)
+        self.facts.mark_rows(facts)
+
+    def _action(self, text: str, name: str, tooltip: str) -> QWidget:
+        made = button(text, kind="quiet", tooltip=tooltip)
+        made.setAccessibleName(tooltip.partition(";")[0] if len(text) == 1 else text)
+        made.clicked.connect(lambda: self.acted.emit(name))
+        return made
+
+    def _lay_out(self) -> None:
+        footer = row(
+            self.earlier, self.branch, self.later, self.writer, self.sources, spacing=theme.XS
+        )
+        for made in (self.copy, self.code, self.save, self.again, self.edit, self.remove):
+            footer.addWidget(made)
+        footer.setStretch(3, 1)
+        self._footer.setFixedHeight(
+            _FOOTER
+        )  # what is in it comes and goes, and gets its style when it is shown
+        self._footer.setLayout(footer)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
+        layout.setSpacing(theme.S)
+        for part in (self.text, self.proposal, self.choices, self.curves, self.note):
+            layout.addWidget(part)
+        layout.addWidget(self.use_cpu, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addWidget(self._footer)
+        layout.addWidget(self.facts)
+
+
+def _note(message: Message) -> str:
+    """Why it waits or failed; and of whatever free chat wrote, though it was stopped, that nothing checked it."""
+    note = message.note or ("writes …" if message.state == "writing" else "")
+    if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
+        return note
+    return f"{note}  ({UNCHECKED})" if note else UNCHECKED

@@ -1,0 +1,267 @@
+"""The conversation, however long: only the messages that can be seen have widgets, and these are used again for others."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Literal
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+
+from app.assistant.bubble import Bubble
+from app.assistant.conversation import Conversation
+from app.assistant.message import Message
+from app.widgets import theme
+
+Keeps = Literal["question", "end", "place"]
+_GUESS, _LINE, _CHARACTER = 64, 18, 7
+"""Height of a message without its text, and of a line; width of a character: until it is seen, in pixels."""
+_TRIES = 8
+_STEP = 60
+
+
+class MessageList(QAbstractScrollArea):
+    """Emits `acted` with what a button of a message asks for, and the message's number."""
+
+    acted = Signal(str, int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeps: Keeps = "question"
+        """What stays in view while the conversation grows: the last question on top, its end, or what the user scrolled to."""
+        self._conversation = Conversation()
+        self._numbers: list[int] = []
+        self._heights: dict[int, int] = {}
+        self._measured: dict[int, Message] = {}
+        """The message of which the height is known, at the width there is."""
+        self._tops: list[int] = [0]
+        self._anchor = (0, 0)
+        """A message, and how far below its top the view begins."""
+        self._used: dict[int, Bubble] = {}
+        self._free: list[Bubble] = []
+        self._width, self._arranging = 0, False
+        self.setProperty("clear", "true")
+        self.setAccessibleName("Conversation")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setAutoFillBackground(False)
+        self.verticalScrollBar().setSingleStep(_STEP)
+        self.verticalScrollBar().actionTriggered.connect(self._scrolled)
+
+    @property
+    def bubbles(self) -> list[Bubble]:
+        """Those that there are now, the first message first."""
+        return [self._used[number] for number in self._numbers if number in self._used]
+
+    def show_conversation(self, conversation: Conversation) -> None:
+        """Draw what changed."""
+        if conversation is not self._conversation:
+            self._conversation, self._numbers = conversation, []
+            self._heights.clear()
+            self._measured.clear()
+            self._release(self._used)
+        self._arrange()
+
+    def keep(self, what: Keeps) -> None:
+        self.keeps = what
+
+    def reveal(self, number: int) -> None:
+        """Bring a message to the top of the view."""
+        self._anchor, self.keeps = (number, 0), "place"
+        self._arrange()
+
+    def recolor(self) -> None:
+        """Draw all anew: the colours have changed."""
+        while self._free:
+            self._free.pop().deleteLater()  # what is hidden gets its new style only as it is shown, too late to be measured
+        for bubble in self._used.values():
+            bubble.recolor()
+        self._arrange()
+
+    def sizeHint(self) -> QSize:
+        return QSize(600, 400)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._arrange()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self._arrange()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._arrange()  # sources were opened: a message has another height
+        return super().viewportEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self.verticalScrollBar()
+        ends = {
+            Qt.Key.Key_Home: bar.SliderAction.SliderToMinimum,
+            Qt.Key.Key_End: bar.SliderAction.SliderToMaximum,
+        }
+        if event.key() in ends:
+            bar.triggerAction(ends[Qt.Key(event.key())])
+        else:
+            super().keyPressEvent(event)
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        moved = super().focusNextPrevChild(forward)
+        focused = self.focusWidget()
+        if moved and focused is not None and self.viewport().isAncestorOf(focused):
+            self._bring_in(focused)
+        return moved
+
+    def _scrolled(self) -> None:
+        """The user moved the view: to the end, to follow it, or elsewhere, to read there."""
+        bar = self.verticalScrollBar()
+        self.keeps = "end" if bar.sliderPosition() >= bar.maximum() else "place"
+        self._drop_anchor(bar.sliderPosition())
+
+    def _drop_anchor(self, position: int) -> None:
+        if self._numbers:
+            index = self._at(position)
+            self._anchor = self._numbers[index], position - self._tops[index]
+
+    def _bring_in(self, widget: QWidget) -> None:
+        top = widget.mapTo(self.viewport(), widget.rect().topLeft()).y()
+        by = min(top, 0) + max(top + widget.height() - self.viewport().height(), 0)
+        if by:
+            position = self.verticalScrollBar().value() + by
+            self.keeps = "place"
+            self._drop_anchor(position)
+            self.verticalScrollBar().setValue(position)
+
+    def _arrange(self) -> None:
+        """Measure what can be seen until nothing changes any more, then put every message in its place."""
+        if self._arranging or not self.isVisible():
+            return
+        self._arranging = True
+        try:
+            self._take_path()
+            for _ in range(_TRIES):
+                self._take_width()  # it changes where a scroll bar comes or goes
+                self._set_range()
+                if not self._measure() and self._width == self.viewport().width():
+                    break
+            self._place()
+        finally:
+            self._arranging = False
+
+    def _take_path(self) -> None:
+        path = self._conversation.path
+        if self._numbers != path:
+            self._numbers = list(path)
+            self._release([number for number in self._used if number not in path])
+            self._stack(0)
+
+    def _take_width(self) -> None:
+        if self._width != self.viewport().width():
+            self._width = self.viewport().width()
+            self._measured.clear()
+            self._stack(0)
+
+    def _set_range(self) -> None:
+        bar, high = self.verticalScrollBar(), self.viewport().height()
+        bar.setPageStep(high)
+        bar.setRange(0, max(self._tops[-1] - high, 0))
+        if self.keeps == "end":
+            bar.setValue(bar.maximum())
+            return
+        number, offset = (self._last_question(), 0) if self.keeps == "question" else self._anchor
+        if number in self._heights and number in self._numbers:
+            bar.setValue(self._tops[self._numbers.index(number)] + offset)
+
+    def _last_question(self) -> int:
+        tree = self._conversation.tree
+        return next((n for n in reversed(self._numbers) if tree.message(n).author == "you"), 0)
+
+    def _seen(self) -> list[int]:
+        """Which messages can be seen, with one before and one after them, so that the Tab key finds these."""
+        if not self._numbers:
+            return []
+        start = self.verticalScrollBar().value()
+        first, last = self._at(start), self._at(start + self.viewport().height())
+        return self._numbers[max(first - 1, 0) : last + 2]
+
+    def _at(self, position: int) -> int:
+        return min(max(bisect_right(self._tops, position) - 1, 0), len(self._numbers) - 1)
+
+    def _measure(self) -> bool:
+        """Whether a message that can be seen has another height than it was thought to have."""
+        changed = len(self._numbers)
+        for number in self._seen():
+            message, bubble = self._conversation.tree.message(number), self._bubble(number)
+            bubble.show_message(message, *self._branch(number))
+            if self._measured.get(number) is not message or bubble.stale:
+                self._measured[number] = message
+                high = bubble.fit(self._width)
+                if high != self._heights[number]:
+                    self._heights[number] = high
+                    changed = min(changed, self._numbers.index(number))
+        if changed == len(self._numbers):
+            return False
+        self._stack(changed)
+        return True
+
+    def _branch(self, number: int) -> tuple[int, int]:
+        siblings = self._conversation.tree.siblings(number)
+        return siblings.index(number) + 1, len(siblings)
+
+    def _stack(self, since: int) -> None:
+        """Sum up the heights from a message on; those never seen are guessed from the length of their text."""
+        tops = self._tops[: since + 1]
+        for number in self._numbers[since:]:
+            if number not in self._heights:
+                text = self._conversation.tree.message(number).text
+                lines = text.count("\n") + 1 + len(text) * _CHARACTER // max(self._width, 100)
+                self._heights[number] = _GUESS + _LINE * lines
+            tops.append(tops[-1] + self._heights[number] + theme.S)
+        self._tops = tops
+
+    def _place(self) -> None:
+        seen, start = self._seen(), self.verticalScrollBar().value()
+        focused = self.focusWidget()
+        self._release(
+            [
+                n
+                for n, b in self._used.items()
+                if n not in seen and not (focused and b.isAncestorOf(focused))
+            ]
+        )
+        order = [number for number in self._numbers if number in self._used]
+        for number in order:
+            top = self._tops[self._numbers.index(number)] - start
+            bubble = self._used[number]
+            bubble.setGeometry(0, top, self._width, self._heights[number])
+        controls = [control for number in order for control in self._used[number].controls]
+        for before, after in pairwise(controls):
+            if before.nextInFocusChain() is not after:
+                QWidget.setTabOrder(before, after)
+        self.setAccessibleDescription(f"{len(self._numbers)} messages")
+
+    def _bubble(self, number: int) -> Bubble:
+        if number not in self._used:
+            bubble = self._free.pop() if self._free else self._new()
+            bubble.number = number
+            bubble.setGeometry(0, -1, self._width, 1)
+            bubble.show()  # what was never shown tells no height
+            self._used[number] = bubble
+        return self._used[number]
+
+    def _new(self) -> Bubble:
+        bubble = Bubble(self.viewport())
+        bubble.acted.connect(lambda what: self.acted.emit(what, bubble.number))
+        return bubble
+
+    def _release(self, numbers: list[int] | dict[int, Bubble]) -> None:
+        for number in list(numbers):
+            bubble = self._used.pop(number)
+            bubble.hide()
+            bubble.close_sources()
+            self._free.append(bubble)

@@ -1,0 +1,86 @@
+"""The presets as a table: names and prompts, edited in place."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
+
+from app.assistant.session_requests import Preset
+from app.widgets import theme
+from app.widgets.basic import button, label, row
+
+
+class PresetEditor(QWidget):
+    """Emits `kept` with the presets as they are when it is left."""
+
+    kept = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = QTableWidget(0, 2)
+        self.table.setAccessibleName("Presets")
+        self.table.setHorizontalHeaderLabels(["Name", "Prompt"])
+        self.table.verticalHeader().hide()
+        self.table.setShowGrid(False)
+        self.table.setSelectionBehavior(self.table.SelectionBehavior.SelectRows)
+        self.table.setTabKeyNavigation(False)
+        self.table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
+        self.table.horizontalHeader().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
+        self.table.horizontalHeader().setDefaultAlignment(
+            Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        )
+        self.table.setColumnWidth(0, 180)
+        self.add = button("Add", tooltip="Another preset")
+        self.add.clicked.connect(self._add)
+        self.remove = button("Remove", tooltip="Remove the chosen preset")
+        self.remove.clicked.connect(self._remove)
+        self.done = button("Done", kind="primary", tooltip="Keep them as they are here")
+        self.done.clicked.connect(lambda: self.kept.emit(self.presets()))
+        buttons = row(self.add, self.remove, self.done)
+        buttons.insertStretch(2, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.M)
+        layout.addWidget(label("Presets", size="large"))
+        layout.addWidget(
+            label(
+                "Prompts that you use often, under names. Enter or F2 edits a cell.",
+                meaning="muted",
+                wrap=True,
+            )
+        )
+        layout.addWidget(self.table, 1)
+        layout.addLayout(buttons)
+
+    def show_presets(self, presets: tuple[Preset, ...]) -> None:
+        self.table.setRowCount(0)
+        for preset in presets:
+            self._put(preset)
+        self.table.setCurrentCell(0, 0)
+        self.table.setFocus()
+
+    def presets(self) -> tuple[Preset, ...]:
+        """Those with a prompt; one without a name is called by its first words."""
+        found = []
+        for line in range(self.table.rowCount()):
+            name, text = (
+                (item.text().strip() if (item := self.table.item(line, c)) else "") for c in (0, 1)
+            )
+            if text:
+                found.append(Preset(name or " ".join(text.split()[:4]), text))
+        return tuple(found)
+
+    def _put(self, preset: Preset) -> None:
+        line = self.table.rowCount()
+        self.table.insertRow(line)
+        for column, text in enumerate((preset.name, preset.text)):
+            self.table.setItem(line, column, QTableWidgetItem(text))
+
+    def _add(self) -> None:
+        self._put(Preset("", ""))
+        line = self.table.rowCount() - 1
+        self.table.setCurrentCell(line, 0)
+        self.table.edit(self.table.model().index(line, 0))
+
+    def _remove(self) -> None:
+        self.table.removeRow(self.table.currentRow())

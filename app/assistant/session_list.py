@@ -1,0 +1,202 @@
+"""The conversations that are kept: searched, opened, renamed (F2) and deleted (Del)."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QListWidget,
+    QListWidgetItem,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.assistant.session_requests import Summary
+from app.format.values import plural
+from app.widgets import theme
+from app.widgets.basic import button, label, plain_tooltip, row, set_text
+from app.widgets.filter_box import filter_box
+
+_KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+_HIGH = 42
+_SEARCH_MS = 200
+
+
+class SessionList(QWidget):
+    """Emits what is wanted; the page does it."""
+
+    opened = Signal(str)
+    renamed = Signal(str, str)
+    dropped = Signal(str)
+    created = Signal()
+    searched = Signal(str)
+    modelled = Signal()
+    """The models are wanted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: tuple[Summary, ...] = ()
+        self._key = ""
+        self.new = button("New", tooltip="Begin another conversation (Ctrl+N)")
+        self.new.clicked.connect(self.created)
+        self.rename = button(
+            "Rename", kind="quiet", tooltip="Give the chosen conversation another name (F2)"
+        )
+        self.rename.clicked.connect(self._rename)
+        self.remove = button(
+            "Delete", kind="quiet", tooltip="Put the chosen conversation aside (Del); can be undone"
+        )
+        self.remove.clicked.connect(self._drop)
+        self.models = button(
+            "Models…",
+            kind="quiet",
+            tooltip="Which model writes the answers; add, fetch and time models (Ctrl+M)",
+        )
+        self.models.clicked.connect(self.modelled)
+        self.search = filter_box("Search")
+        self.search.setMinimumWidth(0)
+        self.search.setAccessibleName("Search the conversations")
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_SEARCH_MS)
+        self._pause.timeout.connect(lambda: self.searched.emit(self.search.text()))
+        self.search.textChanged.connect(self._pause.start)
+        self.list = _List()
+        self.list.setAccessibleName("Conversations")
+        self.list.setItemDelegate(_TwoLines(self.list))
+        self.list.itemActivated.connect(self._open)
+        self.list.itemClicked.connect(self._open)
+        self.list.itemChanged.connect(self._changed)
+        self.list.deleted.connect(self._drop)
+        self.empty = label("Conversations are kept here.", size="small", meaning="muted", wrap=True)
+        self._lay_out()
+        self.show_sessions((), "")
+
+    def show_sessions(self, found: tuple[Summary, ...], key: str) -> None:
+        """`key`: the one that is open."""
+        if (found, key) == (self.found, self._key) and self.list.count() == len(found):
+            return
+        self.found, self._key = found, key
+        self.list.blockSignals(True)
+        self.list.clear()
+        for summary in found:
+            item = QListWidgetItem(summary.title)
+            item.setFlags(item.flags() | Qt.ItemFlag.ItemIsEditable)
+            item.setData(_KEY, summary.key)
+            item.setData(_BELOW, summary.excerpt or _when(summary.changed))
+            item.setToolTip(
+                plain_tooltip(f"{summary.title}\n{summary.excerpt or _when(summary.changed)}")
+            )
+            self.list.addItem(item)
+            if summary.key == key:
+                self.list.setCurrentItem(item)
+        self.list.blockSignals(False)
+        set_text(
+            self.empty,
+            "Nothing found."
+            if self.search.text()
+            else "Conversations are kept here."
+            if not found
+            else "",
+        )
+        self.empty.setVisible(not found)
+        self.list.setAccessibleDescription(plural(len(found), "conversation"))
+        for made in (self.rename, self.remove):
+            made.setEnabled(bool(found))
+
+    def _open(self, item: QListWidgetItem) -> None:
+        self.opened.emit(item.data(_KEY))
+
+    def _rename(self) -> None:
+        if (item := self.list.currentItem()) is not None:
+            self.list.editItem(item)
+
+    def _changed(self, item: QListWidgetItem) -> None:
+        self.renamed.emit(item.data(_KEY), item.text())
+
+    def _drop(self) -> None:
+        if (item := self.list.currentItem()) is not None:
+            self.dropped.emit(item.data(_KEY))
+
+    def _lay_out(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        top = row(self.search, self.new)
+        top.setStretch(0, 1)
+        layout.addLayout(top)
+        layout.addWidget(self.list, 1)
+        layout.addWidget(self.empty)
+        below = row(self.rename, self.remove, spacing=0)
+        below.addStretch()
+        below.addWidget(self.models)
+        layout.addLayout(below)
+
+
+class _List(QListWidget):
+    deleted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setEditTriggers(self.EditTrigger.EditKeyPressed)
+        self.setUniformItemSizes(True)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Delete:
+            self.deleted.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class _TwoLines(QStyledItemDelegate):
+    """The name, and below it where the words stand, or when it was changed."""
+
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        return QSize(100, _HIGH)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        t, state = theme.tokens(), option.state
+        rect: QRect = option.rect
+        painter.save()
+        if state & state.State_Selected:
+            painter.fillRect(rect, QColor(t.accent_soft))
+        if state & state.State_HasFocus:
+            painter.setPen(QColor(t.accent))
+            painter.drawRect(rect.adjusted(0, 0, -1, -1))
+        inner = rect.adjusted(theme.S, 4, -theme.S, -4)
+        for text, size, color, box in (
+            (index.data(), theme.BASE, t.text, QRect(inner.left(), inner.top(), inner.width(), 18)),
+            (
+                index.data(_BELOW),
+                theme.SMALL,
+                t.muted,
+                QRect(inner.left(), inner.top() + 18, inner.width(), 16),
+            ),
+        ):
+            painter.setFont(theme.font(size))
+            painter.setPen(QColor(color))
+            line = painter.fontMetrics().elidedText(
+                str(text), Qt.TextElideMode.ElideRight, box.width()
+            )
+            painter.drawText(
+                box, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), line
+            )
+        painter.restore()
+
+
+def _when(changed: float) -> str:
+    return time.strftime(
+        "%H:%M" if time.time() - changed < 43200 else "%Y-%m-%d %H:%M", time.localtime(changed)
+    )

@@ -1,0 +1,321 @@
+"""The open conversation: its messages, and asking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.assistant.conversation import Conversation
+from app.assistant.conversation_export import code_blocks
+from app.assistant.entry import Entry
+from app.assistant.message_list import MessageList
+from app.assistant.tree import Cut
+from app.assistant.undo_line import UndoLine
+from app.assistant.writing import opening, pace
+from app.link.requests import (
+    Answered,
+    Approve,
+    Ask,
+    Chat,
+    Refused,
+    Reply,
+    Report,
+    Request,
+    SaveReport,
+    StopAnswer,
+    UseCpu,
+    Waits,
+    Wrote,
+)
+from app.link.state import State
+from app.report.file import FILTER
+from app.widgets import theme
+from app.widgets.basic import ask_where, label, set_text
+from assistant.intents.choices import Choice, numbered
+from assistant.tools.proposal import How
+from scheduler.protocol.errors import UserError
+
+_REDRAW_MS = 50
+
+
+class Talk(QWidget):
+    """Emits `requested` with the question or with Stop, `kept` with the conversation where it is to be written to its file."""
+
+    requested = Signal(object)
+    kept = Signal(object)
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self.asked = state.conversation
+        """The conversation that asked last: its answer goes there, whichever is open."""
+        self.messages, self.entry, self.undo = MessageList(), Entry(), UndoLine()
+        self.empty = label(opening(None), meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._redraw = QTimer(self)
+        self._redraw.setSingleShot(True)
+        self._redraw.setInterval(_REDRAW_MS)
+        self._redraw.timeout.connect(self.refresh)
+        self.messages.acted.connect(self._act)
+        self.entry.asked.connect(self.ask)
+        self.entry.stop.clicked.connect(self._stop)
+        self.entry.happened.clicked.connect(lambda: self.ask("What happened?"))
+        self.entry.brief.clicked.connect(self.write_brief)
+        self.entry.input.recalled.connect(self._edit_last)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        for part, stretch in ((self.empty, 1), (self.messages, 1), (self.undo, 0), (self.entry, 0)):
+            layout.addWidget(part, stretch)
+
+    @property
+    def conversation(self) -> Conversation:
+        """The open one."""
+        return self._state.conversation
+
+    def refresh(self) -> None:
+        path, busy = self.conversation.path, self.asked.busy
+        set_text(self.empty, opening(self._state.snapshot))
+        self.empty.setVisible(not path)
+        self.messages.setVisible(bool(path))
+        self.messages.show_conversation(self.conversation)
+        elsewhere = busy and self.asked is not self.conversation
+        self.entry.show_state(
+            busy,
+            f"“{self.asked.title}” is being answered"
+            if elsewhere
+            else pace(self.asked, self._state.snapshot),
+            bool(path),
+        )
+
+    def deliver(self, reply: Reply) -> None:
+        """An event of the answer; pieces are drawn at most twenty times a second."""
+        match reply:
+            case Waits(reason=reason, id=number, cpu=cpu):
+                self.asked.waits(reason, number, cpu)
+            case Wrote(text=text, id=number):
+                self.asked.wrote(text, number)
+            case Answered():
+                self.asked.answered(reply)
+                self._ended()
+            case Refused(
+                request=Ask(id=number) | Report(id=number) | Approve(id=number) | Chat(id=number),
+                message=message,
+            ):
+                self.asked.failed(message, number)
+                self._ended()
+            case _:
+                return
+        if not self._redraw.isActive():
+            self._redraw.start()
+
+    def _ended(self) -> None:
+        self.kept.emit(self.asked)
+        if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
+            said = self.asked.messages[-1]
+            QAccessible.updateAccessibility(
+                QAccessibleAnnouncementEvent(self, said.text or said.note)
+            )  # screen readers read it out
+        self.refresh()
+
+    def open(self, conversation: Conversation) -> None:
+        """Show another conversation, from its end."""
+        if conversation.key == self.asked.key:
+            conversation = (
+                self.asked
+            )  # perhaps it is being answered: its file does not know how far
+        self._state.conversation = conversation
+        self.entry.leave_edit()
+        self.entry.say("")
+        self.messages.keeps = "end"
+        self.refresh()
+
+    def reveal(self, words: str) -> None:
+        """Go to the first message that is shown with one of these words."""
+        wanted = words.lower().split()
+        for number in self.conversation.path:
+            if any(word in self.conversation.tree.message(number).text.lower() for word in wanted):
+                self.messages.reveal(number)
+                return
+
+    def ask(self, text: str) -> None:
+        """Ask a question, as if it had been typed; to the model itself where free chat is on."""
+        instead = self.entry.instead
+        last = self.conversation.path[-1] if self.conversation.path and instead is None else None
+        if (
+            last is not None
+            and (chosen := numbered(self.conversation.tree.message(last).choices, text)) is not None
+        ):
+            self._choose(last, chosen)
+        elif self.entry.free.isChecked():
+            self._await(lambda: self.conversation.ask(text, "chat", instead), self._chat)
+        else:
+            self._await(
+                lambda: self.conversation.ask(text, instead=instead),
+                lambda number: Ask(text, number),
+            )
+
+    def write_brief(self) -> None:
+        self._await(lambda: self.conversation.ask("Write a brief.", "brief"), Report)
+
+    def again(self, answer: int) -> None:
+        """Have another answer written beside one there is."""
+        question, (text, meant) = (
+            self.conversation.question(answer),
+            self.conversation.asked(answer),
+        )
+        wants: dict[str, Callable[[int], Request]] = {"brief": Report, "chat": self._chat}
+        self._await(
+            lambda: self.conversation.again(answer),
+            wants.get(question.wants, lambda number: Ask(text, number, meant)),
+        )
+
+    def _chat(self, number: int) -> Chat:
+        return Chat(self.conversation.turns(), number)
+
+    def _choose(self, answer: int, choice: Choice) -> None:
+        """Which of the meanings that were asked back is yours."""
+        text = self.conversation.question(answer).text
+        self._await(
+            lambda: self.conversation.ask(choice.words, meant=choice.call),
+            lambda number: Ask(text, number, choice.call),
+        )
+
+    def _decide(self, answer: int, how: How) -> None:
+        """Your word on what was proposed."""
+        proposal = self.conversation.tree.message(answer).proposal
+        if proposal is not None:
+            self._await(
+                lambda: self.conversation.decide(answer, how),
+                lambda number: Approve(proposal, how, number),
+            )
+
+    def again_last(self) -> None:
+        last = self.conversation.messages[-1] if self.conversation.path else None
+        if (
+            last is not None and last.author == "assistant" and last.wants != "decision"
+        ):  # what was decided is not decided again
+            self.again(self.conversation.path[-1])
+
+    def show_answer(self, question: str, answer: Answered) -> None:
+        """Put a question and its answer, which came some other way, into the conversation."""
+        self.asked = self.conversation
+        self.asked.answered(msgspec.structs.replace(answer, id=self.asked.ask(question)))
+        self.messages.keeps = "question"
+        self.refresh()
+
+    def _await(self, make_room: Callable[[], int], request: Callable[[int], Request]) -> None:
+        """Make room for an answer and ask for it; where there can be none, say why."""
+        try:
+            if self.asked.busy:
+                raise UserError("one answer at a time: stop the one that is being written first")
+            number = make_room()
+        except UserError as e:
+            self.entry.say(str(e))
+            return
+        self.asked = self.conversation
+        self.entry.leave_edit()
+        self.entry.input.clear()
+        self.entry.say("")
+        self.undo.clear()
+        self.messages.keeps = "question"
+        self.refresh()
+        self.kept.emit(self.asked)
+        self.requested.emit(request(number))
+
+    def _stop(self) -> None:
+        self.asked.stopped()
+        self.kept.emit(self.asked)
+        self.refresh()
+        self.requested.emit(StopAnswer())
+
+    def _act(self, what: str, number: int) -> None:
+        message = self.conversation.tree.message(number)
+        match what:
+            case "copy":
+                self._copy(message.text, "the message")
+            case "code":
+                self._copy("\n\n".join(code_blocks(message.text)), "the code")
+            case "report":
+                self._save_report(message.report, message.at)
+            case "again":
+                self.again(number)
+            case "cpu":
+                self.requested.emit(UseCpu())
+            case "edit":
+                self.entry.edit(number, message.text)
+            case "once" | "session" | "never":
+                self._decide(number, what)
+            case "1" | "2" | "3":
+                self._choose(number, message.choices[int(what) - 1])
+            case "none":
+                self.entry.edit(
+                    self.conversation.tree.parent(number), self.conversation.question(number).text
+                )
+            case "delete":
+                self._delete(number)
+            case "earlier" | "later":
+                self._step(number, -1 if what == "earlier" else 1)
+
+    def _copy(self, text: str, what: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self.entry.say(f"{what} is in the clipboard")
+
+    def _save_report(self, report: bytes, at: float) -> None:
+        name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
+        ask_where(
+            self,
+            "Save the report",
+            name,
+            FILTER,
+            lambda file: self.requested.emit(SaveReport(report, file)),
+        )
+
+    def _edit_last(self) -> None:
+        """The Up key in an empty prompt, as in a shell."""
+        for number in reversed(self.conversation.path):
+            message = self.conversation.tree.message(number)
+            if message.author == "you" and message.wants in ("answer", "chat"):
+                self.entry.edit(number, message.text)
+                return
+
+    def _step(self, number: int, by: int) -> None:
+        if self.conversation.busy:
+            self.entry.say("stop the answer that is being written first")
+            return
+        self.conversation.step(number, by)
+        self._changed()
+
+    def _delete(self, number: int) -> None:
+        conversation = self.conversation
+        try:
+            cut = conversation.cut(number)
+        except UserError as e:
+            self.entry.say(str(e))
+            return
+        self.entry.leave_edit()
+        self._changed()
+        said = (
+            "A message was deleted."
+            if len(cut.nodes) == 1
+            else f"{len(cut.nodes)} messages were deleted."
+        )
+        self.undo.offer(said, lambda: self._mend(conversation, cut))
+
+    def _mend(self, conversation: Conversation, cut: Cut) -> None:
+        try:
+            conversation.tree.mend(cut)
+        except ValueError as e:
+            self.entry.say(f"this cannot be brought back: {e}")
+            return
+        self._changed(conversation)
+
+    def _changed(self, conversation: Conversation | None = None) -> None:
+        self.messages.keeps = "place"
+        self.kept.emit(conversation or self.conversation)
+        self.refresh()

@@ -1,0 +1,146 @@
+"""Messages as a tree: an edited question and a second answer are siblings of the first, and one way down is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from app.assistant.message import Message
+
+ROOT = 0
+"""What the first messages follow; no message itself."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A message and what it follows."""
+
+    id: int
+    parent: int
+    message: Message
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A conversation as it is kept in a file."""
+
+    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    """Names its file."""
+    title: str
+    changed: float
+    """When something was said in it last, seconds since the epoch."""
+    nodes: tuple[Node, ...]
+    chosen: dict[int, int] = {}
+
+
+class Cut(NamedTuple):
+    """A message that was taken out, with all that followed it, and its place."""
+
+    nodes: tuple[Node, ...]
+    place: int
+    chosen: dict[int, int]
+
+
+class Tree:
+    """Every message has a number that is its own for good."""
+
+    def __init__(self, nodes: Iterable[Node] = (), chosen: dict[int, int] | None = None) -> None:
+        """`chosen`: of what follows a message, which one is shown. Raises ValueError where the nodes are no tree."""
+        self._nodes: dict[int, Node] = {}
+        self._after: dict[int, list[int]] = {ROOT: []}
+        self._chosen = dict(chosen or {})
+        self._path: list[int] | None = None
+        for node in nodes:
+            if node.id in self._after or node.parent not in self._after:
+                raise ValueError(
+                    f"message {node.id} follows message {node.parent}, which is not there, or is there twice"
+                )
+            self._put(node, len(self._after[node.parent]))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._nodes
+
+    @property
+    def path(self) -> list[int]:
+        """The numbers of the messages that are shown, the first one first."""
+        if self._path is None:
+            self._path, at = [], ROOT
+            while self._after[at]:
+                at = self._shown_after(at)
+                self._path.append(at)
+        return self._path
+
+    def message(self, number: int) -> Message:
+        return self._nodes[number].message
+
+    def parent(self, number: int) -> int:
+        return self._nodes[number].parent
+
+    def add(self, parent: int, message: Message) -> int:
+        """Let a message follow another one, and show it. Returns its number."""
+        number = max(self._nodes, default=ROOT) + 1
+        self._put(Node(number, parent, message), len(self._after[parent]))
+        self.choose(number)
+        return number
+
+    def replace(self, number: int, message: Message) -> None:
+        self._nodes[number] = Node(number, self._nodes[number].parent, message)
+
+    def siblings(self, number: int) -> list[int]:
+        """All that stand where this one does, itself among them, the oldest first."""
+        return self._after[self._nodes[number].parent]
+
+    def choose(self, number: int) -> None:
+        """Show this one of its siblings, and what followed it."""
+        self._chosen[self._nodes[number].parent] = number
+        self._path = None
+
+    def cut(self, number: int) -> Cut:
+        """Take a message out, and all that followed it."""
+        place, under = self.siblings(number).index(number), self._under(number)
+        nodes = tuple(self._nodes[n] for n in under)
+        chosen = {parent: child for parent, child in self._chosen.items() if child in under}
+        self._after[nodes[0].parent].remove(number)
+        for n in under:
+            del self._nodes[n], self._after[n]
+        self._chosen = {
+            parent: child
+            for parent, child in self._chosen.items()
+            if parent not in under and child not in under
+        }
+        self._path = None
+        return Cut(nodes, place, chosen)
+
+    def mend(self, cut: Cut) -> None:
+        """Put back what was taken out. Raises ValueError where that which it followed is gone."""
+        if cut.nodes[0].parent not in self._after:
+            raise ValueError("what it followed is gone")
+        self._put(cut.nodes[0], cut.place)
+        for node in cut.nodes[1:]:
+            self._put(node, len(self._after[node.parent]))
+        self._chosen |= cut.chosen
+        self._path = None
+
+    def saved(self) -> tuple[tuple[Node, ...], dict[int, int]]:
+        """What the constructor takes."""
+        return tuple(self._nodes[n] for n in self._under(ROOT)[1:]), dict(self._chosen)
+
+    def _put(self, node: Node, place: int) -> None:
+        self._nodes[node.id] = node
+        self._after[node.id] = []
+        self._after[node.parent].insert(place, node.id)
+        self._path = None
+
+    def _shown_after(self, number: int) -> int:
+        chosen = self._chosen.get(number)
+        return chosen if chosen in self._after[number] else self._after[number][-1]
+
+    def _under(self, number: int) -> list[int]:
+        """A message and all that follow it, each after what it follows."""
+        found = [number]
+        for at in found:
+            found += self._after[at]
+        return found

@@ -1,0 +1,1 @@
+"""Chart widgets and time series that several pages share."""

@@ -1,0 +1,87 @@
+"""The charts' time axis: local time of day at round moments."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
+
+from app.charts.plotting import pg
+
+_STEPS = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+    86400,
+    172800,
+    432000,
+)
+_DAY = 86400
+_LABEL_WIDTH = 76  # pixels a label needs, with the space around it
+
+
+class ClockAxis(pg.AxisItem):  # type: ignore[misc]
+    """Labels as HH:MM, with seconds where labels are less than a minute apart; midnight by its date.
+
+    It moves with every repaint, so it paints itself directly instead of through the library's cached picture.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("bottom")
+        self.enableAutoSIPrefix(False)
+
+    def labels(self, width: float) -> list[tuple[float, str]]:
+        """Position (pixels) of the middle and text of every label that an axis `width` pixels wide shows whole."""
+        low, high = self.range
+        if not high > low:
+            return []
+        step = next((s for s in _STEPS if (high - low) / s * _LABEL_WIDTH <= width), _STEPS[-1])
+        shift = time.localtime(
+            high
+        ).tm_gmtoff  # round in local time, also where the zone is off by half an hour
+        first = -(-(low + shift) // step) * step - shift
+        half = (
+            QFontMetricsF(self.style["tickFont"] or QFont()).horizontalAdvance(
+                "00:00:00" if step < 60 else "00 Mmm"
+            )
+            / 2
+            + 1
+        )
+        moments = (first + i * step for i in range(int((high - first) // step) + 1))
+        marks = (((m - low) / (high - low) * width, _label(m, step)) for m in moments)
+        return [(x, text) for x, text in marks if half <= x <= width - half]
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
+    ) -> None:
+        width, height = self.size().width(), self.size().height()
+        painter.setPen(self.pen())
+        painter.drawLine(0, 0, int(width), 0)
+        painter.setPen(self.textPen())
+        painter.setFont(self.style["tickFont"])
+        half = _LABEL_WIDTH / 2
+        for x, text in self.labels(width):
+            painter.drawText(
+                QRectF(x - half, 2, 2 * half, height - 2), int(Qt.AlignmentFlag.AlignCenter), text
+            )
+
+
+def _label(moment: float, step: float) -> str:
+    local = time.localtime(moment)
+    if step >= 600 and (step >= _DAY or (local.tm_hour, local.tm_min) == (0, 0)):
+        return time.strftime("%d %b", local)
+    return time.strftime("%H:%M:%S" if step < 60 else "%H:%M", local)

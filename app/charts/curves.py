@@ -1,0 +1,133 @@
+"""The curves of one chart as a single item: grid lines, and a path a device.
+
+One item instead of one a curve, and a bounding box that is simply the view: most of what a plotting library does for a curve is
+finding its bounds, which a chart with a given range does not need.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
+
+from app.charts.past import Strand
+from app.charts.plotting import pg
+from app.charts.series import Floats
+
+_PALE = 0.3
+"""Of all bands together: many that lie upon each other must not hide the curves."""
+_GHOST = 0.5
+
+
+class Curves(pg.GraphicsObject):  # type: ignore[misc]
+    """Lines one pixel wide, not antialiased, with gaps where values are NaN; behind them bands from lowest to highest, where there are any.
+
+    A band is a row of rectangles: wide lines or a polygon take thirty times as long to paint.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._box = QRectF(0, 0, 1, 1)
+        self.grid: list[float] = []
+        """Values at which a line helps the eye."""
+        self.limit: float | None = None
+        """Value of the dashed line."""
+        self._grid_pen = self._limit_pen = QPen()
+        self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
+        self.bands: list[tuple[QColor, list[QRectF]]] = []
+        self.ghosts: list[tuple[QPen, QPainterPath]] = []
+        """Curves of another time, for comparison."""
+        self.moments: list[tuple[float, str]] = []
+        """Upright lines: when, and in which colour."""
+        self.cursor: float | None = None
+
+    def recolor(self, grid: str, limit: str) -> None:
+        self._grid_pen = pg.mkPen(grid, width=1)
+        self._limit_pen = pg.mkPen(limit, width=1, style=Qt.PenStyle.DashLine)
+        self.update()
+
+    def show_range(self, start: float, end: float, floor: float, top: float) -> None:
+        """The part of the plane that is seen."""
+        self.prepareGeometryChange()
+        self._box = QRectF(start, floor, end - start, top - floor)
+
+    def show_paths(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
+        """`series`: times (s) and values of each device, [n] each; the last one is drawn on top."""
+        self.paths = {}
+        for device, (times, values) in series.items():
+            broken = bool(np.isnan(values).any())
+            path = pg.arrayToQPath(
+                times, values, connect="finite" if broken else "all", finiteCheck=broken
+            )
+            self.paths[device] = _pen(colors[device]), path
+        self.update()
+
+    def show_bands(self, bands: dict[str, Strand], colors: dict[str, str], step: float) -> None:
+        """`step`: seconds of a bucket."""
+        self.bands = []
+        for device, strand in bands.items():
+            read = ~np.isnan(strand.low)
+            times, shade = strand.times[read], QColor(colors[device])
+            shade.setAlphaF(_PALE / len(bands))
+            middles = (
+                times[:-1] + times[1:]
+            ) / 2  # each ends where the next begins: where two overlapped there would be a stripe
+            left = np.concatenate((times[:1] - step / 2, np.maximum(middles, times[1:] - step)))
+            right = np.concatenate((np.minimum(middles, times[:-1] + step), times[-1:] + step / 2))
+            edges = zip(
+                left.tolist(),
+                right.tolist(),
+                strand.low[read].tolist(),
+                strand.high[read].tolist(),
+                strict=True,
+            )
+            self.bands.append(
+                (shade, [QRectF(x, low, end - x, high - low) for x, end, low, high in edges])
+            )
+
+    def show_ghosts(self, series: dict[str, tuple[Floats, Floats]], colors: dict[str, str]) -> None:
+        """As `show_paths`, pale."""
+        self.ghosts = [
+            (_pen(colors[d], _GHOST), pg.arrayToQPath(x, y, connect="finite"))
+            for d, (x, y) in series.items()
+            if len(x)
+        ]
+
+    def boundingRect(self) -> QRectF:
+        return self._box
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
+    ) -> None:
+        left, right = self._box.left(), self._box.right()
+        painter.setPen(self._grid_pen)
+        painter.drawLines([QLineF(left, y, right, y) for y in self.grid])
+        if self.limit is not None:
+            painter.setPen(self._limit_pen)
+            painter.drawLine(QLineF(left, self.limit, right, self.limit))
+        painter.setPen(Qt.PenStyle.NoPen)
+        for shade, boxes in self.bands:
+            painter.setBrush(shade)
+            painter.drawRects(boxes)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for pen, path in (*self.ghosts, *self.paths.values()):
+            painter.setPen(pen)
+            painter.drawPath(path)
+        for moment, color in (
+            *self.moments,
+            *([] if self.cursor is None else [(self.cursor, self._limit_pen.color().name())]),
+        ):
+            painter.setPen(_pen(color))
+            painter.drawLine(QLineF(moment, self._box.top(), moment, self._box.bottom()))
+
+
+@cache
+def _pen(color: str, alpha: float = 1.0) -> QPen:
+    shade = QColor(color)
+    shade.setAlphaF(alpha)
+    pen = QPen(shade, 1)
+    pen.setCosmetic(True)  # one pixel wide, whatever the scale of the axes
+    return pen

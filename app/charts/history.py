@@ -1,0 +1,93 @@
+"""The last minutes of every device, for the charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from app.charts.decimated import Decimated
+from app.charts.series import Floats, Ring
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.fields import HEADLINE
+from scheduler.protocol.snapshot import Snapshot
+
+SECONDS = 600.0
+"""How far back the charts go."""
+_CAPACITY = int(SECONDS * 10)  # ten minutes at the highest telemetry rate
+_COLUMNS = {field: i for i, field in enumerate(HEADLINE)}
+
+
+class History:
+    """One ring of the headline fields a device."""
+
+    def __init__(self) -> None:
+        self._rings: dict[str, Ring] = {}
+        self.loads = 0
+        """How often the past of a device was told anew."""
+        self._shown: dict[tuple[str, tuple[str, ...]], Decimated] = {}
+        self._span: tuple[float, float] | None = None
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take in the newest readings, and forget devices that are gone."""
+        interval = 1 / snapshot.settings.telemetry_hz
+        here = {state.device.id for state in snapshot.devices}
+        self._rings = {device: ring for device, ring in self._rings.items() if device in here}
+        self._shown = {key: shown for key, shown in self._shown.items() if key[0] in here}
+        for state in snapshot.devices:
+            if state.reading is not None:
+                self._ring(state.device.id).append(
+                    state.reading.time, _row(state.reading), interval
+                )
+        self._span = self._filled()
+
+    def load(
+        self, device: str, times: Sequence[float], columns: Mapping[str, Sequence[float | None]]
+    ) -> None:
+        """Replace what is known of `device` with what the daemon remembers, in the shape of `telemetry.snapshot.Columns`."""
+        self.loads += 1
+        ring = self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
+        rows = np.full((len(times), len(HEADLINE)), np.nan)
+        for field, values in columns.items():
+            if field in _COLUMNS:
+                rows[:, _COLUMNS[field]] = np.array(
+                    [np.nan if v is None else v for v in values], dtype=np.float64
+                )
+        interval = float(np.sort(np.diff(times))[(len(times) - 1) // 2]) if len(times) > 1 else 1.0
+        for time, row in zip(times, rows, strict=True):
+            ring.append(time, row, interval)
+        self._span = self._filled()
+
+    def window(
+        self, device: str, fields: Sequence[str], start: float, end: float, bin_width: float
+    ) -> tuple[Floats, Floats]:
+        """Times [m] (s since the epoch) and values [fields, m] of a stretch of time, decimated to `bin_width` seconds."""
+        ring, key = self._ring(device), (device, tuple(fields))
+        shown = self._shown.get(key)
+        if shown is None or shown.ring is not ring:
+            shown = self._shown[key] = Decimated(ring, [_COLUMNS[f] for f in fields])
+        return shown.window(start, end, bin_width)
+
+    def span(self) -> tuple[float, float] | None:
+        """Oldest and newest time of all devices, at most `SECONDS` apart; None while there is nothing."""
+        return self._span
+
+    def _filled(self) -> tuple[float, float] | None:
+        spans = [ring.span for ring in self._rings.values() if len(ring)]
+        if not spans:
+            return None
+        newest = max(last for _, last in spans)
+        return max(min(first for first, _ in spans), newest - SECONDS), newest
+
+    def rows(self) -> int:
+        """How many rows are kept, of all devices."""
+        return sum(len(ring) for ring in self._rings.values())
+
+    def _ring(self, device: str) -> Ring:
+        if device not in self._rings:
+            self._rings[device] = Ring(len(HEADLINE), _CAPACITY)
+        return self._rings[device]
+
+
+def _row(reading: Reading) -> Floats:
+    return np.array([reading.values.get(field, np.nan) for field in HEADLINE])

@@ -1,0 +1,1 @@
+"""The clean-up page: what can be deleted, and undo."""

@@ -1,0 +1,236 @@
+"""The clean-up page: what may go, chosen by a person, moved to the trash, and back."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
+
+from app.cleanup.requests import Clean as CleanUp
+from app.cleanup.requests import (
+    Cleaned,
+    CleaningReply,
+    CleaningRequest,
+    EmptyTrash,
+    InTrash,
+    Progress,
+    PutBack,
+    Restored,
+    Scan,
+    Scanned,
+    StopScan,
+    TrashEmptied,
+)
+from app.cleanup.summary import counted, stays, told
+from app.cleanup.tree import FindTree
+from app.link.requests import Refused, Reply
+from app.widgets import theme
+from app.widgets.basic import button, card, elided, label, row, set_text, set_tooltip
+from assistant.housekeeping import Left
+
+NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and where else is looked, is under Settings, Clean-up."
+_MOST_TOLD = 10
+
+
+class Clean(QWidget):
+    """Emits `requested` with what is to be done, and `left` when the user goes back."""
+
+    requested = Signal(object)
+    left = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._busy = ""
+        """What is under way: empty for nothing."""
+        self._trash = InTrash()
+        self._looked = False
+        self.back = button("Back", tooltip="Back to the settings (Esc)")
+        self.back.clicked.connect(self.left)
+        self.progress = elided(size="small", meaning="muted")
+        self.again = button("Look again", tooltip="Search anew (F5)")
+        self.again.clicked.connect(self.look)
+        self.stop = button("Stop", tooltip="End the search; what was found so far is shown")
+        self.stop.clicked.connect(lambda: self.requested.emit(StopScan()))
+        self.tree = FindTree()
+        self.tree.rows.chosen_changed.connect(self._show_state)
+        self.empty = label("", meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.total = label()
+        self.move_button = button(
+            "Move to trash",
+            kind="primary",
+            tooltip="It can be undone until the trash is emptied (Del)",
+        )
+        self.move_button.clicked.connect(self._move)
+        self.said = elided(size="small", meaning="muted")
+        self.trash = label(size="small", meaning="muted")
+        self.undo = button("Undo", tooltip="Put back what the last clean-up moved (Ctrl+Z)")
+        self.undo.clicked.connect(
+            lambda: self._ask_for("putting it back", PutBack(self._trash.last))
+        )
+        self.empty_trash = button(
+            "Empty…", tooltip="Delete for good what clean-ups moved to the trash"
+        )
+        self.empty_trash.clicked.connect(lambda: self._ask(True))
+        self.question = label(meaning="hot", wrap=True)
+        self.yes, self.no = button("Delete for good"), button("Keep it", kind="primary")
+        self.yes.clicked.connect(self._empty)
+        self.no.clicked.connect(lambda: self._ask(False))
+        self._lay_out()
+        for keys, slot in (
+            ("Esc", self._leave), ("F5", self.again.click), ("Del", self.move_button.click), ("Ctrl+Z", self.undo.click),
+        ):  # fmt: skip
+            QShortcut(QKeySequence(keys), self, slot).setContext(
+                Qt.ShortcutContext.WidgetWithChildrenShortcut
+            )
+        self._show_state()
+
+    def refresh(self) -> None:
+        """Nothing of a snapshot is shown here."""
+
+    def look(self) -> None:
+        """Search for what may go."""
+        self._looked = True
+        self._ask_for("looking", Scan())
+
+    def deliver(self, reply: Reply) -> None:
+        match reply:
+            case Progress(text=text):
+                set_text(self.progress, text)
+                return
+            case Refused(request=Scan() | CleanUp() | PutBack() | EmptyTrash(), message=message):
+                self._busy = ""
+                self._say(message)
+            case Scanned() | Cleaned() | Restored() | TrashEmptied():
+                self._busy = ""
+                self._trash = reply.trash
+                set_text(self.progress, "")
+                self._take(reply)
+            case _:
+                return
+        self._show_state()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._looked:
+            self.look()
+
+    def _take(self, reply: CleaningReply) -> None:
+        match reply:
+            case Scanned(finds=finds, unseen=unseen, stopped=stopped):
+                self.tree.show_finds(finds)
+                if finds and self.isVisible():
+                    self.tree.setFocus()
+                more = f"there may be more: {stopped}" if stopped else ""
+                missed = f"{len(unseen)} not looked at" if unseen else ""
+                set_text(
+                    self.progress,
+                    " · ".join(
+                        filter(None, (f"{counted(finds)} found" if finds else "", more, missed))
+                    ),
+                )
+                set_tooltip(self.progress, "\n".join(unseen[:_MOST_TOLD]))
+            case Cleaned(receipt=receipt):
+                gone = {item.find.place for item in receipt.items}
+                self.tree.show_finds(find for find in self.tree.finds if find.place not in gone)
+                self._say(
+                    f"{told(len(receipt.items), receipt.bytes)}, in the trash now", receipt.left
+                )
+                self.undo.setFocus()
+            case Restored(undone=undone):
+                self._say(f"{counted(undone.restored)}, back in place", undone.left)
+                self.look()
+            case TrashEmptied(emptied=emptied):
+                self._say(f"{told(emptied.items, emptied.bytes)}, deleted", emptied.left)
+
+    def _say(self, text: str, left: tuple[Left, ...] = ()) -> None:
+        """What came of it; where something stayed, the first reason, and more of them in the tooltip."""
+        first = f" · {len(left)} stayed: {stays(left[0])}" if left else ""
+        set_text(self.said, text + first)
+        set_tooltip(self.said, "\n".join(stays(each) for each in left[:_MOST_TOLD]) or text)
+
+    def _move(self) -> None:
+        if chosen := self.tree.rows.chosen():
+            self._ask_for("moving", CleanUp(chosen))
+
+    def _ask(self, ask: bool) -> None:
+        set_text(
+            self.question,
+            f"Delete {told(self._trash.count, self._trash.bytes)} for good? It cannot be undone.",
+        )
+        self._question.setVisible(ask)
+        (self.no if ask else self.tree).setFocus()
+
+    def _empty(self) -> None:
+        self._ask(False)
+        self._ask_for("emptying the trash", EmptyTrash())
+
+    def _leave(self) -> None:
+        if self._question.isVisible():
+            self._ask(False)
+        else:
+            self.left.emit()
+
+    def _ask_for(self, busy: str, request: CleaningRequest) -> None:
+        if self._busy:
+            return
+        self._busy = busy
+        set_text(self.progress, f"{busy} …")
+        set_text(self.said, "")
+        self._show_state()
+        self.requested.emit(request)
+
+    def _show_state(self) -> None:
+        chosen = self.tree.rows.chosen()
+        looking = self._busy == "looking"
+        self._stack.setCurrentIndex(0 if self.tree.finds else 1)
+        set_text(self.empty, "Looking for what may go …" if looking else NOTHING)
+        self.again.setVisible(not looking)
+        self.stop.setVisible(looking)
+        set_text(self.total, f"{counted(chosen)} chosen" if chosen else "nothing chosen")
+        self.move_button.setEnabled(bool(chosen) and not self._busy)
+        there = self._trash
+        set_text(
+            self.trash,
+            f"Trash: {told(there.count, there.bytes)}; the space is free once it is emptied"
+            if there.count
+            else "",
+        )
+        for made in (self.undo, self.empty_trash):
+            made.setVisible(bool(there.count))
+            made.setEnabled(not self._busy)
+
+    def _lay_out(self) -> None:
+        bar = row(
+            self.back,
+            label("Clean up", size="large", strong=True),
+            self.progress,
+            self.stop,
+            self.again,
+            spacing=theme.M,
+        )
+        bar.setStretch(2, 1)
+        stack = QWidget()
+        self._stack = QStackedLayout(stack)
+        self._stack.addWidget(self.tree)
+        self._stack.addWidget(self.empty)
+        inner = QVBoxLayout()
+        inner.addWidget(stack)
+        frame = card(inner)
+        inner.setContentsMargins(1, theme.XS, 1, theme.XS)
+        act = row(self.total, self.said, self.move_button, spacing=theme.M)
+        act.setStretch(1, 1)
+        below = row(self.trash, self.undo, self.empty_trash, spacing=theme.M)
+        below.insertStretch(0, 1)
+        self._question = card(row(self.question, self.yes, self.no, spacing=theme.M))
+        self._question.layout().setStretch(0, 1)  # type: ignore[union-attr]
+        self._question.hide()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        layout.addLayout(bar)
+        layout.addWidget(frame, 1)
+        layout.addLayout(act)
+        layout.addLayout(below)
+        layout.addWidget(self._question)
+        self.setFocusProxy(self.tree)

@@ -1,0 +1,1 @@
+"""The arguments of the commands, loaded only for the command that runs."""

@@ -1,1 +1,0 @@
-"""The command line's verbs. Each takes the parsed arguments, prints, and returns the exit status."""

@@ -1,0 +1,1 @@
+"""The Dashboard page: charts of every device over one time axis."""

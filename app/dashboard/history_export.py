@@ -1,0 +1,102 @@
+"""The history as files for other programs: CSV, or Parquet where pyarrow is installed. A row for each moment of each device."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from scheduler.client import Client
+from scheduler.protocol.devices import Device
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import Columns, label
+
+FORMATS = (".csv", ".parquet")
+_PARTS = (("", "columns"), ("_low", "low"), ("_high", "high"))
+Values = dict[str, list[float | None]]
+
+
+def export_past(
+    client: Client,
+    devices: Sequence[Device],
+    fields: Sequence[str],
+    since: float,
+    until: float,
+    points: int | None,
+    file: Path,
+) -> int:
+    """Write what was read of the devices, in the format that the file's name ends with; `fields` empty: all. Returns the number of rows.
+
+    Raises UserError, saying what to do: for a name that ends otherwise, nothing to write, too much, no pyarrow, a full disk.
+    """
+    writer = {".csv": _write_csv, ".parquet": _write_parquet}.get(file.suffix.lower())
+    if writer is None:
+        raise UserError(
+            f"the file's name must end with {' or '.join(FORMATS)}, which says the format; got {file.name!r}"
+        )
+    known = {
+        device.id: tuple(fields) or client.fields(device.id, since, until) for device in devices
+    }
+    names = tuple(dict.fromkeys(field for found in known.values() for field in found))
+    read = [
+        (device, client.history(device.id, names, since, until, points))
+        for device in devices
+        if names
+    ]
+    count = sum(len(columns.times) for _, columns in read)
+    if not count:
+        raise UserError(
+            "nothing was read of that device in that time, so there is nothing to write"
+        )
+    try:
+        writer(file, read, names)
+    except OSError as e:
+        raise UserError(f"cannot write {file}: {e.strerror or e}") from e
+    return count
+
+
+def _whole(
+    read: Sequence[tuple[Device, Columns]], names: Sequence[str]
+) -> tuple[list[float], list[str], Values]:
+    """Times, names of the devices, and for each field its mean, lowest and highest value."""
+    times = [at for _, columns in read for at in columns.times]
+    devices = [label(device) for device, columns in read for _ in columns.times]
+    values = {
+        name + end: [x for _, columns in read for x in getattr(columns, part)[name]]
+        for name in names
+        for end, part in _PARTS
+    }
+    return times, devices, values
+
+
+def _write_csv(file: Path, read: Sequence[tuple[Device, Columns]], names: Sequence[str]) -> None:
+    times, devices, values = _whole(read, names)
+    with file.open("w", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        out.writerow(["time", "seconds", "device", *values])
+        for at, device, *row in zip(times, devices, *values.values(), strict=True):
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(at))
+            out.writerow(
+                [stamp, f"{at:.3f}", device, *("" if x is None else f"{x:.15g}" for x in row)]
+            )
+
+
+def _write_parquet(
+    file: Path, read: Sequence[tuple[Device, Columns]], names: Sequence[str]
+) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as e:
+        raise UserError(
+            "Parquet needs the package pyarrow: pip install 'gpudeck[parquet]', or choose a name that ends with .csv"
+        ) from e
+    times, devices, values = _whole(read, names)
+    moments = pyarrow.array([round(at * 1e6) for at in times], pyarrow.timestamp("us", "UTC"))
+    columns = {name: pyarrow.array(column, pyarrow.float64()) for name, column in values.items()}
+    parquet.write_table(
+        pyarrow.table({"time": moments, "device": pyarrow.array(devices), **columns}),
+        file,
+        compression="zstd",
+    )

@@ -1,0 +1,1 @@
+"""The device page: everything that is known about one device."""

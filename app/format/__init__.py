@@ -1,0 +1,1 @@
+"""Values as text: numbers with units, devices and jobs in a line."""

@@ -1,0 +1,175 @@
+"""A job's log: it follows its end, and can be searched."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QColor, QFontDatabase, QKeyEvent, QTextCursor, QTextDocument
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
+
+from app.widgets import theme
+from app.widgets.basic import button, label, row, set_text
+
+_MOST_LINES = 5000
+_MOST_MARKED = 1000
+
+
+class LogView(QWidget):
+    """Text comes through `add`; nothing in it is interpreted. Enter in the box finds the next, Shift+Enter the previous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = QPlainTextEdit()
+        self.text.setProperty("log", "true")
+        self.text.setReadOnly(True)
+        self.text.setMaximumBlockCount(_MOST_LINES)
+        self.text.setPlaceholderText("No output yet")
+        self.text.setAccessibleName("Log")
+        self.box = _Box()
+        self.box.textChanged.connect(self._search_anew)
+        self.box.stepped.connect(self.step)
+        self.found = label(size="small", meaning="muted")
+        self.back = button("Previous", kind="quiet", tooltip="Previous match (Shift+F3)")
+        self.forth = button("Next", kind="quiet", tooltip="Next match (F3)")
+        self.follow = button(
+            "Follow", kind="quiet", tooltip="Stay at the end as the log grows", checkable=True
+        )
+        self.back.clicked.connect(lambda: self.step(-1))
+        self.forth.clicked.connect(lambda: self.step(1))
+        self.follow.clicked.connect(self._follow)
+        bar = self.text.verticalScrollBar()
+        bar.valueChanged.connect(lambda at: self.follow.setChecked(at >= bar.maximum() - 2))
+        bar.rangeChanged.connect(
+            lambda _, end: bar.setValue(end) if self.follow.isChecked() else None
+        )
+        self._matches: list[QTextCursor] = []
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.XS)
+        line = row(self.box, self.found, self.back, self.forth, self.follow)
+        line.setStretch(0, 1)
+        layout.addLayout(line)
+        layout.addWidget(self.text, 1)
+        self._monospace()
+        self.clear()
+
+    def clear(self) -> None:
+        """Another log: it is followed, and what was searched for is searched for in it, too."""
+        self.text.clear()
+        self.follow.setChecked(True)
+        self._mark()
+
+    def add(self, text: str) -> None:
+        """Append; a reader who scrolled away from the end stays where they are."""
+        bar = self.text.verticalScrollBar()
+        follows, at = self.follow.isChecked(), bar.value()
+        cursor = QTextCursor(self.text.document())
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        cursor.insertText(text)
+        bar.setValue(bar.maximum() if follows else at)
+        if self.box.text():
+            self._mark()
+
+    def step(self, direction: int) -> None:
+        """Go to the next match (1) or the previous one (-1), beyond the last to the first."""
+        self._mark()
+        if not self._matches:
+            return
+        here = self.text.textCursor()
+        if direction > 0:
+            goal = next(
+                (m for m in self._matches if m.selectionStart() >= here.selectionEnd()),
+                self._matches[0],
+            )
+        else:
+            goal = next(
+                (m for m in reversed(self._matches) if m.selectionEnd() <= here.selectionStart()),
+                self._matches[-1],
+            )
+        self.text.setTextCursor(goal)
+        self.text.centerCursor()
+        self._say()
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._mark()
+        super().changeEvent(event)
+
+    def _search_anew(self) -> None:
+        cursor = self.text.textCursor()
+        cursor.setPosition(cursor.selectionStart())
+        self.text.setTextCursor(cursor)
+        self.step(1)
+
+    def _mark(self) -> None:
+        """Find and colour all matches, whatever their case."""
+        self._matches, document = [], self.text.document()
+        match = (
+            document.find(self.box.text(), 0, QTextDocument.FindFlag(0))
+            if self.box.text()
+            else QTextCursor()
+        )
+        while not match.isNull() and len(self._matches) < _MOST_MARKED:
+            self._matches.append(match)
+            match = document.find(self.box.text(), match, QTextDocument.FindFlag(0))
+        color = QColor(theme.tokens().warm)
+        color.setAlphaF(0.35)
+        marks = []
+        for cursor in self._matches:
+            mark = QTextEdit.ExtraSelection()
+            mark.cursor = cursor
+            mark.format.setBackground(color)
+            marks.append(mark)
+        self.text.setExtraSelections(marks)
+        self._say()
+
+    def _say(self) -> None:
+        total, here = len(self._matches), self.text.textCursor()
+        at = next(
+            (
+                i
+                for i, m in enumerate(self._matches, 1)
+                if m == here and m.anchor() == here.anchor()
+            ),
+            0,
+        )
+        count = f"{total}{'+' if total == _MOST_MARKED else ''}"
+        text = (
+            ""
+            if not self.box.text()
+            else "not found"
+            if not total
+            else f"{at} of {count}"
+            if at
+            else count
+        )
+        set_text(self.found, text)
+        self.back.setEnabled(total > 0)
+        self.forth.setEnabled(total > 0)
+
+    def _follow(self, on: bool) -> None:
+        bar = self.text.verticalScrollBar()
+        if on:
+            bar.setValue(bar.maximum())
+
+    def _monospace(self) -> None:
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(theme.SMALL + 1)
+        self.text.setFont(font)
+
+
+class _Box(QLineEdit):
+    """Emits `stepped` with 1 for Enter and -1 for Shift+Enter."""
+
+    stepped = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setPlaceholderText("Find in the log (Ctrl+Shift+F)")
+        self.setClearButtonEnabled(True)
+        self.setAccessibleName("Find in the log")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.stepped.emit(-1 if event.modifiers() & Qt.KeyboardModifier.ShiftModifier else 1)
+        else:
+            super().keyPressEvent(event)

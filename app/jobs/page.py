@@ -1,0 +1,340 @@
+"""The jobs page: the table on top, the chosen job below."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QSplitter, QTableView, QVBoxLayout, QWidget
+
+from app.format.values import plural
+from app.jobs.cancel_line import CancelLine
+from app.jobs.compare_view import JobCompare
+from app.jobs.details_view import JobDetails
+from app.jobs.filter_view import JobFilter
+from app.jobs.form_view import JobFormView
+from app.jobs.history import JobHistory
+from app.jobs.listing import RUNNING, WAITING, Listing, elsewhere, together
+from app.jobs.table import PROGRESS, WIDTHS, JobTable, ProgressDelegate
+from app.link.requests import (
+    Cancel,
+    CancelMany,
+    Fetch,
+    Fetched,
+    Find,
+    Foresee,
+    Foretold,
+    Found,
+    Hold,
+    Move,
+    Pause,
+    Refused,
+    Repeat,
+    Reply,
+    Submit,
+    Submitted,
+    Tail,
+    Tailed,
+    Timeline,
+    Told,
+    WriteReport,
+)
+from app.link.state import State
+from app.widgets import theme
+from app.widgets.basic import button, label, row, set_text
+from app.widgets.list_table import list_card, list_table
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.search import Search
+
+EMPTY = "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or from a terminal:  gpudeck submit -- python train.py"
+NOTHING_FOUND = "No job matches the filter."
+SEARCHING = "Searching…"
+_TYPING_MS = 150
+"""So long after a keystroke the daemon is asked."""
+
+
+class Jobs(QWidget):
+    """Emits `requested` with what the daemon is to do."""
+
+    requested = Signal(object)
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self._chosen: int | None = None
+        self._sought: int | None = None
+        """A job that was asked for by its number."""
+        self.chooser = JobFilter()
+        self.chooser.changed.connect(self._look_anew)
+        self.filter, self.kinds = self.chooser.box, self.chooser.kinds
+        self._listing, self._history = Listing(), JobHistory()
+        self._search: Search | None = None
+        self._typing = QTimer(self)
+        self._typing.setSingleShot(True)
+        self._typing.setInterval(_TYPING_MS)
+        self._typing.timeout.connect(self._ask)
+        self.count = label(size="small", meaning="muted")
+        self.pause = button(
+            "Pause queue", tooltip="Start nothing new; running jobs run on", checkable=True
+        )
+        self.pause.clicked.connect(lambda on: self.requested.emit(Pause(on)))
+        self.model = JobTable()
+        self.model.wanted.connect(self._ask)
+        self.model.moved.connect(
+            lambda job, beside, after: self.requested.emit(Move(job, beside, after))
+        )
+        self.table = _table(self.model)
+        self.table.selectionModel().currentRowChanged.connect(self._choose)
+        self.empty = label(EMPTY, meaning="muted", wrap=True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.table.selectionModel().selectionChanged.connect(self._show_details)
+        self.details, self.compared, self.form = JobDetails(), JobCompare(), JobFormView()
+        self.several = button("", tooltip="Cancel all that are selected and have not ended (Del)")
+        self.several.clicked.connect(self._ask_to_cancel)
+        self.several.hide()
+        self.asking = CancelLine()
+        self.asking.answered.connect(self._cancel_many)
+        self.new = button("New job", kind="primary", tooltip="Queue any command (Ctrl+N)")
+        self.new.clicked.connect(lambda: self._open_form(True))
+        self.form.closed.connect(lambda: self._open_form(False))
+        self.form.wanted.connect(self.requested)
+        self.form.hide()
+        self.details.cancelled.connect(lambda job: self.requested.emit(Cancel(job)))
+        self.details.repeated.connect(self._again)
+        self.details.held.connect(lambda job, held: self.requested.emit(Hold(job, held)))
+        self.details.moved.connect(self._move)
+        self.details.reported.connect(lambda job, file: self.requested.emit(WriteReport(job, file)))
+        self.details.wanted.connect(self.requested)
+        self._lay_out()
+        for keys, slot in (
+            ("Ctrl+N", self.new.click),
+            ("Del", self._cancel),
+            ("Ctrl+R", self.details.again.click),
+            ("Ctrl+Shift+R", self.details.report.click),
+            ("Ctrl+F", self.filter.setFocus),
+            ("Ctrl+Shift+F", self.details.output.box.setFocus),
+            ("Ctrl+H", self.details.hold.click),
+            ("Alt+Up", self.details.earlier.click),
+            ("Alt+Down", self.details.later.click),
+            ("F3", self.details.output.forth.click),
+            ("Shift+F3", self.details.output.back.click),
+        ):
+            QShortcut(QKeySequence(keys), self, slot)
+
+    def refresh(self) -> None:
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            set_text(self.empty, self._state.link.text)
+            self._stack.setCurrentIndex(1)
+            self.details.hide()
+            self.compared.hide()
+            return
+        search = self._search
+        if search is None:
+            search = self._search = self.chooser.search(snapshot)
+            self._history.look_for(elsewhere(search))
+        if self.form.isVisible():
+            self.form.look(snapshot)
+        self._history.keep(snapshot.jobs, snapshot.time)
+        if self._history.unread and not self._typing.isActive():
+            self._typing.start()
+        shown = self._listing.lines(snapshot, search, self._history)
+        self.model.more = self._history.more and not self._typing.isActive()
+        self.model.show_rows(shown)
+        searching = self._history.search is not None and not self._history.whole
+        beyond = (
+            snapshot.waiting - sum(line.kind == WAITING for line in shown.active.values())
+            if search == Search()
+            else 0
+        )
+        more = f", {beyond} more wait" if beyond > 0 else ""
+        set_text(
+            self.count, (f"{len(shown)}+ jobs" if searching else plural(len(shown), "job")) + more
+        )
+        set_text(
+            self.empty, SEARCHING if searching else EMPTY if search == Search() else NOTHING_FOUND
+        )
+        self._stack.setCurrentIndex(0 if shown else 1)
+        self.pause.setChecked(snapshot.paused)
+        self.pause.setText("Queue is paused: resume" if snapshot.paused else "Pause queue")
+        if shown.place(self._chosen) is None:
+            self._chosen = shown.ids[0] if shown else None
+        self.choose(self._chosen)
+        self._show_details()
+
+    def choose(self, job: int | None) -> None:
+        """Show the details of a job of the table."""
+        self._chosen = job
+        here, rows = self.table.currentIndex().row(), self.model.rows
+        if 0 <= here < len(rows) and rows.ids[here] == job:
+            return
+        at = -1 if (place := rows.place(job)) is None else place
+        if at == here:
+            return
+        self.table.selectionModel().setCurrentIndex(
+            self.model.index(at, 0),
+            QItemSelectionModel.SelectionFlag.ClearAndSelect
+            | QItemSelectionModel.SelectionFlag.Rows,
+        )
+
+    def show_job(self, number: int) -> None:
+        """Show the details of a job, whatever the filter hides, and however long ago it ended."""
+        self.chooser.clear()
+        if self._job(number) is None:
+            self._sought = number
+            self.requested.emit(Fetch(number))
+        self.choose(number)
+        self._show_details()
+
+    def deliver(self, reply: Reply) -> None:
+        match reply:
+            case Tailed():
+                self.details.add_log(reply)
+            case Refused(request=Tail()):
+                self.details.log_failed()
+            case Told() if self.details.add_events(reply):
+                self._show_details()
+            case Refused(request=Timeline()):
+                self.details.events_failed()
+            case Found():
+                self._history.take(reply)
+                self.refresh()
+                if any(
+                    job.active for job in reply.jobs
+                ):  # those that wait are listed in their turn: a page that is missing is a gap
+                    self._ask()
+            case Refused(request=Find()):
+                self._history.fail()
+            case Fetched(job=job) if job.id == self._sought:
+                self._sought = None
+                self._history.add(job)
+                self._chosen = job.id
+                self.refresh()
+            case Foretold() if self._state.snapshot is not None:
+                self.form.show_forecast(reply, self._state.snapshot)
+            case (
+                Refused(request=Submit() as submit, message=message)
+                | Refused(request=Foresee(submit=submit), message=message)
+            ):
+                self.form.refused(submit, message)
+            case Submitted(job=job):
+                self._chosen = job.id  # shown as soon as the snapshot has it
+                if self.form.sent is not None:
+                    self.form.sent = None
+                    self._open_form(False)
+
+    def chosen(self) -> list[int]:
+        """The jobs that are selected, from the top of the table down."""
+        ranges = self.table.selectionModel().selection()
+        return [
+            self.model.rows.ids[at]
+            for at in sorted(
+                {at for one in ranges.toList() for at in range(one.top(), one.bottom() + 1)}
+            )
+        ]
+
+    def _selected(self, kind: str) -> list[int]:
+        """The selected jobs that wait, or that run."""
+        active = self.model.rows.active
+        return [
+            number for number in self.chosen() if number in active and active[number].kind == kind
+        ]
+
+    def _cancel(self) -> None:
+        """The chosen job, or, once asked about them, all that are selected."""
+        (self.details.cancel if self.several.isHidden() else self.several).click()
+
+    def _ask_to_cancel(self) -> None:
+        self.asking.ask(self._selected(WAITING), self._selected(RUNNING))
+
+    def _cancel_many(self, jobs: tuple[int, ...]) -> None:
+        if jobs:
+            self.requested.emit(CancelMany(jobs))
+        self.table.setFocus()
+
+    def _show_details(self) -> None:
+        """Of the current job; of two that are selected, both side by side."""
+        snapshot, chosen = self._state.snapshot, self.chosen()
+        active = sum(number in self.model.rows.active for number in chosen)
+        self.several.setVisible(active > 1)
+        self.several.setText(f"Cancel {active} jobs…")
+        pair = (
+            [job for number in chosen if (job := self._job(number)) is not None]
+            if len(chosen) == 2
+            else []
+        )
+        if snapshot is not None and len(pair) == 2:
+            left, right = sorted(pair, key=lambda job: job.id)
+            self.compared.show_jobs(left, right, snapshot)
+        self.compared.setVisible(len(pair) == 2 and self.form.isHidden())
+        job = self._job(self._chosen)
+        self.details.setVisible(job is not None and len(pair) != 2 and self.form.isHidden())
+        if job is not None and snapshot is not None:
+            self.details.show_job(job, snapshot)
+            if self.details.isVisibleTo(self):
+                self.details.draw(job, self._state)
+
+    def _choose(self, current: QModelIndex) -> None:
+        if current.isValid():
+            self._chosen = self.model.rows.ids[current.row()]
+            self._show_details()
+
+    def _move(self, step: int) -> None:
+        """Let the chosen job change places with the one of its priority that waits above it (-1) or below it (1)."""
+        rows = self.model.rows
+        at = rows.place(self._chosen)
+        if at is not None and 0 <= at + step < len(rows) and together(rows[at], rows[at + step]):
+            self.requested.emit(Move(rows[at].id, rows[at + step].id, step > 0))
+
+    def _again(self, number: int) -> None:
+        self.requested.emit(Repeat(number))
+
+    def _job(self, number: int | None) -> Job | None:
+        return self._state.job(number) or (None if number is None else self._history.job(number))
+
+    def _look_anew(self) -> None:
+        """The filter changed: at once for what is known, and for the daemon once nobody types any more."""
+        self._search = None
+        self._typing.start()
+        self.refresh()
+
+    def _ask(self) -> None:
+        """For the next page."""
+        if (request := self._history.ask()) is not None:
+            self.model.more = False
+            self.requested.emit(request)
+
+    def _open_form(self, wanted: bool) -> None:
+        """In place of what is told of the chosen job."""
+        self.form.setVisible(wanted)
+        self._show_details()
+        if wanted:
+            self.form.begin(self._state.snapshot)
+        else:
+            self.table.setFocus()
+
+    def _lay_out(self) -> None:
+        bar = row(self.chooser, self.count, self.several, self.pause, self.new, spacing=theme.M)
+        bar.insertStretch(2, 1)
+        top, self._stack = list_card(self.table, self.empty)
+        both = QSplitter(Qt.Orientation.Vertical)
+        both.setChildrenCollapsible(False)
+        both.addWidget(top)
+        both.addWidget(self.details)
+        both.addWidget(self.compared)
+        both.addWidget(self.form)
+        both.setSizes([280, 320, 320, 320])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.S)
+        layout.addLayout(bar)
+        layout.addWidget(self.asking)
+        layout.addWidget(both, 1)
+
+
+def _table(model: JobTable) -> QTableView:
+    table = list_table(model, WIDTHS, "Jobs", "Select two jobs to see them side by side")
+    table.setItemDelegateForColumn(PROGRESS, ProgressDelegate(table))
+    table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+    table.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+    table.setDragDropOverwriteMode(False)
+    return table

@@ -1,0 +1,286 @@
+"""Rows of the jobs table, and the details of one job."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.format.devices import Meaning
+from app.format.values import clock, device_label, duration, significant
+from app.workloads.results import card, result_of
+from scheduler.protocol.jobs import (
+    STARTS,
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Lost,
+    Progress,
+    Queued,
+    Running,
+    Starting,
+)
+from scheduler.protocol.snapshot import Snapshot
+from scheduler.protocol.units import amount, energy, span
+
+_SENTENCES = (STARTS, "waits for ", "is held; ")
+"""How reasons begin that say themselves what the job does."""
+_NAMED = 2
+"""Devices whose names a column has room for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job in the table. Every cell is text; `share` (0 to 1) asks for a progress bar behind it."""
+
+    id: int
+    name: str
+    state: str
+    meaning: Meaning
+    device: str
+    doing: str
+    share: float | None
+    duration: str
+    tflops: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Details:
+    id: int
+    title: str
+    state: str
+    meaning: Meaning
+    facts: tuple[tuple[str, str], ...]
+    active: bool
+    share: float | None
+    doing: str
+
+
+def row(job: Job, labels: dict[str, str], now: float) -> Row:
+    state, result = job.state, result_of(job)
+    devices = () if isinstance(state, Queued) else state.devices
+    return Row(
+        id=job.id,
+        name=job.spec.name,
+        state=state_word(job),
+        meaning=meaning(job),
+        device=job.spec.where or _together([labels.get(d, d) for d in devices]),
+        doing=_doing(job, now),
+        share=_share(job),
+        duration=_duration(job, now),
+        tflops=significant(result.tflops) if result else "",
+        active=job.active,
+    )
+
+
+def _together(names: Sequence[str]) -> str:
+    """As many as a column has room for, or how many they are."""
+    return f"{len(names)} GPUs" if len(names) > _NAMED else ", ".join(names)
+
+
+def details(job: Job, snapshot: Snapshot) -> Details:
+    """Everything known of one job but its log."""
+    r = row(job, device_labels(snapshot), snapshot.time)
+    facts = [("Command", shlex.join(job.spec.argv)), ("Folder", job.spec.cwd)]
+    facts += _place(job) or _held(job, snapshot)
+    facts += _needs(job)
+    facts += _times(job, snapshot.time)
+    facts += _used(job)
+    facts += [("Reason", reason)] if (reason := _reason(job)) else []
+    if made := card(job):
+        timing = ", ".join(f"{caption} {value}" for caption, value in made.timing)
+        known = dict(facts)
+        facts += [("Verdict", made.verdict), ("TFLOP/s", made.tflops), ("Timing", timing)]
+        facts += [
+            (f"Result's {name.lower()}" if name in known else name, value)
+            for name, value in made.facts
+            if known.get(name) != value
+        ]
+    elif job.spec.params:
+        facts.append(("Parameters", ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
+    return Details(
+        job.id,
+        f"Job {job.id} · {job.spec.name}",
+        r.state,
+        r.meaning,
+        tuple(facts),
+        job.active,
+        r.share,
+        r.doing,
+    )
+
+
+def _held(job: Job, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """All its devices by name."""
+    labels = device_labels(snapshot)
+    names = () if isinstance(job.state, Queued) else [labels.get(d, d) for d in job.state.devices]
+    return [("Device" if len(names) == 1 else "Devices", ", ".join(names))] if names else []
+
+
+def _place(job: Job) -> list[tuple[str, str]]:
+    """The cluster it is for, and its name there."""
+    if not job.spec.where:
+        return []
+    named = (
+        [("Submission", f"gpudeck-{job.state.attempt}")] if isinstance(job.state, Running) else []
+    )
+    return [("Cluster", job.spec.where), *named]
+
+
+def _needs(job: Job) -> list[tuple[str, str]]:
+    """What it asked for, where that is more than a number of devices."""
+    spec, found = job.spec, []
+    if spec.memory:
+        found.append(("Memory", f"{amount(spec.memory)} reserved on each device"))
+    if spec.gpu_type:
+        found.append(("Type of GPU", spec.gpu_type))
+    if spec.priority:
+        found.append(("Priority", str(spec.priority)))
+    if spec.group:
+        found.append(("Group", spec.group))
+    if spec.after or spec.after_any:
+        found.append(
+            (
+                "After",
+                ", ".join(
+                    [*map(str, spec.after), *(f"{n} (however it ends)" for n in spec.after_any)]
+                ),
+            )
+        )
+    if spec.timeout:
+        found.append(("Limit", f"{span(spec.timeout)} an attempt"))
+    if spec.retries:
+        found.append(("Attempts", f"number {job.tries + 1} of {spec.retries + 1}"))
+    found += [("Tags", ", ".join(spec.tags))] if spec.tags else []
+    return [*found, ("Notes", spec.notes)] if spec.notes else found
+
+
+def _used(job: Job) -> list[tuple[str, str]]:
+    """What it used of its devices; nothing where it held none."""
+    usage = job.usage
+    if usage is None:
+        return []
+    shown = {
+        "memory": amount(usage.memory),
+        "energy": energy(usage.energy),
+        "util": f"{usage.util:.0f} %",
+    }
+    captions = {"memory": "Most memory", "energy": "Energy", "util": "Mean utilisation"}
+    found = [
+        (captions[f], f"N/A: {usage.absent[f]}" if f in usage.absent else text)
+        for f, text in shown.items()
+    ]
+    return [*found, ("Watched", duration(usage.seconds))]
+
+
+def device_labels(snapshot: Snapshot) -> dict[str, str]:
+    return {state.device.id: device_label(state.device) for state in snapshot.devices}
+
+
+def state_word(job: Job) -> str:
+    """The state's name; a job that was told to stop says so."""
+    return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
+
+
+def time_left(progress: Progress, started: float, now: float) -> float | None:
+    """Seconds until the work is done at the pace so far; None before there is a pace."""
+    if progress.done <= 0 or progress.time <= started:
+        return None
+    left = (progress.total - progress.done) * (progress.time - started) / progress.done
+    return max(left - (now - progress.time), 0.0)
+
+
+def meaning(job: Job) -> Meaning:
+    """Failed, also where it left a Result that did not pass; warm while it is being stopped."""
+    result = card(job)
+    if isinstance(job.state, Failed | Lost) or (result is not None and not result.passed):
+        return "failed"
+    return "warm" if isinstance(job.state, Running) and job.state.stopping else ""
+
+
+def _doing(job: Job, now: float) -> str:
+    """Why it waits, how far it is, or how it ended."""
+    state, text = job.state, ""
+    match state:
+        case Queued():
+            text = _waits(state)
+        case Starting():
+            text = "is being started"
+        case Running(note=note) if note:
+            text = note
+        case Running(progress=None):
+            text = "runs; reports no progress"
+        case Running(progress=Progress() as progress):
+            text = _pace(progress, state.at, now)
+        case Failed() | Lost() | Cancelled():
+            text = state.reason
+        case Done() if (result := result_of(job)) is not None:
+            text = result.verdict
+    return text
+
+
+def _waits(state: Queued) -> str:
+    """Why; of one that nothing keeps, that it starts."""
+    return state.reason if state.reason.startswith(_SENTENCES) else f"waits: {state.reason}"
+
+
+def _pace(progress: Progress, started: float, now: float) -> str:
+    left = time_left(progress, started, now)
+    parts = (
+        f"{100 * progress.done / progress.total:.0f} %",
+        progress.note,
+        f"{duration(left)} left" if left is not None else "",
+    )
+    return " · ".join(p for p in parts if p)
+
+
+def _reason(job: Job) -> str:
+    state = job.state
+    if isinstance(state, Queued):
+        return _waits(state)
+    if isinstance(state, Failed):
+        return state.reason + (
+            f" (exit status {state.code})"
+            if state.code is not None and "exit code" not in state.reason
+            else ""
+        )
+    return state.reason if isinstance(state, Lost | Cancelled) else ""
+
+
+def _share(job: Job) -> float | None:
+    if isinstance(job.state, Running) and job.state.progress is not None:
+        return job.state.progress.done / job.state.progress.total
+    return None
+
+
+def started(job: Job) -> float | None:
+    """When it got its devices, seconds since the epoch; None where it never did."""
+    match job.state:
+        case Starting() | Running():
+            return job.state.at
+        case Done() | Failed() | Lost() | Cancelled():
+            return job.state.started
+        case _:
+            return None
+
+
+def ended(job: Job) -> float | None:
+    """Seconds since the epoch; None while it waits or runs."""
+    return job.state.at if isinstance(job.state, Done | Failed | Lost | Cancelled) else None
+
+
+def _duration(job: Job, now: float) -> str:
+    began, until = started(job), ended(job)
+    return "" if began is None else duration((now if until is None else until) - began)
+
+
+def _times(job: Job, now: float) -> list[tuple[str, str]]:
+    marks = (("Submitted", job.submitted), ("Started", started(job)), ("Ended", ended(job)))
+    return [
+        (
+            "Times",
+            ", ".join(f"{word.lower()} {clock(at, now)}" for word, at in marks if at is not None),
+        )
+    ]

@@ -1,0 +1,260 @@
+"""The jobs as a Qt table model, and how its cells are painted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QMimeData,
+    QModelIndex,
+    QPersistentModelIndex,
+    QRectF,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+
+from app.jobs.listing import WAITING, Line, Lines, neighbour
+from app.widgets import theme
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+
+HEADINGS = ("Job", "Name", "State", "Device", "Needs", "Progress", "Duration", "TFLOP/s")
+WIDTHS = (58, 150, 88, 76, 140, 0, 84, 76)
+"""Pixels; 0: what is left."""
+PROGRESS = HEADINGS.index("Progress")
+_RIGHT = (HEADINGS.index("Duration"), HEADINGS.index("TFLOP/s"))
+_STATE = HEADINGS.index("State")
+_NEEDS = HEADINGS.index("Needs")
+SHARE = Qt.ItemDataRole.UserRole
+_TOLD = (
+    Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.ForegroundRole, Qt.ItemDataRole.TextAlignmentRole, SHARE,
+)  # fmt: skip
+_FIXED = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemNeverHasChildren
+_MOVABLE = _FIXED | Qt.ItemFlag.ItemIsDragEnabled
+_LEFT_ALIGNED, _RIGHT_ALIGNED = (
+    int(side | Qt.AlignmentFlag.AlignVCenter)
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
+_MIME = "application/x-gpudeck-job"
+
+
+class JobTable(QAbstractTableModel):
+    """Rows that change in place keep their selection; only rows that come, go and move are told as such.
+
+    Emits `wanted` when the reader comes to the last row, and `more` says that there is more; `moved` with a job that waits, the one
+    beside which it was dropped, and whether after that one.
+    """
+
+    wanted = Signal()
+    moved = Signal(int, int, bool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = Lines()
+        self.more = False
+
+    def show_rows(self, lines: Lines) -> None:
+        """Show these lines, in this order."""
+        old = self.rows
+        if old.ids != lines.ids:
+            start, end = _alike(old.ids, lines.ids)
+            middle = lines.ids[start : len(lines) - end]
+            places = {number: at for at, number in enumerate(middle)}
+            self.rows = old.within(list(old.ids))
+            self._remove(places, start, len(old) - end)
+            self.rows = lines.within(self.rows.ids)
+            self._sort(places, start, len(self.rows) - end)
+            self._insert(middle, start, len(self.rows) - end)
+        self.rows = lines
+        both = enumerate((old.active.get(line.id), line) for line in lines.active.values())
+        changed = [
+            at for at, (was, line) in both if was is not line and was is not None and was != line
+        ]
+        changed += [
+            at
+            for number in old.active.keys() - lines.active.keys()
+            if (at := lines.place(number)) is not None
+        ]
+        if old.edition != lines.edition:
+            changed += [len(lines.active), len(lines) - 1]
+        if changed:
+            self.dataChanged.emit(
+                self.index(min(changed), 0), self.index(max(changed), len(HEADINGS) - 1)
+            )
+
+    def _remove(self, places: dict[int, int], start: int, end: int) -> None:
+        """Of the rows from `start` to before `end`, take out what has no place any more, run by run from the end."""
+        ids = self.rows.ids
+        whole = places.keys().isdisjoint(
+            ids[start:end]
+        )  # another search: of a hundred thousand rows one run, which is not looked for
+        while end > start:
+            first = start if whole else end
+            while first > start and ids[first - 1] not in places:
+                first -= 1
+            if first < end:
+                self.beginRemoveRows(_NOWHERE, first, end - 1)
+                del ids[first:end]
+                self.endRemoveRows()
+            end = first - 1
+
+    def _sort(self, places: dict[int, int], start: int, end: int) -> None:
+        """Bring what is left of them into its new order; what is selected stays selected."""
+        ids = self.rows.ids
+        ordered = sorted(ids[start:end], key=places.__getitem__)
+        if ordered == ids[start:end]:
+            return
+        self.layoutAboutToBeChanged.emit()
+        now = {number: start + at for at, number in enumerate(ordered)}
+        old = self.persistentIndexList()
+        new = [self.index(now.get(ids[index.row()], index.row()), index.column()) for index in old]
+        ids[start:end] = ordered
+        self.changePersistentIndexList(old, new)
+        self.layoutChanged.emit()
+
+    def _insert(self, wanted: Sequence[int], start: int, end: int) -> None:
+        """Put in between what is new, run by run from the beginning."""
+        ids = self.rows.ids
+        known, at = set(ids[start:end]), 0
+        while at < len(wanted):
+            last = at
+            while last < len(wanted) and wanted[last] not in known:
+                last += 1
+            if at < last:
+                self.beginInsertRows(_NOWHERE, start + at, start + last - 1)
+                ids[start + at : start + at] = wanted[at:last]
+                self.endInsertRows()
+            at = last + 1
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(HEADINGS)
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled
+        line = self.rows.active.get(
+            self.rows.ids[index.row()]
+        )  # of one that ended none is made: Qt asks for each that is selected
+        return _MOVABLE if line is not None and line.kind == WAITING else _FIXED
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [_MIME]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        data.setData(_MIME, str(self.rows[indexes[0].row()].id).encode())
+        return data
+
+    def canDropMimeData(
+        self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
+    ) -> bool:
+        return self._goal(data, row, parent) is not None
+
+    def dropMimeData(
+        self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
+    ) -> bool:
+        """Nothing moves here: the next snapshot tells what became of it."""
+        if (goal := self._goal(data, row, parent)) is not None:
+            self.moved.emit(*goal)
+        return False
+
+    def _goal(self, data: QMimeData, row: int, parent: Index) -> tuple[int, int, bool] | None:
+        job = bytes(data.data(_MIME).data()).decode()
+        if not job.isdecimal():
+            return None
+        found = neighbour(self.rows, int(job), parent.row() if parent.isValid() else row)
+        return None if found is None else (int(job), *found)
+
+    def canFetchMore(self, parent: Index) -> bool:
+        return self.more
+
+    def fetchMore(self, parent: Index) -> None:
+        self.wanted.emit()
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return HEADINGS[section]
+        return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role not in _TOLD:
+            return None
+        line, column = self.rows.line(self.rows.ids[index.row()]), index.column()
+        row = line.row
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return (
+                str(row.id),
+                row.name,
+                row.state,
+                row.device,
+                line.needs,
+                row.doing,
+                row.duration,
+                row.tflops,
+            )[column]
+        if role == Qt.ItemDataRole.ForegroundRole:
+            return QColor(_color(line, column))
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _alignment(column)
+        return row.share if role == SHARE and column == PROGRESS else None
+
+
+def _alike(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
+    """How many from the first on, and how many of the others from the last back, are the same: of a long history nearly all."""
+    start = _first_other(old, new)
+    return start, min(_first_other(old[::-1], new[::-1]), len(old) - start, len(new) - start)
+
+
+def _first_other(old: Sequence[int], new: Sequence[int]) -> int:
+    """Halved again and again: comparing lists is far quicker than a step in Python a row."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class ProgressDelegate(QStyledItemDelegate):
+    """The cell's text with a thin bar under it while there is progress."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().paint(painter, option, index)
+        share = index.data(SHARE)
+        if share is None:
+            return
+        box: Any = option
+        line = QRectF(box.rect.left() + 10, box.rect.bottom() - 5, box.rect.width() - 20, 3)
+        painter.fillRect(line, QColor(theme.tokens().line))
+        line.setWidth(line.width() * share)
+        painter.fillRect(line, QColor(theme.tokens().accent))
+
+
+def _alignment(column: int) -> int:
+    return _RIGHT_ALIGNED if column in _RIGHT else _LEFT_ALIGNED
+
+
+def _color(line: Line, column: int) -> str:
+    t, row = theme.tokens(), line.row
+    if row.meaning and column in (_STATE, PROGRESS):
+        return theme.meaning_color(row.meaning)
+    if column == _STATE:
+        return t.accent if row.state == "running" else t.text
+    return t.muted if column in (PROGRESS, _NEEDS) else t.text

@@ -1,0 +1,47 @@
+"""What a job went through, below what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.format.values import clock
+from app.jobs.rows import Details
+from scheduler.protocol.jobs import Event, Job, Running, Spec
+
+Chapter = tuple[int, str, int, bool, float | None, Spec]
+
+
+def chapter(job: Job) -> Chapter:
+    """Changes whenever something is added to the job's timeline, and not with its progress."""
+    stopping = isinstance(job.state, Running) and job.state.stopping
+    return job.id, job.status, job.tries, stopping, job.place, job.spec
+
+
+_SHORT = 240
+"""Characters of a fact that are shown before the others; the rest follows after the timeline, so that no command fills the page."""
+
+
+def story(details: Details, events: Sequence[Event], now: float) -> tuple[tuple[str, str], ...]:
+    """Captions and values: why it waits or ended before all else, then the facts, then one line an event, then what is long."""
+    first = tuple(fact for fact in details.facts if fact[0] == "Reason")
+    rest = tuple((name, _beginning(text)) for name, text in details.facts if name != "Reason")
+    long = tuple(
+        (f"{name}, whole", text)
+        for name, text in details.facts
+        if name != "Reason" and len(text) > _SHORT
+    )
+    lines = [f"{clock(e.time, now)}  {e.what}" + (f": {e.text}" if e.text else "") for e in events]
+    return (
+        *first,
+        *rest,
+        *((("Timeline" if i == 0 else ""), line) for i, line in enumerate(lines)),
+        *long,
+    )
+
+
+def _beginning(text: str) -> str:
+    return (
+        text
+        if len(text) <= _SHORT
+        else f"{text[:_SHORT]}… ({len(text)} characters: whole at the end)"
+    )

@@ -1,0 +1,1 @@
+"""Threads that subscribe to the daemon and send requests for the window."""

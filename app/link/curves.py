@@ -1,0 +1,61 @@
+"""How the values that an answer tells went: read from the daemon's history of the same device over the same time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from app.assistant.message import Curve
+from app.charts.chart_data import scale, title
+from app.format.values import device_label
+from assistant.facts import FIELDS_SPAN, Fact
+from assistant.facts.devices import subject
+from scheduler.client import Client
+from scheduler.protocol.devices import Device
+from scheduler.protocol.fields import FIELDS
+
+MOST = 4
+"""Curves below one answer."""
+POINTS = 120
+SPAN_S = 600.0
+"""How far back a curve goes where the answer is about no stretch of time."""
+
+
+def told(facts: Iterable[Fact], text: str) -> tuple[tuple[str, str], ...]:
+    """Subject and field of the readings whose values stand in the text, in its order, at most MOST."""
+    places: dict[tuple[str, str], int] = {}
+    for fact in facts:
+        parts = fact.name.split(".")
+        if len(parts) < 2 or parts[1] not in FIELDS_SPAN or not isinstance(fact.value, int | float):
+            continue
+        if found := re.search(
+            rf"(?<![\w.]){re.escape(fact.said)}(?!\w)", text
+        ):  # 0 % does not stand in 100 %
+            key = parts[0], parts[1]
+            places[key] = min(found.start(), places.get(key, found.start()))
+    return tuple(sorted(places, key=places.__getitem__))[:MOST]
+
+
+def curves(client: Client, facts: Sequence[Fact], text: str) -> tuple[Curve, ...]:
+    """One for each of those of which the daemon keeps readings of that time."""
+    wanted = told(facts, text)
+    if not wanted:
+        return ()
+    devices = {subject(state.device): state.device for state in client.snapshot().devices}
+    until = max(fact.time for fact in facts if fact.name.split(".")[0] in dict(wanted))
+    named = {fact.name: fact.value for fact in facts}
+    length = named.get("span.length")
+    since = until - (length if isinstance(length, int | float) else SPAN_S)
+    made = (
+        _curve(client, devices[who], field, since, until) for who, field in wanted if who in devices
+    )
+    return tuple(curve for curve in made if sum(v is not None for v in curve.values) > 1)
+
+
+def _curve(client: Client, device: Device, field: str, since: float, until: float) -> Curve:
+    past = client.history(device.id, (field,), since, until, POINTS)
+    values = tuple(
+        None if value is None else value / scale(field) for value in past.columns.get(field, ())
+    )
+    unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
+    return Curve(f"{device_label(device)} {title(field)}", unit, tuple(past.times), values)

@@ -1,0 +1,51 @@
+"""What the window knows: the newest snapshot, the history, the link to the daemon, the conversation."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from app.charts.history import History
+from app.jobs.shares import Shares
+from app.link.requests import Link
+from scheduler.protocol.devices import Detail
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from app.assistant.conversation import Conversation
+
+
+class State:
+    """Changed by the window alone, read by every page."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.history = History()
+        self.shares = Shares()
+        self.link = Link(connected=False, text="connecting to the daemon")
+        self.details: tuple[Detail, ...] | None = None
+        """What was read of parts and processes last; None before."""
+
+    @cached_property
+    def conversation(self) -> Conversation:
+        """The one that is shown; the first is begun when it is first looked at: the window starts without."""
+        from app.assistant.conversation import Conversation
+
+        return Conversation()
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.history.update(snapshot)
+        self.shares.update(snapshot)
+
+    def job(self, number: int | None) -> Job | None:
+        """A job of the snapshot; None where it is not there (any more)."""
+        jobs = self.snapshot.jobs if self.snapshot else ()
+        return next((job for job in jobs if job.id == number), None)
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of the first device; `cpu` while none is known."""
+        devices = self.snapshot.devices if self.snapshot else ()
+        return devices[0].device.kind if devices else "cpu"

@@ -1,0 +1,86 @@
+"""One model of the list: what it is, what it needs, and what can be done with it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
+
+from app.models.model_list import details
+from app.widgets import theme
+from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from assistant.library.describe import Model
+
+
+class ModelCard(QFrame):
+    """Emits what is wanted: use, leave, time, stop, forget."""
+
+    acted = Signal(str)
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self.setProperty("card", "true")
+        self.setAccessibleName(f"Model {model.name}")
+        self.name = label(model.name, strong=True)
+        self.use_mark = label("in use", size="small", meaning="muted")
+        self.path = elided(model.path, size="small", meaning="muted")
+        set_tooltip(self.path, model.path)
+        self.details = label(details(model), size="small", meaning="muted", wrap=True)
+        self.needs = label(size="small", meaning="muted", wrap=True)
+        self.problem = label(model.problem, size="small", meaning="failed", wrap=True)
+        self.speed = label(size="small", wrap=True)
+        self.use = self._action("Use", "use", "Have this model write the answers")
+        self.leave = self._action("Stop using", "leave", "Have the template write the answers")
+        self.time = self._action(
+            "Benchmark",
+            "time",
+            "Tokens a second, measured in the assistant's process; the model is loaded for it",
+        )
+        self.stop = self._action("Stop", "stop", "End the benchmark")
+        self.device = QComboBox()
+        self.device.addItems(["cpu", "cuda"])
+        self.device.setAccessibleName(f"Where to time {model.name}")
+        self.forget = self._action(
+            "Remove from the list", "forget", "Its files stay where they are"
+        )
+        self._lay_out()
+
+    def show_state(
+        self, used: bool, listed: bool, needs: str, timing: str, speed: str, busy: bool
+    ) -> None:
+        """`timing`: how far its benchmark is; `busy`: one runs somewhere."""
+        usable = not self.model.problem
+        self.use_mark.setVisible(used)
+        set_text(self.needs, needs)
+        self.needs.setVisible(bool(needs))
+        self.problem.setVisible(not usable)
+        set_text(self.speed, timing or speed)
+        self.speed.setVisible(bool(timing or speed))
+        self.use.setVisible(usable and not used)
+        self.leave.setVisible(used)
+        self.stop.setVisible(bool(timing))
+        self.time.setVisible(usable and not timing)
+        self.time.setEnabled(not busy)
+        self.device.setVisible(usable)
+        self.device.setEnabled(not busy)
+        self.forget.setVisible(listed)
+
+    def _action(self, text: str, name: str, tooltip: str) -> QPushButton:
+        made = button(text, kind="quiet" if name in ("forget", "leave") else "", tooltip=tooltip)
+        made.setAccessibleName(f"{text}: {self.model.name}")
+        made.clicked.connect(lambda: self.acted.emit(name))
+        return made
+
+    def _lay_out(self) -> None:
+        title = row(self.name, self.use_mark, self.path, spacing=theme.M)
+        title.setStretch(2, 1)
+        actions = row(self.use, self.time, self.stop, self.device, self.leave, self.forget)
+        actions.addStretch()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        layout.setSpacing(theme.XS)
+        layout.addLayout(title)
+        for part in (self.details, self.needs, self.problem, self.speed):
+            layout.addWidget(part)
+        layout.addSpacing(theme.XS)
+        layout.addLayout(actions)

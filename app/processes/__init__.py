@@ -1,0 +1,1 @@
+"""The Processes page: which processes use the GPUs."""

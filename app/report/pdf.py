@@ -1,0 +1,225 @@
+"""A report as PDF.
+
+It is made by Qt, which the app has anyway: a text document of the report's own HTML, its charts drawn as vectors. So there is one
+description of the page, and no library of its own for PDF (those that draw text well bring fonts, image decoders and a second layout
+with them). Only `app` may import Qt, so this lives here and not beside the other formats in `assistant.reports`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+
+from PySide6.QtCore import (
+    QBuffer,
+    QByteArray,
+    QIODevice,
+    QMarginsF,
+    QPointF,
+    QRect,
+    QRectF,
+    QSizeF,
+    Qt,
+)
+from PySide6.QtGui import (
+    QColor,
+    QGuiApplication,
+    QPageLayout,
+    QPageSize,
+    QPainter,
+    QPdfWriter,
+    QPyTextObject,
+    QTextBlock,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+    QTextFormat,
+)
+from PySide6.QtSvg import QSvgRenderer
+
+from assistant.reports.html import body, caption
+from assistant.reports.report import Chart, Report
+from assistant.reports.style import LIGHT, chart_rules
+from assistant.reports.svg import HEIGHT, WIDTH, svg
+
+_DPI = 96
+_MARGIN_MM, _FOOTER_PX = 16, 28
+_TITLE_PX, _KEY_PX = 18, 9
+"""Room above a chart for its title, and the size of the patches that tell which device has which colour."""
+_OBJECT = QTextFormat.ObjectTypes.UserObject + 1
+_CHART = QTextFormat.Property.UserProperty + 1
+_MARK = "\ue000"
+"""Stands where a chart goes: of the private use area, which is not printable, so that no fact, name or log line keeps it."""
+_STYLE = f"""
+body{{color:{LIGHT.text};font-family:'Noto Sans','DejaVu Sans',sans-serif;font-size:12px}}
+h1{{font-size:20px}}h2{{font-size:15px;margin-top:18px}}h3{{font-size:13px}}
+.about,.note{{color:{LIGHT.muted};font-size:11px}}p{{margin-top:4px;margin-bottom:4px}}
+table{{border-collapse:collapse;margin-top:4px;margin-bottom:8px}}
+td,th{{padding:3px 10px 3px 0;border-bottom:1px solid {LIGHT.line};text-align:left;font-size:11px}}
+th{{color:{LIGHT.muted};font-weight:normal}}
+pre,code{{font-family:'DejaVu Sans Mono',monospace;font-size:10px}}pre{{background-color:{LIGHT.window};white-space:pre-wrap}}
+"""
+
+
+def as_pdf(report: Report) -> bytes:
+    """A4, light, page by page. Any thread may call, where a QGuiApplication runs."""
+    application = _application()
+    made = QByteArray()
+    buffer = QBuffer(made)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    writer = QPdfWriter(buffer)
+    writer.setTitle(report.title)
+    writer.setCreator("GPU Deck")
+    writer.setResolution(_DPI)
+    margins = QMarginsF(_MARGIN_MM, _MARGIN_MM, _MARGIN_MM, _MARGIN_MM)
+    writer.setPageLayout(
+        QPageLayout(
+            QPageSize(QPageSize.PageSizeId.A4),
+            QPageLayout.Orientation.Portrait,
+            margins,
+            QPageLayout.Unit.Millimeter,
+        )
+    )
+    page = QRectF(writer.pageLayout().paintRectPixels(_DPI))
+    text = QSizeF(page.width(), page.height() - _FOOTER_PX)
+    document, charts = _document(report, writer, text)
+    painter = QPainter(writer)
+    for number in range(document.pageCount()):
+        if number:
+            writer.newPage()
+        _paint(painter, document, number, text)
+        painter.setPen(QColor(LIGHT.muted))
+        foot = QRectF(0, text.height(), text.width(), _FOOTER_PX)
+        painter.drawText(
+            foot,
+            Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom,
+            f"{number + 1} / {document.pageCount()}",
+        )
+    painter.end()
+    buffer.close()
+    del charts, application  # what was drawn through and with until here
+    return bytes(made.data())
+
+
+def _application() -> QGuiApplication:
+    """Qt has no fonts without one: that of the window, or one without a display."""
+    if isinstance(running := QGuiApplication.instance(), QGuiApplication):
+        return running
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    return QGuiApplication(["gpudeck"])
+
+
+def _paint(painter: QPainter, document: QTextDocument, number: int, page: QSizeF) -> None:
+    top = number * page.height()
+    painter.save()
+    painter.translate(0, -top)
+    document.drawContents(painter, QRectF(0, top, page.width(), page.height()))
+    painter.restore()
+
+
+def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDocument, _Charts]:
+    """Laid out in pages of this size."""
+    shown: list[Chart] = []
+
+    def figure(chart: Chart) -> str:
+        below = f'<p class="note">{caption(chart)}</p>'
+        if not chart.lines:
+            return f"<p><b>{escape(chart.heading)}</b></p>{below}"
+        shown.append(chart)
+        return f"<p>{_MARK}</p>{below}"
+
+    document = QTextDocument()
+    document.setDocumentMargin(0)
+    document.documentLayout().setPaintDevice(writer)
+    document.setDefaultStyleSheet(_STYLE)
+    document.setHtml(
+        body(report, figure).replace("TFLOP/s", "TFLOP/\u2060s")
+    )  # Qt would break the unit after the slash
+    charts = _Charts(shown, page.width())
+    document.documentLayout().registerHandler(_OBJECT, charts)
+    for i in range(len(shown)):
+        place = document.find(_MARK)
+        form = QTextCharFormat()
+        form.setObjectType(_OBJECT)
+        form.setProperty(_CHART, i)
+        place.insertText("\ufffc", form)
+    document.setPageSize(page)
+    _keep_headings(document, page)
+    return document, charts
+
+
+def _keep_headings(document: QTextDocument, page: QSizeF) -> None:
+    """A heading whose text begins on the next page moves there, too."""
+    block = document.begin()
+    while (after := block.next()).isValid():
+        if block.blockFormat().headingLevel() and _page(document, block, page) != _page(
+            document, after, page
+        ):
+            form = block.blockFormat()
+            form.setPageBreakPolicy(QTextFormat.PageBreakFlag.PageBreak_AlwaysBefore)
+            QTextCursor(block).setBlockFormat(form)
+            document.markContentsDirty(
+                0, document.characterCount()
+            )  # else Qt loses the lines of headings further down
+        block = after
+
+
+def _page(document: QTextDocument, block: QTextBlock, page: QSizeF) -> int:
+    """On which one its first line ends."""
+    top = document.documentLayout().blockBoundingRect(block).top()
+    return (
+        int((top + block.layout().lineAt(0).rect().bottom()) // page.height())
+        if block.layout().lineCount()
+        else -1
+    )
+
+
+class _Charts(QPyTextObject):
+    """Draws the charts of a report where they stand in its text, `width` pixels wide, each with its title: pages break between them."""
+
+    def __init__(self, charts: Sequence[Chart], width: float) -> None:
+        super().__init__()
+        rules = chart_rules(LIGHT)
+        self._charts = charts
+        self._drawings = [QSvgRenderer(QByteArray(svg(chart, rules).encode())) for chart in charts]
+        self._size = QSizeF(width, _TITLE_PX + width * HEIGHT / WIDTH)
+
+    def intrinsicSize(self, document: QTextDocument, position: int, form: QTextFormat) -> QSizeF:
+        return self._size
+
+    def drawObject(
+        self,
+        painter: QPainter,
+        rect: QRectF | QRect,
+        document: QTextDocument,
+        position: int,
+        form: QTextFormat,
+    ) -> None:
+        number, place = form.property(_CHART), QRectF(rect)
+        chart = self._charts[number]
+        painter.save()
+        font = painter.font()
+        font.setBold(True)
+        painter.setFont(font)
+        painter.setPen(QColor(LIGHT.text))
+        painter.drawText(QRectF(place.left(), place.top(), place.width(), _TITLE_PX), chart.heading)
+        font.setBold(False)
+        painter.setFont(font)
+        if len(chart.lines) > 1:
+            self._draw_key(painter, chart, place)
+        painter.restore()
+        self._drawings[number].render(painter, place.adjusted(0, _TITLE_PX, 0, 0))
+
+    def _draw_key(self, painter: QPainter, chart: Chart, place: QRectF) -> None:
+        """Which colour is which device, from the right."""
+        x, metrics = place.right(), painter.fontMetrics()
+        for i, line in reversed(list(enumerate(chart.lines))):
+            x -= metrics.horizontalAdvance(line.label)
+            painter.drawText(QPointF(x, place.top() + metrics.ascent()), line.label)
+            x -= _KEY_PX + 4
+            colour = QColor(LIGHT.series[i % len(LIGHT.series)])
+            painter.fillRect(
+                QRectF(x, place.top() + metrics.ascent() - _KEY_PX, _KEY_PX, _KEY_PX), colour
+            )
+            x -= _KEY_PX

@@ -1,0 +1,1 @@
+"""The Settings page and the diagnostics for bug reports."""

@@ -1,0 +1,134 @@
+"""The settings page: each change is in force at once, and wrong ones say why beside the field."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from app.link.requests import Configure, Configured, Refused, Reply
+from app.link.state import State
+from app.settings.about import about
+from app.settings.diagnostics import diagnostics
+from app.settings.form import SETTINGS, change, text_of
+from app.settings.setting_row import SettingRow
+from app.widgets import theme
+from app.widgets.basic import button, card, label, row, set_text
+from app.widgets.safe_text import SafeText
+from scheduler.protocol.errors import UserError
+
+_WIDEST = 960
+
+
+class Settings(QWidget):
+    """Emits `requested` with the change."""
+
+    requested = Signal(object)
+    cleaning = Signal()
+    """The clean-up page is wanted."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self.rows = {setting.name: SettingRow(setting) for setting in SETTINGS}
+        for name, made in self.rows.items():
+            made.entered.connect(lambda text, n=name: self._enter(n, text))
+        self.about = SafeText()
+        self.about.setAccessibleName("About")
+        self._about: tuple[tuple[str, str], ...] = ()
+        self.copy = button(
+            "Copy diagnostics",
+            tooltip="One text to paste into a bug report, without names, paths and secrets",
+        )
+        self.copy.clicked.connect(self._copy)
+        self.clean = button(
+            "Clean up…", tooltip="Look for what may go, and choose what goes to the trash"
+        )
+        self.clean.clicked.connect(self.cleaning)
+        self.copied = label(size="small", meaning="muted")
+        self._lay_out()
+
+    def refresh(self) -> None:
+        snapshot = self._state.snapshot
+        if snapshot is not None:
+            for made in self.rows.values():
+                made.show_text(text_of(snapshot.settings, made.setting))
+        shown = (*about(self._state), ("Scheme", theme.tokens().scheme))
+        if shown != self._about:
+            self._about = shown
+            self.about.show_table(shown)
+
+    def deliver(self, reply: Reply) -> None:
+        match reply:
+            case Configured():
+                for made in self.rows.values():
+                    made.show_error("")
+            case Refused(request=Configure(changes=changes), message=message):
+                for name in changes:
+                    self.rows[name].show_error(message)
+
+    def _enter(self, name: str, text: str) -> None:
+        made, snapshot = self.rows[name], self._state.snapshot
+        if snapshot is None:
+            made.show_error("the daemon does not answer; try again once it does")
+            return
+        try:
+            request = change(snapshot.settings, made.setting, text)
+        except UserError as e:
+            made.show_error(str(e))
+            return
+        made.show_error("")
+        if request is not None:
+            self.requested.emit(request)
+
+    def _copy(self) -> None:
+        snapshot = self._state.snapshot
+        text = diagnostics(snapshot, snapshot.alerts if snapshot else ())
+        QGuiApplication.clipboard().setText(text)
+        set_text(self.copied, f"{len(text.splitlines())} lines are in the clipboard")
+
+    def _lay_out(self) -> None:
+        body = QVBoxLayout()
+        body.setContentsMargins(0, 0, 0, 0)
+        body.setSpacing(theme.S)
+        for group in dict.fromkeys(s.group for s in SETTINGS):
+            inner = QVBoxLayout()
+            inner.setSpacing(theme.M)
+            inner.addWidget(label(group, strong=True))
+            for setting in SETTINGS:
+                if setting.group == group:
+                    inner.addWidget(self.rows[setting.name])
+            if group == "Clean-up":
+                line = row(self.clean)
+                line.addStretch(1)
+                inner.addLayout(line)
+            body.addWidget(card(inner))
+        inner = QVBoxLayout()
+        inner.setSpacing(theme.S)
+        inner.addWidget(label("About", strong=True))
+        inner.addWidget(self.about)
+        line = row(self.copy, self.copied)
+        line.addStretch(1)
+        inner.addLayout(line)
+        self.about.setFixedHeight(112)
+        body.addWidget(card(inner))
+        body.addStretch()
+        content = QWidget()
+        content.setProperty("clear", "true")
+        content.setMaximumWidth(_WIDEST)
+        content.setLayout(body)
+        outer = QWidget()
+        outer.setProperty("clear", "true")
+        across = QHBoxLayout(outer)
+        across.setContentsMargins(0, 0, 0, 0)
+        across.addStretch(1)
+        across.addWidget(content, 1000, Qt.AlignmentFlag.AlignTop)
+        across.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setAccessibleName("All settings")
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(outer)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(scroll)

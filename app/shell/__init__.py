@@ -1,0 +1,1 @@
+"""The window itself: rail, status line, tray icon and start-up."""

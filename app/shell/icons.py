@@ -1,0 +1,107 @@
+"""The rail's icons, drawn as strokes in a box of 24 x 24."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+
+
+def draw(painter: QPainter, name: str, box: QRectF, color: str) -> None:
+    """Draw the icon `name` (a page's name) into `box`."""
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.translate(box.topLeft())
+    painter.scale(box.width() / 24, box.height() / 24)
+    painter.setPen(
+        QPen(
+            QColor(color),
+            1.7,
+            Qt.PenStyle.SolidLine,
+            Qt.PenCapStyle.RoundCap,
+            Qt.PenJoinStyle.RoundJoin,
+        )
+    )
+    painter.drawPath(_SHAPES[name]())
+    painter.restore()
+
+
+def _line(path: QPainterPath, *points: tuple[float, float]) -> None:
+    path.moveTo(QPointF(*points[0]))
+    for point in points[1:]:
+        path.lineTo(QPointF(*point))
+
+
+def _dashboard() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (2.5, 13), (7, 13), (10, 5), (14, 19), (17, 11), (21.5, 11))
+    return path
+
+
+def _jobs() -> QPainterPath:
+    path = QPainterPath()
+    for y in (6, 12, 18):
+        path.addEllipse(QPointF(4.5, y), 1.2, 1.2)
+        _line(path, (9, y), (21, y))
+    return path
+
+
+def _workloads() -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(6, 6, 12, 12), 2, 2)
+    path.addRect(QRectF(10, 10, 4, 4))
+    for at in (9, 15):
+        _line(path, (at, 2.5), (at, 6))
+        _line(path, (at, 18), (at, 21.5))
+        _line(path, (2.5, at), (6, at))
+        _line(path, (18, at), (21.5, at))
+    return path
+
+
+def _assistant() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (4, 5), (20, 5), (20, 16), (11, 16), (7, 20), (7, 16), (4, 16), (4, 5))
+    _line(path, (8, 9), (16, 9))
+    _line(path, (8, 12.2), (13, 12.2))
+    return path
+
+
+def _alerts() -> QPainterPath:
+    path = QPainterPath()
+    path.moveTo(QPointF(5, 17))
+    path.cubicTo(QPointF(7, 14), QPointF(6.5, 12), QPointF(6.5, 10))
+    path.cubicTo(QPointF(6.5, 2.5), QPointF(17.5, 2.5), QPointF(17.5, 10))
+    path.cubicTo(QPointF(17.5, 12), QPointF(17, 14), QPointF(19, 17))
+    path.closeSubpath()
+    path.moveTo(QPointF(9.8, 20))
+    path.cubicTo(QPointF(10.5, 21.6), QPointF(13.5, 21.6), QPointF(14.2, 20))
+    return path
+
+
+def _processes() -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(3, 4.5, 18, 15), 2, 2)
+    _line(path, (6.5, 9), (9.5, 12), (6.5, 15))
+    _line(path, (12, 15), (17, 15))
+    return path
+
+
+def _settings() -> QPainterPath:
+    path = QPainterPath()
+    for y, knob in ((6, 15), (12, 8), (18, 16)):
+        _line(path, (3, y), (knob - 2.2, y))
+        path.addEllipse(QPointF(knob, y), 2.2, 2.2)
+        _line(path, (knob + 2.2, y), (21, y))
+    return path
+
+
+_SHAPES: dict[str, Callable[[], QPainterPath]] = {
+    "dashboard": _dashboard,
+    "jobs": _jobs,
+    "workloads": _workloads,
+    "assistant": _assistant,
+    "alerts": _alerts,
+    "processes": _processes,
+    "settings": _settings,
+}

@@ -1,0 +1,82 @@
+"""The line at the bottom: the daemon, what the user should know, where the readings come from."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from app.link.state import State
+from app.widgets import theme
+from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+
+
+class Dot(QWidget):
+    """Filled while the daemon answers, a ring while it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = False
+        self.setFixedSize(10, 10)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, t = QPainter(self), theme.tokens()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QColor(t.accent if self.on else t.hot))
+        if self.on:
+            painter.setBrush(QColor(t.accent))
+        painter.drawEllipse(QRectF(1.5, 1.5, 7, 7))
+
+
+class StatusLine(QWidget):
+    """A message stays until it is dismissed or another one comes; notices stay as long as the daemon has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dot = Dot()
+        self.link = label(size="small")
+        self.message = elided(size="small")
+        self.dismiss = button("Dismiss", kind="quiet", tooltip="Take this message away")
+        self.dismiss.clicked.connect(lambda: self.show_message(""))
+        self.source = label(size="small", meaning="muted")
+        self.compact = button(
+            "Compact",
+            kind="quiet",
+            tooltip="A small strip that stays on top of all windows (Ctrl+T)",
+        )
+        layout = row(self.dot, self.link, self.message, self.dismiss, self.source, self.compact)
+        layout.setContentsMargins(theme.M, 0, theme.M, 0)
+        layout.setStretch(2, 1)
+        layout.insertSpacing(2, theme.M)
+        self.setLayout(layout)
+        self.setFixedHeight(28)
+        self._message = self._meaning = ""
+        self.dismiss.hide()
+
+    def refresh(self, state: State) -> None:
+        if self.dot.on != state.link.connected:
+            self.dot.on = state.link.connected
+            self.dot.update()
+        set_text(self.link, state.link.text)
+        theme.mark(self.link, "meaning", "" if state.link.connected else "hot")
+        snapshot = state.snapshot
+        set_text(self.source, f"source: {snapshot.source}" if snapshot else "")
+        notices = list(snapshot.notices) if snapshot else []
+        if snapshot is not None and snapshot.paused:
+            notices.append("the queue is paused")
+        set_text(self.message, self._message or " · ".join(notices))
+        set_tooltip(self.message, self.message.text())
+        theme.mark(self.message, "meaning", self._meaning if self._message else "warm")
+
+    def show_message(self, text: str, failed: bool = True) -> None:
+        """One line: what failed, or what was done; empty: none."""
+        self._message, self._meaning = text, "failed" if failed else ""
+        set_text(self.message, text)
+        set_tooltip(self.message, text)
+        theme.mark(self.message, "meaning", self._meaning if text else "warm")
+        self.dismiss.setVisible(bool(text))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, t = QPainter(self), theme.tokens()
+        painter.fillRect(self.rect(), QColor(t.surface))
+        painter.fillRect(QRectF(0, 0, self.width(), 1), QColor(t.line))

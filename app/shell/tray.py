@@ -1,0 +1,82 @@
+"""The icon in the desktop's tray: the utilisation of the busiest GPU, and a menu."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtWidgets import QMenu, QSystemTrayIcon
+
+from app.strip.brief import Brief
+from app.widgets import theme
+
+_SIZE = 64
+
+
+class Tray(QObject):
+    """Emits what was chosen. Where the desktop has no tray, `show` does nothing that is seen."""
+
+    opened = Signal()
+    compacted = Signal()
+    quitted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.icon = QSystemTrayIcon()
+        self.menu = QMenu()
+        for text, signal in (
+            ("Show GPU Deck", self.opened),
+            ("Compact strip", self.compacted),
+            ("Quit", self.quitted),
+        ):
+            self.menu.addAction(text, signal.emit)
+        self.icon.setContextMenu(self.menu)
+        self.icon.activated.connect(self._activated)
+        self._painted: tuple[str, bool, str] | None = None
+
+    def start(self) -> None:
+        """Show it, where the desktop has a tray."""
+        if QSystemTrayIcon.isSystemTrayAvailable():
+            self._paint("–", alarm=False)
+            self.icon.show()
+
+    def stop(self) -> None:
+        self.icon.hide()
+
+    def show_brief(self, brief: Brief) -> None:
+        """The figure now; it is painted where it changed."""
+        text = f"GPU Deck\n{brief.text}"
+        if self.icon.toolTip() != text:
+            self.icon.setToolTip(text)
+        self._paint(brief.figure, brief.alarm)
+
+    def notify(self, title: str, text: str) -> None:
+        """A notification by the tray, for desktops that have no command for it."""
+        if self.icon.isVisible():
+            self.icon.showMessage(title, text)
+
+    def _paint(self, figure: str, alarm: bool) -> None:
+        wanted = (figure, alarm, theme.tokens().scheme)
+        if wanted != self._painted:
+            self._painted = wanted
+            self.icon.setIcon(QIcon(picture(figure, alarm)))
+
+    def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
+        if reason == QSystemTrayIcon.ActivationReason.Trigger:
+            self.opened.emit()
+
+
+def picture(figure: str, alarm: bool) -> QPixmap:
+    """The figure on the accent; on the colour of heat while something is raised that nobody has seen."""
+    t = theme.tokens()
+    made = QPixmap(_SIZE, _SIZE)
+    made.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(made)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(t.hot if alarm else t.accent))
+    painter.drawRoundedRect(QRectF(0, 0, _SIZE, _SIZE), 12, 12)
+    painter.setPen(QColor(t.on_accent))
+    painter.setFont(theme.font(42 if len(figure) < 3 else 30, strong=True))
+    painter.drawText(QRectF(0, 0, _SIZE, _SIZE), int(Qt.AlignmentFlag.AlignCenter), figure)
+    painter.end()
+    return made

@@ -1,0 +1,341 @@
+"""The one window: rail, strip of devices, page, status line."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from PySide6.QtCore import QEvent, QSize, QTimer, Signal
+from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.alerts.alert_rows import unseen
+from app.charts.past import Remember
+from app.dashboard.page import Dashboard
+from app.format.devices import tiles
+from app.link.requests import (
+    Accepted,
+    Acknowledge,
+    AlertLog,
+    Cancel,
+    CancelMany,
+    Configured,
+    Find,
+    Foresee,
+    Hold,
+    Inspect,
+    Inspected,
+    Kill,
+    Link,
+    Move,
+    Pause,
+    Refused,
+    Repeat,
+    Reply,
+    Request,
+    SaveReport,
+    Submit,
+    Tail,
+    Timeline,
+    WriteReport,
+)
+from app.link.state import State
+from app.shell.rail import Rail
+from app.shell.status_line import StatusLine
+from app.strip.strip import Strip
+from app.widgets import theme
+from scheduler.protocol.snapshot import Columns, Snapshot
+
+if TYPE_CHECKING:  # each is imported when it is first gone to, too
+    from app.alerts.page import Alerts
+    from app.assistant.page import Assistant
+    from app.cleanup.page import Clean
+    from app.devices.page import Device
+    from app.jobs.page import Jobs
+    from app.processes.page import Processes
+    from app.settings.page import Settings
+    from app.shell.welcome import Welcome
+    from app.workloads.page import Workloads
+
+    Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Clean
+    P = TypeVar(
+        "P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device, Clean
+    )
+
+PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
+_REPAINT_MS = 100
+"""At most ten repaints a second, however fast snapshots come."""
+SMALLEST = QSize(1024, 680)
+
+
+class MainWindow(QWidget):
+    """Fed with values, asks by signal: it opens no connection and starts no thread.
+
+    `requested` carries a `models.requests.Request`; give what comes of it to `deliver`.
+    """
+
+    requested = Signal(object)
+    themed = Signal(str)
+    """The theme that the settings ask for changed: system, light or dark."""
+    closed = Signal()
+    compacted = Signal()
+    """The compact strip is to be shown, or hidden."""
+    seen = Signal(bool)
+    """Whether anybody can see the window: it was shown, hidden, minimised or brought back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State()
+        self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
+        self.pages = QStackedWidget()
+        self._made: list[Page] = []
+        self._theme = ""
+        self._dirty = self._watched = False
+        self._pace = QTimer(self)
+        self._pace.setSingleShot(True)
+        self._pace.setInterval(_REPAINT_MS)
+        self._pace.timeout.connect(self._catch_up)
+        self._lay_out()
+        self.rail.chosen.connect(self.show_page)
+        self.strip.opened.connect(self.show_device)
+        self.strip.charted.connect(self.dashboard.show_only)
+        self.status.compact.clicked.connect(self.compacted)
+        QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
+        for i, name in enumerate(PAGES, 1):
+            QShortcut(QKeySequence(f"Ctrl+{i}"), self, lambda n=name: self.show_page(n))
+        self.show_page("dashboard")
+        self.status.refresh(self.state)
+
+    # The pages: each is made when it is first gone to, so that the window is there soon
+
+    @cached_property
+    def dashboard(self) -> Dashboard:
+        page = self._added("dashboard", Dashboard(self.state))
+        page.job_chosen.connect(self._show_job)
+        page.said.connect(self.status.show_message)
+        return page
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        from app.jobs.page import Jobs
+
+        return self._added("jobs", Jobs(self.state))
+
+    @cached_property
+    def workloads(self) -> Workloads:
+        from app.workloads.page import Workloads
+
+        return self._added("workloads", Workloads(self.state))
+
+    @cached_property
+    def assistant(self) -> Assistant:
+        from app.assistant.page import Assistant
+
+        return self._added("assistant", Assistant(self.state))
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        from app.alerts.page import Alerts
+
+        page = self._added("alerts", Alerts(self.state))
+        page.job_chosen.connect(self._show_job)
+        page.device_chosen.connect(self.show_device)
+        return page
+
+    @cached_property
+    def processes(self) -> Processes:
+        from app.processes.page import Processes
+
+        return self._added("processes", Processes(self.state))
+
+    @cached_property
+    def settings(self) -> Settings:
+        from app.settings.page import Settings
+
+        page = self._added("settings", Settings(self.state))
+        page.cleaning.connect(self.show_clean)
+        return page
+
+    @cached_property
+    def device(self) -> Device:
+        from app.devices.page import Device
+
+        page = self._added("device", Device(self.state))
+        page.left.connect(lambda: self.show_page("dashboard"))
+        return page
+
+    @cached_property
+    def clean(self) -> Clean:
+        from app.cleanup.page import Clean
+
+        page = self._added("clean up", Clean())
+        page.left.connect(lambda: self.show_page("settings"))
+        return page
+
+    @cached_property
+    def welcome(self) -> Welcome:
+        """What is seen when the window is opened for the first time."""
+        from app.shell.welcome import Welcome
+
+        page = Welcome(self.state)
+        page.setAccessibleName("Welcome")
+        page.chosen.connect(self.show_page)
+        self.pages.addWidget(page)
+        return page
+
+    def _added(self, name: str, page: P) -> P:
+        page.setAccessibleName(name.capitalize())
+        page.requested.connect(self._request)
+        self.pages.addWidget(page)
+        self._made.append(page)
+        return page
+
+    def load_history(self, device: str, history: Columns) -> None:
+        """What the daemon remembers of a device."""
+        self.state.history.load(device, history.times, history.columns)
+        self._soon()
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Take in the newest state; it is drawn within a tenth of a second."""
+        self.state.update(snapshot)
+        if snapshot.settings.theme != self._theme:
+            self._theme = snapshot.settings.theme
+            self.themed.emit(self._theme)
+        self._soon()
+
+    def show_link(self, link: Link) -> None:
+        self.state.link = link
+        self.status.refresh(self.state)
+
+    def deliver(self, reply: Reply) -> None:
+        """What came of a request. Errors that no page shows beside the cause go to the status line."""
+        if isinstance(reply, Inspected):
+            self.state.details = reply.details
+        for page in self._made:
+            page.deliver(reply)
+        match reply:
+            case Refused(
+                request=Submit() | Repeat() | Hold() | Move() | Cancel() | CancelMany() | Pause(),
+                message=message,
+            ):
+                self.status.show_message(message)
+            case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if (
+                self.state.link.connected
+            ):
+                self.status.show_message(message)
+            case Refused(
+                request=WriteReport() | SaveReport() | Acknowledge() | Kill(), message=message
+            ):
+                self.status.show_message(message)
+            case Accepted(request=WriteReport(file=file) | SaveReport(file=file)):
+                self.status.show_message(f"Report written to {file}", failed=False)
+            case Configured(settings=settings) if settings.theme != self._theme:
+                self._theme = settings.theme
+                self.themed.emit(self._theme)
+
+    def show_page(self, name: str) -> None:
+        """Go to one of PAGES."""
+        self.rail.show_chosen(name)
+        self.pages.setCurrentWidget(getattr(self, name))
+        self._page.setFocus()
+        self.refresh()
+
+    def show_device(self, device: str) -> None:
+        """Show all about one device."""
+        self.rail.show_chosen("dashboard")
+        self.pages.setCurrentWidget(self.device)
+        self.device.show_device(device)
+        self.device.setFocus()
+
+    def show_clean(self) -> None:
+        """Show what may be cleaned up."""
+        self.rail.show_chosen("settings")
+        self.pages.setCurrentWidget(self.clean)
+        self.clean.setFocus()
+
+    def show_welcome(self) -> None:
+        """What is seen when the window is opened for the first time."""
+        self.rail.show_chosen("dashboard")
+        self.pages.setCurrentWidget(self.welcome)
+        self.welcome.steps["dashboard"].setFocus()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the strip, the page that is shown, and the status line from the state now. Hidden pages cost nothing."""
+        if self.state.snapshot is not None:
+            self.strip.show_tiles(
+                tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz
+            )
+        self.rail.buttons["alerts"].show_badge(unseen(self.state.snapshot))
+        self._page.refresh()
+        self.status.refresh(self.state)
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self.refresh()
+        elif event.type() == QEvent.Type.WindowStateChange:
+            self._look(self.isVisible() and not self.isMinimized())
+        super().changeEvent(event)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        self._look(not self.isMinimized())
+        super().showEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._look(False)
+        super().hideEvent(event)
+
+    def _look(self, can_be_seen: bool) -> None:
+        """What came while nobody could see it is drawn as soon as somebody can."""
+        self._watched = can_be_seen
+        self._catch_up()
+        self.seen.emit(can_be_seen)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._pace.stop()
+        self.closed.emit()
+        super().closeEvent(event)
+
+    @property
+    def _page(self) -> Page | Welcome:
+        return cast("Page | Welcome", self.pages.currentWidget())  # nothing else is ever added
+
+    def _soon(self) -> None:
+        if self._pace.isActive() or not self._watched:
+            self._dirty = True
+        else:
+            self.refresh()
+            self._pace.start()
+
+    def _catch_up(self) -> None:
+        if self._dirty and self._watched:
+            self._dirty = False
+            self.refresh()
+            self._pace.start()
+
+    def _request(self, request: Request) -> None:
+        if not isinstance(
+            request, Tail | Timeline | Find | Foresee | AlertLog | Inspect | Remember
+        ):
+            self.status.show_message("")
+        self.requested.emit(request)
+
+    def _show_job(self, number: int) -> None:
+        self.show_page("jobs")
+        self.jobs.show_job(number)
+
+    def _lay_out(self) -> None:
+        self.setWindowTitle("GPU Deck")
+        self.setMinimumSize(SMALLEST)
+        self.resize(1280, 800)
+        right = QVBoxLayout()
+        right.setContentsMargins(theme.M, theme.M, theme.M, theme.S)
+        right.setSpacing(theme.S)
+        right.addWidget(self.strip)
+        right.addWidget(self.pages, 1)
+        layout = QGridLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.rail, 0, 0, 2, 1)
+        layout.addLayout(right, 0, 1)
+        layout.addWidget(self.status, 1, 1)

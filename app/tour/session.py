@@ -1,0 +1,75 @@
+"""The real window without a display: for the tour, benchmarks and tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from PySide6.QtCore import QEventLoop, QTimer
+
+from app.shell.desktop import Desktop
+from app.shell.window import MainWindow
+from app.tour.render import render_pages, save_picture
+from app.widgets import theme
+from scheduler.protocol import paths
+
+if TYPE_CHECKING:
+    from assistant.messages import Answer
+
+_TURN_MS = 20
+
+
+class Session:
+    """A window with its feeds, whose event loop runs while somebody waits for something."""
+
+    def __init__(self) -> None:
+        app = theme.application()
+        paths.ensure(paths.home())
+        self._desktop = Desktop(app)
+        self.window: MainWindow = self._desktop.window
+
+    def __enter__(self) -> Self:
+        self._desktop.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._desktop.stop()
+
+    def spin(self, seconds: float) -> None:
+        """Let the window live for a while."""
+        self.until(lambda: False, seconds)
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Let the window live until `condition` holds; False where it did not within `seconds`."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                return False
+            loop = QEventLoop()
+            QTimer.singleShot(_TURN_MS, loop.quit)
+            loop.exec()
+        return True
+
+    def picture(self, file: Path) -> None:
+        """Save the window as it is now. Raises UserError where that fails."""
+        self.window.refresh()
+        self.spin(0.1)
+        save_picture(self.window, file)
+
+    def pictures(self, folder: Path) -> list[Path]:
+        """Every page, at two sizes, light and dark."""
+        return render_pages(self.window, folder)
+
+    def show_brief(self, answer: Answer) -> None:
+        """Put a brief that did not come through the window into its conversation."""
+        from app.link.assistant_link import answered  # by the tour alone
+
+        self.window.assistant.show_answer("Write a brief.", answered(answer, 0))

@@ -1,0 +1,1 @@
+"""Widgets and the theme that several pages share."""

@@ -1,0 +1,1 @@
+"""The Workloads page: forms built from the catalog, live progress and results."""

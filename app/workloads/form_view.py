@@ -1,0 +1,83 @@
+"""The fields of a workload's form: one line a parameter, with its meaning or what is wrong with it beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QLabel, QLineEdit, QWidget
+
+from accel.workloads.catalog import Param
+from app.widgets import theme
+from app.widgets.basic import label, set_text
+from app.workloads.form import Form
+
+_EDITOR_WIDTH = 132
+
+
+class FormView(QWidget):
+    """Emits `changed` after each keystroke."""
+
+    changed = Signal()
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self.form = form
+        self.editors: dict[str, QWidget] = {}
+        self.notes: dict[str, QLabel] = {}
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(theme.M)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(2, 1)
+        for line, param in enumerate(form.workload.params):
+            editor, note = (
+                self._editor(param),
+                label(param.help, size="small", meaning="muted", wrap=True),
+            )
+            caption = label(param.label)
+            caption.setBuddy(editor)
+            editor.setFixedWidth(_EDITOR_WIDTH)
+            editor.setAccessibleName(param.label)
+            editor.setToolTip(param.help)
+            self.editors[param.name], self.notes[param.name] = editor, note
+            for at, widget in enumerate((caption, editor, note)):
+                grid.addWidget(widget, line, at)
+        self.check()
+
+    def check(self) -> bool:
+        """Show what is wrong beside each field; True where nothing is."""
+        errors = self.form.errors()
+        for param in self.form.workload.params:
+            wrong, note = errors.get(param.name, ""), self.notes[param.name]
+            set_text(note, wrong or param.help)
+            theme.mark(note, "meaning", "failed" if wrong else "muted")
+            theme.mark(self.editors[param.name], "wrong", "true" if wrong else "")
+        return not errors
+
+    def _editor(self, param: Param) -> QWidget:
+        value = self.form.values[param.name]
+        if param.kind == "choice":
+            box = QComboBox()
+            box.addItems(list(param.choices))
+            box.setCurrentText(value)
+            box.currentTextChanged.connect(self._setter(param))
+            return box
+        if param.kind == "flag":
+            check = QCheckBox()
+            check.setChecked(value == "yes")
+            setter = self._setter(param)
+            check.toggled.connect(lambda on: setter("yes" if on else "no"))
+            return check
+        line = QLineEdit(value)
+        line.setCursorPosition(0)  # of a long list its beginning is seen
+        line.textChanged.connect(self._setter(param))
+        return line
+
+    def _setter(self, param: Param) -> Callable[[str], None]:
+        def put(value: str) -> None:
+            self.form.set(param.name, value)
+            self.check()
+            self.changed.emit()
+
+        return put

@@ -1,0 +1,152 @@
+"""The roofline: rate against arithmetic intensity, both on logarithmic axes, below the ceilings that were measured."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.widgets import theme
+from app.widgets.marked import Mark, Marked, contender_color, draw_legend
+from app.workloads.roofline import Roofline, attainable, ticks
+
+_LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0
+_RIGHTWARDS = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+
+
+class RooflineView(Marked):
+    def __init__(self) -> None:
+        super().__init__("Roofline")
+        self.roofline = Roofline((), (), 0.0, 0.0, "", "", (), (1.0, 1000.0), (1.0, 1000.0))
+        self.order: tuple[str, ...] = ()
+        """All contenders, whose places give their colours."""
+        self._top = 0.0
+        self.setMinimumHeight(150)
+
+    def show_roofline(self, roofline: Roofline, order: tuple[str, ...]) -> None:
+        if (roofline, order) != (self.roofline, self.order):
+            self.roofline, self.order = roofline, order
+            self.renew()
+
+    def sizeHint(self) -> QSize:
+        return QSize(600, 400)
+
+    def marks(self) -> list[Mark]:
+        r = _RADIUS + 1
+        centers = [(self._at(p.intensity, p.tflops), p) for p in self.roofline.points]
+        return [Mark(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r), p.tooltip) for c, p in centers]
+
+    def draw(self, painter: QPainter) -> None:
+        self._top = draw_legend(painter, self.order, self.width()) + theme.S
+        self._draw_axes(painter)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw_roof(painter)
+        for point in self.roofline.points:
+            painter.setPen(QPen(QColor(theme.tokens().surface), 1))
+            painter.setBrush(contender_color(self.order.index(point.contender)))
+            painter.drawEllipse(self._at(point.intensity, point.tflops), _RADIUS, _RADIUS)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+    def _draw_axes(self, painter: QPainter) -> None:
+        t, area = theme.tokens(), self._area
+        for at in ticks(*self.roofline.x):
+            x = self._at(at, self.roofline.y[0]).x()
+            painter.fillRect(QRectF(x, area.top(), 1, area.height()), QColor(t.grid))
+            painter.setPen(QColor(t.muted))
+            left = min(
+                x - 30,
+                self.width() - 60 + 30 - painter.fontMetrics().horizontalAdvance(f"{at:g}") / 2,
+            )
+            painter.drawText(
+                QRectF(left, area.bottom() + 2, 60, 16),
+                int(Qt.AlignmentFlag.AlignCenter),
+                f"{at:g}",
+            )
+        for at in ticks(*self.roofline.y):
+            y = self._at(self.roofline.x[0], at).y()
+            painter.fillRect(QRectF(area.left(), y, area.width(), 1), QColor(t.grid))
+            painter.setPen(QColor(t.muted))
+            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHTWARDS, f"{at:g}")
+        text = "FLOP a byte that must be moved; upwards: TFLOP/s"
+        painter.drawText(
+            QRectF(area.left(), area.bottom() + 18, area.width(), 16),
+            int(Qt.AlignmentFlag.AlignCenter),
+            text,
+        )
+
+    def _draw_roof(self, painter: QPainter) -> None:
+        """Both ceilings as far as they were measured: dashed where one lies above the other."""
+        r, t, area = self.roofline, theme.tokens(), self._area
+        painter.save()
+        painter.setClipRect(area)
+        if r.bandwidth:
+            ends = [self._at(x, r.bandwidth * x / 1e12) for x in r.x]
+            painter.setPen(QPen(QColor(t.muted), 1, Qt.PenStyle.DashLine))
+            painter.drawLine(*ends)
+        if r.peak:
+            painter.setPen(QPen(QColor(t.muted), 1, Qt.PenStyle.DashLine))
+            painter.drawLine(self._at(r.x[0], r.peak), self._at(r.x[1], r.peak))
+        if r.peak or r.bandwidth:
+            painter.setPen(QPen(QColor(t.text), 2))
+            knee = (
+                min(max(r.peak * 1e12 / r.bandwidth, r.x[0]), r.x[1])
+                if r.peak and r.bandwidth
+                else r.x[0]
+            )
+            painter.drawPolyline([self._at(x, attainable(x, r)) for x in (r.x[0], knee, r.x[1])])
+        painter.setPen(QColor(t.text))
+        if r.peak:
+            y = self._at(r.x[0], r.peak).y()
+            knee = (
+                self._at(r.peak * 1e12 / r.bandwidth, r.peak).x() if r.bandwidth else area.right()
+            )
+            room = (
+                knee - area.left()
+                > painter.fontMetrics().horizontalAdvance(r.peak_label) + theme.XL
+            )  # left of the other ceiling
+            side = Qt.AlignmentFlag.AlignLeft if room else Qt.AlignmentFlag.AlignRight
+            box = QRectF(area.left() + 6, y - 17, area.width() - 12, 16)
+            painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), r.peak_label)
+        if r.bandwidth:
+            self._label_slope(painter)
+        painter.restore()
+
+    def _label_slope(self, painter: QPainter) -> None:
+        """Beside the line, where it enters the area."""
+        r, area = self.roofline, self._area
+        entry = max(r.x[0], r.y[0] * 1e12 / r.bandwidth)
+        start, end = (
+            self._at(entry, r.bandwidth * entry / 1e12),
+            self._at(entry * 10, r.bandwidth * entry * 10 / 1e12),
+        )
+        painter.save()
+        painter.translate(start)
+        painter.rotate(math.degrees(math.atan2(end.y() - start.y(), end.x() - start.x())))
+        painter.drawText(
+            QRectF(theme.XL, -18, area.width(), 16),
+            int(Qt.AlignmentFlag.AlignVCenter),
+            r.slope_label,
+        )
+        painter.restore()
+
+    @property
+    def _area(self) -> QRectF:
+        return QRectF(
+            _LEFT,
+            self._top,
+            self.width() - _LEFT - _RIGHT,
+            max(self.height() - self._top - _BELOW, 1),
+        )
+
+    def _at(self, intensity: float, tflops: float) -> QPointF:
+        area, r = self._area, self.roofline
+        return QPointF(
+            area.left() + area.width() * _share(intensity, *r.x),
+            area.bottom() - area.height() * _share(tflops, *r.y),
+        )
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Where a value lies between two others on a logarithmic axis."""
+    return math.log(value / low) / math.log(high / low)

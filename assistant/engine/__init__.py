@@ -1,0 +1,1 @@
+"""The model as an author: generation, prompts, completions and benchmarks."""

@@ -1,0 +1,134 @@
+"""How values are said: units, sensible rounding, times; and foreign text made harmless for a Markdown page."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from scheduler.protocol.progress import printable
+
+_DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_LONG_S = 300.0
+"""A stretch of this length or more is told to the minute."""
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit: 71 °C, 37 %, 23.4 GiB, 612 TFLOP/s, 0.412 ms."""
+    return (
+        _bytes(value, unit) if unit in ("B", "B/s") else f"{_number(value, unit)} {unit}".rstrip()
+    )
+
+
+def as_said(value: float, unit: str) -> float:
+    """The value as `quantity` and `duration` say it, rounded: what a difference that stands beside them is to be computed from."""
+    if unit == "s":
+        return round(value, 1 if value < 9.95 else 0)
+    return value if unit in ("B", "B/s") else float(_number(value, unit))
+
+
+def _number(value: float, unit: str) -> str:
+    decimals = 1 if unit == "W" and abs(value) < 10 else _DECIMALS.get(unit)
+    return significant(value) if decimals is None else f"{value:.{decimals}f}"
+
+
+def _bytes(value: float, unit: str) -> str:
+    step = 0
+    while abs(value) >= 1024 and step < len(_BINARY) - 1:
+        value, step = value / 1024, step + 1
+    number = f"{value:.0f}" if step == 0 or value >= 100 else f"{value:.1f}"
+    return f"{number} {_BINARY[step]}{unit[1:]}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Three significant digits, without an exponent where a person would not write one."""
+    if value == 0 or not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}" if value else "0"
+    whole = len(str(int(abs(value))))
+    if abs(value) >= 1:
+        return f"{value:.{max(0, digits - whole)}f}"
+    return f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its two largest units: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, part, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def date(seconds: float) -> str:
+    """A day in the local time zone: 21 November 2026."""
+    day = time.localtime(seconds)
+    return f"{day.tm_mday} {_MONTHS[day.tm_mon - 1]} {day.tm_year}"
+
+
+def clock(seconds: float) -> str:
+    """A time of day in the local time zone: 14:03:20."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def moment(seconds: float, now: float) -> str:
+    """A moment: at 14:03:20, with its date where that is not the date of `now`."""
+    return (
+        f"at {clock(seconds)}"
+        if date(seconds) == date(now)
+        else f"on {date(seconds)} at {clock(seconds)}"
+    )
+
+
+def stretch(since: float, until: float, now: float | None = None) -> str:
+    """From one moment to another: on 21 November 2026 from 14:03 to 14:13.
+
+    Seconds are told where it is short; the date not where it is that of `now`.
+    """
+    digits = 5 if until - since >= _LONG_S else 8
+    first, last = clock(since)[:digits], clock(until)[:digits]
+    if date(since) != date(until):
+        return f"from {date(since)}, {first} to {date(until)}, {last}"
+    day = "" if now is not None and date(now) == date(since) else f"on {date(since)} "
+    return f"{day}from {first} to {last}"
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Foreign text on one line, without control characters, at most `limit` characters."""
+    text = " ".join(printable(text).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def escaped(text: str, limit: int = 200) -> str:
+    """Foreign text as Markdown that shows it as it is: no emphasis, code, link, HTML or table column comes of it."""
+    text = re.sub(r"([\\`*\[\]<>|~&!$])", r"\\\1", plain(text, limit))
+    text = re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", text)
+    return re.sub(r"(:)(?=//)|(?<=www)(\.)|(@)", lambda m: "\\" + m[0], text, flags=re.IGNORECASE)
+
+
+def fenced(text: str) -> str:
+    """Foreign lines as a block of Markdown that shows them as they are: in a fence longer than any in them."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

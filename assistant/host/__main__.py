@@ -1,0 +1,12 @@
+"""Run the assistant's process: `python -m assistant.host`."""
+
+import sys
+
+from assistant.client import door
+from assistant.host.host import log, serve
+from scheduler.background.instance import Identity, serve_alone
+from scheduler.protocol import paths
+
+sys.exit(
+    serve_alone(Identity("the assistant", paths.home() / "assistant.lock", door(), log()), serve)
+)

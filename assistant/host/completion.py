@@ -1,0 +1,66 @@
+"""A completion: what the model makes of a prompt, for the endpoint that other programs use. Unlike an answer, nothing checks it."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from assistant.host.resident import Resident
+from assistant.host.turn import Turn
+from assistant.idle import Cancelled
+from assistant.messages import MOST_READ, Complete, Completed, TooLong, slow
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+
+
+def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
+    """Tell the text piece by piece, and then how it ended.
+
+    Raises Cancelled, TooLong, and UserError where there is no model that could.
+    """
+    began = time.monotonic()
+    with Client(start=False) as daemon:
+        settings = daemon.snapshot().settings
+    if not settings.model:
+        raise UserError(
+            "the template is to write (setting model_folder), and it answers nothing else. Choose a model: gpudeck models"
+        )
+    engine = resident.engine(settings, turn)
+    from assistant.engine.generate import Generation, begun
+    from assistant.sampling import Sampler
+
+    def stopped() -> bool:
+        return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
+
+    tokens = engine.tokenizer.encode(request.prompt)
+    if request.program and len(tokens) > MOST_READ:
+        raise TooLong(
+            f"the prompt has {len(tokens)} tokens, and at most {MOST_READ} are read for a program: leave some of it out"
+        )
+    turn.waiting(f"the model {engine.name} reads the prompt")
+    after = begun(engine.model, tokens, turn.journal, stopped)
+    turn.waiting(f"the model {engine.name} writes{slow(engine.by)}")
+    run = Generation(
+        engine.model,
+        engine.tokenizer,
+        Sampler(request.temperature, request.top_p, request.seed),
+        *after,
+        limit=request.limit,
+        cancelled=stopped,
+        stops=request.stop,
+        journal=turn.journal,
+    )
+    for piece in run:
+        turn.wrote(piece)
+    if run.reason == "cancelled":
+        raise Cancelled
+    reason: Literal["stop", "length"] = "length" if run.reason == "length" else "stop"
+    return Completed(
+        engine.name,
+        engine.device,
+        engine.by,
+        reason,
+        len(tokens),
+        len(run.tokens),
+        time.monotonic() - began,
+    )

@@ -1,0 +1,1 @@
+"""What a request means: its role, its tool and its arguments."""

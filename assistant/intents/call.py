@@ -1,0 +1,154 @@
+"""A tool of `assistant.intents.routes`, called: its arguments read, each of its type and within its limits."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from assistant.intents.masks import filled
+from assistant.intents.roles import Role
+from assistant.intents.routes import BY_NAME, Route
+from scheduler.protocol.errors import UserError
+
+Value = int | float | str
+MOST_WORDS = 4000
+"""Characters of a command or a name."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a request needs. A job is its number, its name, or `last`."""
+
+    role: Role
+    tool: str
+    arguments: dict[str, Value] = {}
+    params: dict[str, str] = {}
+    """Of a workload, where the request names some."""
+
+    @property
+    def line(self) -> str:
+        """`operate cancel job=7`"""
+        said = (self.arguments | self.params).items()
+        return " ".join([self.role, self.tool, *(f"{name}={value}" for name, value in said)])
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changes something: then it is only proposed, and carried out once a person approved it."""
+        return self.role == "operate" or (self.role, self.tool) == ("housekeep", "undo")
+
+    def about(self, job: int) -> Call:
+        """The same of a job by its number."""
+        return msgspec.structs.replace(self, arguments=self.arguments | {"job": job})
+
+    def job(self, name: str = "job") -> int | str | None:
+        """A job by number or name; None where none was named."""
+        value = self.arguments.get(name)
+        return value if value is None or isinstance(value, int) else str(value)
+
+    def whole(self, name: str) -> int | None:
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) else None
+
+    def number(self, name: str) -> float | None:
+        value = self.arguments.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    def words(self, name: str) -> str:
+        """Empty where it was not said."""
+        return str(self.arguments.get(name, ""))
+
+
+def call(role: Role, tool: str, /, **arguments: Value | None) -> Call:
+    """A call with the arguments that are not None. Raises ValueError where it has no such tool, argument or value."""
+    given = {name: str(value) for name, value in arguments.items() if value is not None}
+    known = BY_NAME.get((role, tool))
+    if known is None:
+        raise ValueError(f"there is no tool {role} {tool}")
+    places = {argument.name: argument for argument in known.arguments}
+    for name, value in given.items():
+        if name not in places or not (places[name].slots or value in places[name].words):
+            raise ValueError(f"the tool {role} {tool} takes no {name}={value}")
+    return Call(role, tool, {name: read(name, value) for name, value in given.items()})
+
+
+def checked(given: Call) -> Call:
+    """One that came from outside, read as strictly as a model's. Raises UserError."""
+    try:
+        read_again = call(given.role, given.tool, **given.arguments)
+    except ValueError as e:
+        raise UserError(f"this cannot be asked for: {e}") from e
+    return msgspec.structs.replace(read_again, params=given.params)
+
+
+def called(route: Route, values: Mapping[str, str]) -> Call:
+    """A route with its slots filled: each by itself, so that no value adds an argument. Raises ValueError."""
+    return call(
+        _role(route.role),
+        route.tool,
+        **{name: filled(text, dict(values)) for name, text in route.arguments.items()},
+    )
+
+
+def _role(text: str) -> Role:
+    role: Role = msgspec.convert(text, Role)
+    return role
+
+
+def read(name: str, text: str) -> Value:
+    """An argument's value. Raises ValueError, saying what it takes."""
+    return _READ[name](text) if name in _READ else text
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"\d{1,18}", text, re.ASCII) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high} is needed, not {text[:40]!r}")
+        return int(text)
+
+    return read
+
+
+def _amount(high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text, re.ASCII) or not 0 < float(text) <= high:
+            raise ValueError(f"a number above 0, up to {high:g}, is needed, not {text[:40]!r}")
+        return float(text) if "." in text else int(text)
+
+    return read
+
+
+def _words(text: str) -> str:
+    if not text.strip() or len(text) > MOST_WORDS or "\0" in text:
+        raise ValueError(f"1 to {MOST_WORDS} characters are needed")
+    return text.strip()
+
+
+def _job(text: str) -> Value:
+    return _whole(0, 10**18)(text) if re.fullmatch(r"\d+", text, re.ASCII) else _words(text)
+
+
+def _moment(text: str) -> str:
+    for form in ("%H:%M", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
+        try:
+            time.strptime(text, form)
+        except ValueError:
+            continue
+        return text
+    raise ValueError(f"a time such as 14:30 or 2026-11-20 is needed, not {text[:40]!r}")
+
+
+_READ: dict[str, Callable[[str], Value]] = {
+    "job": _job,
+    "other": _job,
+    "gpu": _whole(0, 1023),
+    "gpus": _whole(0, 1024),
+    "pid": _whole(1, 2**22),
+    "minutes": _amount(60 * 24 * 366),
+    "hours": _amount(24 * 366),
+    "days": _amount(366),
+    "weeks": _amount(53),
+    "since": _moment,
+    "command": _words,
+}

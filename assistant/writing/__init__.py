@@ -1,0 +1,1 @@
+"""From facts to text: templates, verification and rewinding generation."""

@@ -1,0 +1,225 @@
+"""Facts as our own small model reads them: which there are, never what they say.
+
+A line is a subject, how it stands, and the names of its facts: `j1 failed called name reason duration`. Jobs are j1, j2, ... and
+devices d1, d2, ... in the order in which they are told; what follows `no` has no value, and `temp~2` is what another source says of
+`temp`. So no number, name or word of a log can lead the model astray, and none can be garbled: its text has slots, and code fills them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from assistant.facts import Fact
+from assistant.facts.selection import JOB_TOPICS, TOPICS, asked_devices, asked_jobs, topics
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+SYSTEM = "Tell."
+MARK = "gpudeck-1"
+"""In a model's config.json as `prompts`: it was trained on these lines."""
+MOST_JOBS, MOST_DEVICES = 8, 8
+_STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
+_JOB = _words(
+    "called name reason waiting running progress doing left duration ended devices code verdict backend tflops bandwidth "
+    "median p95 device result"
+)
+_DEVICE = _words(
+    "label use holder name util mem_used mem_total tflops temp power util.mean temp.mean temp.max"
+)
+_OTHERS = {
+    "deck": ("devices", "paused", "notice0"),
+    "span": ("when", "length"),
+    "jobs": ("any", "ran", "queued", "failed", "lost"),
+}
+_ASKED = {"use": ("use", "holder", "process0", "process1", "process2")}
+_LIMITS = ("mem_total", "mem_free", "power_limit")
+_SELDOM = ("progress", "left", "doing")
+"""What it tells at times, and at times not."""
+_NEEDED = ("reason", "verdict", "backend", "tflops")
+
+
+def trained_for(path: str | Path) -> bool:
+    """Whether the model in this folder was trained on these lines."""
+    try:
+        known = json.loads((Path(path) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # a model in one file, or from elsewhere
+    return isinstance(known, dict) and known.get("prompts") == MARK
+
+
+class Compact(NamedTuple):
+    text: str
+    """The user's turn of the prompt."""
+    slots: tuple[Fact, ...]
+    """The facts it names, by the names it has for them."""
+    required: Sequence[str]
+    """Of these, the names of what the text must mention."""
+    covers: frozenset[str] = frozenset()
+    """The names, as they were before, of facts that lines tell and the model is sure to tell where an answer needs them."""
+
+    @property
+    def needed(self) -> list[Fact]:
+        """The facts that the text must mention."""
+        return [fact for fact in self.slots if fact.name in self.required]
+
+    def overdue(self, text: str) -> list[Fact]:
+        """Of these those about what a text, slots unfilled, has left: it follows the lines one by one, and does not come back."""
+        subjects = list(dict.fromkeys(_subject(fact) for fact in self.slots))
+        reached = max(
+            (i for i, subject in enumerate(subjects) if f"{{{subject}." in text), default=0
+        )
+        return [fact for fact in self.needed if _subject(fact) in subjects[:reached]]
+
+
+def _subject(fact: Fact) -> str:
+    return fact.name.partition(".")[0]
+
+
+def compact(facts: Sequence[Fact], question: str | None) -> Compact:
+    """What the model is told to write a brief of `facts` (None), or the answer to `question`."""
+    told = _Telling(facts)
+    if question is None:
+        return told.brief()
+    if asked := asked_jobs(question):
+        return told.asked_jobs(asked)
+    of_devices, of_jobs = topics(question)
+    if of_devices:
+        return told.asked_devices(asked_devices(question, facts), of_devices)
+    if of_jobs:
+        return told.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
+    return told.brief()._replace(covers=frozenset())  # a question of no kind that it was taught
+
+
+class _Telling:
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self._by: dict[str, dict[str, list[Fact]]] = {}
+        """Subject, name within it: what the sources say, the newest first."""
+        for fact in sorted(facts, key=lambda fact: fact.time)[::-1]:
+            sayings = self._by.setdefault(fact.subject, {}).setdefault(
+                fact.name.partition(".")[2], []
+            )
+            if fact.said not in (other.said for other in sayings):
+                sayings.append(fact)
+        self._jobs = sorted(
+            (
+                job
+                for job in self._by
+                if job[:3] == "job" and job != "jobs" and self._word(job, "state") in _STATES
+            ),
+            key=lambda job: (
+                _STATES.index(self._word(job, "state")),
+                -int(job.removeprefix("job")),
+            ),
+        )
+        self._devices = [
+            subject
+            for subject in dict.fromkeys(fact.subject for fact in facts)
+            if "label" in self._by[subject]
+        ]
+        self._lines: list[str] = []
+        self._slots: list[Fact] = []
+        self._covered: set[str] = set()
+
+    def brief(self) -> Compact:
+        for subject, names in _OTHERS.items():
+            self._line(subject, subject, "", names)
+        required = self._told_jobs(self._jobs)
+        for i, device in enumerate(self._devices[:MOST_DEVICES], 1):
+            self._line(f"d{i}", device, self._use(device), _DEVICE)
+        return self._done("brief", required)
+
+    def asked_jobs(self, jobs: Iterable[str]) -> Compact:
+        known = [job for job in jobs if job in self._jobs]
+        return self._done("job" if known else "job unknown", self._told_jobs(known))
+
+    def asked_states(self, states: set[str]) -> Compact:
+        found = [job for job in self._jobs if self._word(job, "state") in states]
+        return self._done(
+            f"jobs {' '.join(state for state in _STATES if state in states)}",
+            self._told_jobs(found),
+        )
+
+    def asked_devices(self, devices: Sequence[str], asked: set[str]) -> Compact:
+        wanted = [topic for topic in TOPICS if topic in asked]
+        required = []
+        for i, device in enumerate(devices[:MOST_DEVICES], 1):
+            names = [name for topic in wanted for name in _ASKED.get(topic, TOPICS[topic][1])]
+            there = {
+                name.partition(".")[2]
+                for name in self._line(f"d{i}", device, self._use(device), ["label", *names])
+            }
+            for topic in wanted:  # of each the value now, else the mean, else why there is none
+                first = next(
+                    (name for name in TOPICS[topic][1] if name in there and name not in _LIMITS),
+                    TOPICS[topic][1][0],
+                )
+                required += [
+                    f"d{i}.{name}"
+                    for name in (first, f"{first}~2")
+                    if name in there or name == first
+                ]
+                if first == "mem_used" and "mem_free" in there and "mem_used~2" not in there:
+                    required.append(
+                        f"d{i}.mem_free"
+                    )  # who asks about memory wants to know what is left
+        return self._done(
+            " ".join(["device", *([] if devices else ["unknown"]), *wanted]), required
+        )
+
+    def _told_jobs(self, jobs: Sequence[str]) -> list[str]:
+        """Lines of jobs; returns what must be mentioned of them."""
+        required = []
+        for i, job in enumerate(jobs[:MOST_JOBS], 1):
+            verdict = self._word(job, "verdict")
+            stands = " ".join(
+                filter(
+                    None, (self._word(job, "state"), verdict if verdict in ("pass", "fail") else "")
+                )
+            )
+            told = self._line(f"j{i}", job, stands, ("state", *_JOB))
+            measured = f"j{i}.verdict" in told
+            required += [name for name in told if name.partition(".")[2] in _NEEDED]
+            required += [] if measured else [f"j{i}.state"]
+        if len(jobs) > MOST_JOBS:
+            self._lines.append("more")
+        return required
+
+    def _use(self, device: str) -> str:
+        use = self._word(device, "use").partition(" ")[0].strip(":")
+        return use if use in ("idle", "busy") else ""
+
+    def _line(self, alias: str, subject: str, stands: str, names: Iterable[str]) -> list[str]:
+        """Of the facts of these names; returns the new names of those with a value."""
+        there: list[str] = []
+        missing: list[str] = []
+        for name in names:
+            for i, fact in enumerate(self._by.get(subject, {}).get(name, [])[:2]):
+                new = name if i == 0 else f"{name}~2"
+                (missing if fact.value is None else there).append(new)
+                self._covered |= {fact.name} if name not in _SELDOM else set()
+                self._slots.append(msgspec.structs.replace(fact, name=f"{alias}.{new}"))
+        if there or missing:
+            shown = [name for name in there if name != "state"]
+            self._lines.append(
+                " ".join(filter(None, (alias, stands, *shown, "no" if missing else "", *missing)))
+            )
+        return [f"{alias}.{name}" for name in there]
+
+    def _word(self, subject: str, name: str) -> str:
+        """What a fact says, empty where there is none: words of ours, such as a state."""
+        return next((fact.said for fact in self._by.get(subject, {}).get(name, ())), "")
+
+    def _done(self, wanted: str, required: list[str]) -> Compact:
+        known = {fact.name for fact in self._slots}
+        needed = [name for name in required if name in known]
+        return Compact(
+            "\n".join([wanted, *self._lines]), tuple(self._slots), needed, frozenset(self._covered)
+        )

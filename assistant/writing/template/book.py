@@ -1,0 +1,69 @@
+"""Facts, looked up by name and subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from assistant.facts import Fact, named
+
+STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
+"""The order in which jobs are told: what runs, waits or failed before what is done."""
+
+
+class Book:
+    """What the facts say. Every lookup may find nothing: no fact is sure to be there."""
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self.facts = facts
+        self._named = named(facts)
+
+    def said(self, name: str) -> str | None:
+        """The value in words; None where the fact is missing or says that there is no value."""
+        fact = self._named.get(name)
+        return fact.said if fact is not None and fact.value is not None else None
+
+    def about(self, subject: str) -> Callable[[str], str | None]:
+        """`said` for the facts of one subject."""
+        return lambda what: self.said(f"{subject}.{what}")
+
+    def missing(self, name: str) -> str | None:
+        """Why there is no value, for a fact that says so."""
+        fact = self._named.get(name)
+        return (
+            fact.said.removeprefix("N/A (").removesuffix(")")
+            if fact is not None and fact.value is None
+            else None
+        )
+
+    def number(self, name: str) -> float | None:
+        """The value itself, to compare with; never to be told."""
+        value = self._named[name].value if name in self._named else None
+        return value if isinstance(value, int | float) else None
+
+    def starting(self, prefix: str) -> list[str]:
+        """The values of all facts whose names begin so."""
+        return [fact.said for name, fact in self._named.items() if name.startswith(prefix)]
+
+    def devices(self) -> list[str]:
+        """Subjects of the devices."""
+        return self._subjects(".label")
+
+    def jobs(self, *states: str) -> list[str]:
+        """Subjects of the jobs in these states, or of all: by state, in each the newest first."""
+        found = [
+            (STATES.index(state), -int(job.removeprefix("job")))
+            for job in self._subjects(".state")
+            if (state := self._state(job))
+        ]
+        return [
+            f"job{-number}"
+            for state, number in sorted(found)
+            if not states or STATES[state] in states
+        ]
+
+    def _subjects(self, suffix: str) -> list[str]:
+        return [name.removesuffix(suffix) for name in self._named if name.endswith(suffix)]
+
+    def _state(self, job: str) -> str | None:
+        state = self.said(f"{job}.state")
+        return state if state in STATES else None

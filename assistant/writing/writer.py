@@ -1,0 +1,174 @@
+"""Facts to text. A model's text is shown only if every number, unit and name in it is in the facts; else the template's is.
+
+What wrote the text is always named: `template` or `model NAME`. A refused text is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from assistant.facts import Fact, phrases
+from assistant.writing.author import Author, P
+from assistant.writing.compact import SYSTEM as COMPACT
+from assistant.writing.compact import Compact, compact
+from assistant.writing.rain import LONGEST, Limits, Rain, Verdict
+from assistant.writing.template import tell, template
+from assistant.writing.template.book import Book
+from assistant.writing.template.brief import others
+from assistant.writing.verify import Refused, fill, last_end, verify
+
+_QUESTION = "Does the text say only what the facts say, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
+
+_REQUIRED = ("reason", "verdict", "backend", "tflops")
+
+SYSTEM = (
+    "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
+    "For every value write its slot, such as {gpu0.temp}, never a number of your own."
+)
+
+
+class Written(NamedTuple):
+    text: str
+    writer: str
+    """`template` or `model NAME`."""
+
+
+Say = Callable[[Book], list[str]]
+"""How the template tells what a tool found out, part by part."""
+
+
+def write(
+    facts: Sequence[Fact],
+    question: str | None,
+    author: Author[P] | None = None,
+    waiting: Callable[[str], None] = lambda reason: None,
+    say: Say | None = None,
+    required: Sequence[str] = (),
+    limits: Limits | None = None,
+) -> Written:
+    """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
+
+    `say`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
+    must mention. `limits`: of the search for a text that holds. Raises Cancelled where the author was told to stop.
+    """
+    if author is None:
+        return Written(_template(facts, question, say), "template")
+    needed = required_facts(facts) if question is None else required
+    told = (
+        compact(facts, question)
+        if author.compact
+        else Compact(request(facts, question), tuple(facts), needed)
+    )
+    if author.compact and question is not None and not set(required) <= told.covers:
+        return Written(
+            _template(facts, question, say), "template"
+        )  # a kind of answer that the small model has not learnt
+    try:
+        text = _by_model(facts, told, author, waiting, limits)
+    except Refused as e:
+        return by_template(
+            facts, question, f"the text of the model {author.name} was refused: {e}", say
+        )
+    left = _untold(facts, told) if author.compact and question is None else []
+    return Written(
+        "\n\n".join([text, *left]),
+        f"model {author.name}{', the list by the template' if left else ''}",
+    )
+
+
+def by_template(
+    facts: Sequence[Fact], question: str | None, reason: str, say: Say | None = None
+) -> Written:
+    """The template's text, saying why it is not the model's."""
+    return Written(
+        f"{_template(facts, question, say)}\n\nWritten from the template: {phrases.escaped(reason, 400)}",
+        "template",
+    )
+
+
+def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> str:
+    return template(facts, question) if say is None else tell(facts, say)
+
+
+def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:
+    """The jobs of which a small model, to which only some are told, says no more than that there are others."""
+    covered = {name.partition(".")[0] for name in told.covers}
+    book = Book(facts)
+    return others(book, [job for job in book.jobs() if job not in covered])
+
+
+def _by_model(
+    facts: Sequence[Fact],
+    told: Compact,
+    author: Author[P],
+    waiting: Callable[[str], None],
+    limits: Limits | None,
+) -> str:
+    waiting(f"the model {author.name} reads the facts")
+    begin = author.begin(COMPACT if author.compact else SYSTEM, told.text)
+    waiting(f"the model {author.name} writes")
+    text = _filled(
+        Rain(author, lambda place: judged(place, facts, told, author), limits).text(begin), told
+    )
+    verify(
+        text, facts, told.needed
+    )  # whoever judged it, nothing leaves that was not looked at as a whole
+    return text
+
+
+def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) -> Verdict:
+    """What the text up to a place is worth: nothing where a program finds fault with it; else what a model large enough says itself."""
+    try:
+        if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
+            raise Refused(f"a sentence of it is longer than {LONGEST} characters")
+        text = _filled(place, told)
+        if text or place.ended:
+            verify(
+                text,
+                facts,
+                told.needed if place.ended else told.overdue(place.text) if author.compact else (),
+            )
+    except Refused as e:
+        return Verdict(-1.0, str(e))
+    return Verdict(_own_opinion(place, author))
+
+
+def _own_opinion(place: P, author: Author[P]) -> float:
+    """The mean of two askings with the answers in either order, as the paper's self-evaluation does against a liking for the first one."""
+    asked = [
+        author.leaning(place, _QUESTION.format(*order), (" A", " B"))
+        for order in (("yes", "no"), ("no", "yes"))
+    ]
+    if asked[0] is None or asked[1] is None:
+        return 1.0
+    return (asked[0] - asked[1]) / 2
+
+
+def _filled(place: P, told: Compact) -> str:
+    return fill(place.text, told.slots).strip()
+
+
+def required_facts(facts: Sequence[Fact]) -> list[str]:
+    """What a brief must mention: what failed or waits and why, what a job's Result says, and of jobs without one how they stand."""
+    known = {
+        fact.name for fact in facts if fact.subject.startswith("job") and fact.value is not None
+    }
+    measured = {name.removesuffix(".verdict") for name in known if name.endswith(".verdict")}
+    return [
+        fact.name
+        for fact in facts
+        if fact.name in known
+        and (
+            fact.name.rpartition(".")[2] in _REQUIRED
+            or (fact.name.endswith(".state") and fact.subject not in measured)
+        )
+    ]
+
+
+def request(facts: Sequence[Fact], question: str | None) -> str:
+    """The user's turn of the prompt: every fact with its slot, then what is wanted."""
+    lines = [f"{{{fact.name}}} = {fact.text}" for fact in facts]
+    return "\n".join(
+        ["Facts:", *lines, question.strip() if question else "Write a brief of what happened."]
+    )

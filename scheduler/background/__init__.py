@@ -1,0 +1,1 @@
+"""Background processes of ours: one instance each, started and watched."""

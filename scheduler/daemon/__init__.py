@@ -1,0 +1,1 @@
+"""The daemon: its loop and the wiring."""

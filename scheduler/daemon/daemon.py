@@ -1,0 +1,438 @@
+"""gpudeckd: the loop and the wiring. One a user; starts on demand, outlives the window, is the only writer of the store.
+
+python -m scheduler.daemon
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from scheduler.background.instance import say_ready
+from scheduler.client import door
+from scheduler.devices.probe import Hello, Readings
+from scheduler.devices.supervisor import Supervisor
+from scheduler.executors.clusters import Clusters
+from scheduler.lease.service import Landlord
+from scheduler.protocol import messages as m
+from scheduler.protocol import paths, settings, wire
+from scheduler.protocol.devices import Reading
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.jobs import Job, held_devices
+from scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
+from scheduler.queue.placement import Sight, look
+from scheduler.queue.queue import Queue
+from scheduler.services.alert_service import Alerting
+from scheduler.services.job_end_command import Callback
+from scheduler.services.job_ends import Ends
+from scheduler.services.notices import Notices
+from scheduler.services.polling import Watching
+from scheduler.services.publisher import Publisher
+from scheduler.services.report_service import Scribing
+from scheduler.store import Store
+from scheduler.store.recorder import Recorder
+from scheduler.telemetry.monitor import Monitor
+from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
+from scheduler.verbs.handlers import Verbs
+
+LOOK_S = 0.25
+"""How often the logs of running jobs are looked at for progress."""
+STAND_BY_S = 0.02
+"""So long after jobs were started a runner for the next one is: first these get the processor."""
+AGAIN_S = 1.0
+"""What could not be stored, as on a full disk, is tried again after this long."""
+BREATH_S = 0.005
+"""Where many jobs are started or ended in pieces, everybody else has so long between two."""
+REFUSED_S = 0.1
+"""The same where something is refused, as by a full disk."""
+ENDS = 100
+"""Jobs that have ended and are settled in one go."""
+FLUSH_S = 5.0
+"""How often readings go to disk, many in one transaction."""
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Daemon:
+    """All parts of the daemon, and who tells whom. Everything happens in one event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._settings = settings.load()
+        self._source, self._seq = STARTING, 0
+        self._latest: dict[str, Reading] = {}
+        """What was read of each device last; empty while the probe does not answer."""
+        self._over: deque[int] = deque()
+        """Jobs whose runners have ended; those of one moment are settled together."""
+        self._unsettled: set[int] = set()
+        """Jobs whose end could not be stored yet."""
+        self._again = 0.0
+        """When that is tried again, in monotonic seconds."""
+        self._due = asyncio.Event()
+        """An order changed the queue: it is to be looked at."""
+        self._stop = asyncio.Event()
+        self._publisher = Publisher(lambda: _ENCODE(m.SnapshotReply(self.take())))
+        self._notices = Notices(self.touch)
+        self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
+        self._callback = Callback(lambda words: self._notices.tell("callback", words))
+        self._scribing = Scribing(
+            lambda: self._settings, lambda words: self._notices.tell("scribing", words)
+        )
+        self.ends = Ends()
+        self.monitor = Monitor()
+        self.recorder = Recorder(
+            paths.history_file(), lambda words: self._notices.tell("damaged history", words)
+        )
+        self._landlord = Landlord(self.monitor, self._supervisor.glance, self._step, self.touch)
+        self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
+        self.queue = Queue(
+            store,
+            self._watch,
+            self._job_ended,
+            self._clusters,
+            self._landlord.evict,
+            self._log_limit,
+        )
+        self.watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
+        self.alerting = Alerting(store, self._notices.tell, self.recorder.annotate)
+        self._verbs = Verbs(self)
+
+    async def run(self, listening: socket.socket) -> None:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self._recover()
+        await self.watching.start(self._settings)
+        await self._clusters.serve(self._settings.clusters)
+        server = await wire.serve(listening, self._handle)
+        tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
+        lasting = (
+            self._publisher.publish(),
+            self._obey(),
+            self.watching.attend(),
+            _every(LOOK_S, self._look),
+            self._keep(),
+            self._scribing.attend(),
+        )
+        tasks += [asyncio.create_task(t) for t in lasting]
+        say_ready()
+        stopped: asyncio.Future[Any] = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        server.close()
+        await self._supervisor.stop()
+        await self._clusters.stop()
+        await self.alerting.stop()
+        await self._callback.stop()
+        for task in tasks:
+            task.cancel()
+        with self._notices.about("history"):
+            await self.recorder.close()
+        self._store.close()
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()  # a bug of ours ended a task: be loud
+
+    # What the probe says
+
+    def _hello(self, hello: Hello) -> None:
+        self._source = hello.source
+        self.watching.hello(hello)
+        self.monitor.set_devices(hello.devices)
+        self._latest = {}
+        self._notices.tell("probe", "")
+        self._step()
+
+    def _readings(self, message: Readings) -> None:
+        self.recorder.add(
+            self.monitor.add(message.readings, self.queue.going),
+            1 / min(self._settings.telemetry_hz, CALM_HZ),
+        )
+        self.queue.watch(message.readings)
+        self._latest = {reading.device: reading for reading in message.readings}
+        holders = [job for job in self.queue.going if held_devices(job)]
+        self.alerting.look(self.monitor.devices, self._latest, holders, self._settings, time.time())
+        self._landlord.look(message.readings, self._latest, self._settings)
+        if (
+            self.queue.waits_for_devices
+        ):  # memory may have come free, or a process of others be gone
+            self._step()
+        self.touch()
+
+    def _glances(self, readings: Sequence[Reading]) -> None:
+        """Who is on the devices now, between two readings."""
+        for seen in readings:
+            if (old := self._latest.get(seen.device)) is not None:
+                values = {**old.values, **seen.values}
+                self._latest[seen.device] = msgspec.structs.replace(
+                    old,
+                    time=seen.time,
+                    values=values,
+                    processes=seen.processes,
+                    drawing=seen.drawing,
+                )
+        self._landlord.look(readings, self._latest, self._settings)
+
+    def _trouble(self, words: str) -> None:
+        self.monitor.lose()
+        self._latest = {}
+        self._notices.tell("probe", words)
+        self.touch()
+
+    def _worked(self) -> bool:
+        """Whether a job for a GPU waits or runs, or the assistant has one."""
+        return (
+            self._landlord.device is not None
+            or self.queue.waits_for_devices
+            or any(held_devices(job) for job in self.queue.going)
+        )
+
+    def _slept(self, asleep: bool) -> None:
+        if asleep:
+            self.monitor.lose()
+            self._latest = {}
+        self._notices.tell("sleep", SLEEP_NOTICE if asleep else "")
+
+    # What runs by the clock
+
+    def _look(self) -> None:
+        """Hear what running jobs report, and try again what could not be stored."""
+        news = self.queue.look(time.time())
+        for job, said in news.items():
+            self.monitor.heard(job, said)
+        if news:
+            self.monitor.forget({j.id for j in self.queue.going})
+            self.touch()
+        if time.monotonic() >= self._again:
+            self._try_again()
+        self._landlord.review(self._latest, self._settings)
+        if "queue" in self._notices or self.queue.due(
+            time.time()
+        ):  # something could not be started: perhaps it can now
+            self._step()
+
+    def _try_again(self) -> None:
+        """Store what could not be stored."""
+        if self._unsettled:
+            self._settle(sorted(self._unsettled)[:ENDS])
+        if "recover" in self._notices:
+            self._recover()
+
+    async def _keep(self) -> None:
+        """Readings to disk. What cannot be stored waits in memory, for minutes: telemetry must not stand in the way of jobs."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            with self._notices.about("history"):
+                await self.recorder.flush()
+
+    # The queue
+
+    def _recover(self) -> None:
+        self._again = time.monotonic() + AGAIN_S
+        with self._notices.about("recover"):
+            self.queue.recover()
+        self.start_soon()
+
+    async def _obey(self) -> None:
+        """Start what orders allow to start. They were acknowledged before, and what came meanwhile is looked at once."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            self._step()
+
+    def _step(self) -> None:
+        with self._notices.about("queue"):
+            self.queue.step(self.monitor.devices, self.sight())
+        if self.queue.unfinished:
+            asyncio.get_running_loop().call_later(
+                REFUSED_S if "queue" in self._notices else BREATH_S, self.start_soon
+            )
+        asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
+        self.touch()
+
+    def sight(self) -> Sight:
+        """The devices as they were read last. A GPU that could not be read is one that nobody knows to be free."""
+        running = [job.id for job in self.queue.going]
+        ignored = settings.listed(self._settings.ignored_programs)
+        watched = [d for d in self.monitor.devices if d.kind == "nvidia" or d.id in self._latest]
+        drained = settings.listed(self._settings.drained)
+        return Sight(
+            {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
+            frozenset(
+                d.id for d in self.monitor.devices if d.mig or drained & {d.id, str(d.index)}
+            ),
+            frozenset(() if self._landlord.device is None else (self._landlord.device,)),
+        )
+
+    def _log_limit(self) -> int:
+        return self._settings.log_bytes
+
+    def _job_ended(self, job: Job) -> None:
+        self._callback.job_ended(job, self._settings.on_job_end)
+        self.ends.tell(job.id)
+
+    def _watch(self, job: int, runner: int) -> None:
+        """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""
+        try:
+            fd = os.pidfd_open(runner)
+        except ProcessLookupError:
+            self._runner_ended(job)
+            return
+        except OSError as e:
+            raise UserError(
+                f"no more processes can be watched: {e.strerror}. The daemon may need a higher limit of open files."
+            ) from e
+
+        def ended() -> None:
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+            self._runner_ended(job)
+
+        asyncio.get_running_loop().add_reader(fd, ended)
+
+    def _runner_ended(self, job: int) -> None:
+        """To be settled once this turn of the loop is over, with all that end in it: each time costs a look at all processes."""
+        if not self._over:
+            asyncio.get_running_loop().call_soon(self._settle_over)
+        self._over.append(job)
+
+    def _settle_over(self) -> None:
+        jobs = [self._over.popleft() for _ in range(min(ENDS, len(self._over)))]
+        if self._over:
+            asyncio.get_running_loop().call_later(BREATH_S, self._settle_over)
+        self._settle(jobs)
+
+    def settle(self, job: int) -> None:
+        self._settle((job,))
+
+    def _settle(self, jobs: Collection[int]) -> None:
+        self._unsettled.update(jobs)
+        self._again = time.monotonic() + AGAIN_S
+        with self._notices.about("settle"):
+            self.queue.runners_ended(jobs)
+            self._unsettled.difference_update(jobs)
+        self._step()
+
+    # What the executors of clusters need: see `executors.cluster.Hub`
+
+    def on(self, where: str) -> list[Job]:
+        return self.queue.on(where)
+
+    def env(self, job_id: int) -> dict[str, str]:
+        return self.queue.env(job_id)
+
+    def acknowledged(self, job_id: int) -> None:
+        self.queue.acknowledged(job_id)
+        self.touch()
+
+    def noted(self, job_id: int, note: str) -> None:
+        self.queue.noted(job_id, note)
+        self.touch()
+
+    def changed(self, where: str, trouble: str) -> None:
+        self._notices.tell(where, trouble)
+        self._step()
+
+    # What the verbs need: see `verbs.Deck`
+
+    def touch(self) -> None:
+        """Something is to be shown."""
+        self._publisher.touch()
+
+    def start_soon(self) -> None:
+        """The queue changed: start what can start, once this turn of the loop is over."""
+        self._due.set()
+
+    def stop(self) -> None:
+        """End, and let running jobs run on."""
+        self._stop.set()
+
+    def take(self) -> Snapshot:
+        self._seq += 1
+        jobs = self.queue.jobs()
+        return Snapshot(
+            self._seq,
+            time.time(),
+            self._states(jobs),
+            jobs,
+            self._settings,
+            self._source,
+            tuple(filter(None, (*self._notices.words, self._landlord.trouble))),
+            self.queue.paused,
+            self.alerting.active,
+            self.queue.waiting,
+        )
+
+    def _states(self, jobs: Sequence[Job]) -> tuple[DeviceState, ...]:
+        return self.monitor.states(jobs, self._settings, time.time(), self._landlord.device)
+
+    # The door
+
+    async def _handle(self, line: bytes, peer: wire.Peer) -> None:
+        try:
+            reply = await self._reply(_read(line), peer)
+        except UserError as e:
+            reply = m.Error(str(e), missing=isinstance(e, NotFound))
+        await peer.send(_ENCODE(reply))
+
+    async def _reply(self, request: m.Request, peer: wire.Peer) -> m.Reply:
+        if isinstance(request, m.Subscribe):
+            with self.watching.looking(request.live):
+                await self._publisher.serve(peer)
+        return (
+            self._lease(request.memory, peer)
+            if isinstance(request, m.Lease)
+            else await self._verbs.answer(request)
+        )
+
+    def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
+        states = self._states(self.queue.jobs())
+        return m.Leased(
+            self._landlord.lease(
+                states,
+                self._latest,
+                memory,
+                peer.pid,
+                lambda why: peer.say(_ENCODE(m.Evicted(why))),
+            )
+        )
+
+    async def configure(self, changes: Mapping[str, object]) -> None:
+        new = settings.changed(self._settings, dict(changes))
+        settings.save(new)
+        old, self._settings = self._settings, new
+        if old.source != new.source:
+            self._source = STARTING
+            self._notices.tell("probe", "")
+        await self.watching.start(new)
+        self._scribing.review()
+        if old.clusters != new.clusters:
+            await self._clusters.serve(new.clusters)
+        self._step()
+
+
+def _read(line: bytes) -> m.Request:
+    try:
+        return m.read(line)
+    except MALFORMED as e:
+        words = f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop"
+        raise UserError(words) from e
+
+
+async def _every(seconds: float, action: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        action()
+
+
+async def serve() -> None:
+    store = Store(paths.store_file())
+    await Daemon(store).run(wire.listen(door()))

@@ -1,0 +1,1 @@
+"""The GPU lent to the assistant, and taken back."""

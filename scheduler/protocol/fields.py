@@ -1,0 +1,254 @@
+"""Every field a reading can have: its label, unit, meaning and pace. One table for charts, tables, the store and the assistant."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Pace = Literal["fast", "slow", "rare", "static"]
+"""How often a field is read anew: with every reading, every few seconds, twice a minute, or once for as long as the device is open."""
+
+
+class Field(NamedTuple):
+    label: str
+    unit: str
+    meaning: str
+    pace: Pace = "fast"
+
+
+_WORK = {
+    "util": Field(
+        "Utilisation",
+        "%",
+        "share of time in which at least one kernel ran (GPU), or the cores were busy (CPU)",
+    ),
+    "mem_util": Field(
+        "Memory controller", "%", "share of time in which device memory was read or written"
+    ),
+    "tflops": Field("TFLOP/s", "TFLOP/s", "floating-point operations a second"),
+    "tflops_gpm": Field(
+        "TFLOP/s (counters)",
+        "TFLOP/s",
+        "floating-point operations a second by the hardware counters",
+    ),
+    "bandwidth": Field("Memory bandwidth", "B/s", "device memory traffic"),
+    "graphics": Field(
+        "Compute and graphics",
+        "%",
+        "share of time in which the compute or graphics engine was active",
+        "slow",
+    ),
+    "sm_active": Field("SM active", "%", "share of multiprocessors with work, averaged"),
+    "sm_occupancy": Field("SM occupancy", "%", "share of warp slots in use"),
+    "tensor": Field(
+        "Tensor cores", "%", "share of cycles in which a tensor pipe was busy, all types"
+    ),
+    "tensor_hmma": Field(
+        "Tensor FP16/BF16/TF32",
+        "%",
+        "share of cycles in which the half-precision tensor pipe was busy",
+    ),
+    "tensor_imma": Field(
+        "Tensor INT8/FP8", "%", "share of cycles in which the 8-bit tensor pipe was busy"
+    ),
+    "tensor_dfma": Field(
+        "Tensor FP64", "%", "share of cycles in which the double-precision tensor pipe was busy"
+    ),
+    "fp16": Field("FP16 pipe", "%", "share of cycles in which the FP16 pipe was busy"),
+    "fp32": Field("FP32 pipe", "%", "share of cycles in which the FP32 pipe was busy"),
+    "fp64": Field("FP64 pipe", "%", "share of cycles in which the FP64 pipe was busy"),
+    "integer": Field("Integer pipe", "%", "share of cycles in which the integer pipe was busy"),
+    "dram": Field("DRAM bandwidth", "%", "share of the peak memory bandwidth in use"),
+    "encoder": Field("Encoder", "%", "video encoder utilisation"),
+    "decoder": Field("Decoder", "%", "video decoder utilisation"),
+    "jpeg": Field("JPEG", "%", "JPEG engine utilisation", "slow"),
+    "ofa": Field("Optical flow", "%", "optical flow engine utilisation", "slow"),
+}
+_MEMORY = {
+    "mem_used": Field("Memory used", "B", "memory in use, the driver's own reserve left out"),
+    "mem_total": Field("Memory", "B", "memory there is", "static"),
+    "mem_reserved": Field("Memory reserved", "B", "memory the driver keeps for itself"),
+    "mem_free": Field("Memory free", "B", "memory nobody uses"),
+    "bar1_used": Field("BAR1 used", "B", "mapped window for access over PCIe", "slow"),
+    "bar1_total": Field("BAR1", "B", "size of the window for access over PCIe", "slow"),
+}
+_CLOCKS = {
+    "clock_sm": Field(
+        "SM clock", "MHz", "clock of the multiprocessors, averaged over the interval"
+    ),
+    "clock_mem": Field("Memory clock", "MHz", "clock of the device memory"),
+    "clock_video": Field("Video clock", "MHz", "clock of the video engines"),
+    "clock_sm_max": Field(
+        "SM clock (max)", "MHz", "highest clock of the multiprocessors", "static"
+    ),
+    "clock_mem_max": Field(
+        "Memory clock (max)", "MHz", "highest clock of the device memory", "static"
+    ),
+    "clock_video_max": Field(
+        "Video clock (max)", "MHz", "highest clock of the video engines", "static"
+    ),
+    "pstate": Field("Performance state", "", "0 is fastest"),
+    "throttle": Field("Throttle reasons", "", "bit mask of why the clocks are held down"),
+    "throttle_power": Field(
+        "Throttled by power", "", "1 while the clocks are held down by a limit of power"
+    ),
+    "throttle_heat": Field(
+        "Throttled by heat", "", "1 while the clocks are held down because the card is too hot"
+    ),
+    "throttled": Field(
+        "Throttled for",
+        "s",
+        "how long the clocks are held down without a break, by power, heat or the hardware",
+    ),
+}
+_POWER = {
+    "power": Field("Power", "W", "power drawn now"),
+    "power_avg": Field("Power (average)", "W", "power drawn, averaged by the card over a second"),
+    "power_limit": Field("Power limit", "W", "limit in force", "slow"),
+    "power_limit_default": Field(
+        "Power limit (default)", "W", "limit the card comes with", "static"
+    ),
+    "power_limit_min": Field("Power limit (lowest)", "W", "lowest limit that can be set", "static"),
+    "power_limit_max": Field(
+        "Power limit (highest)", "W", "highest limit that can be set", "static"
+    ),
+    "energy": Field("Energy", "J", "energy used since the driver was loaded", "rare"),
+}
+_HEAT = {
+    "temp": Field("Temperature", "°C", "core temperature"),
+    "temp_mem": Field("Memory temperature", "°C", "temperature of the device memory"),
+    "temp_margin": Field(
+        "Temperature margin",
+        "°C",
+        "how much hotter the core may get before the card slows down",
+        "slow",
+    ),
+    "temp_limit": Field(
+        "Slow-down temperature", "°C", "the card slows down from here on", "static"
+    ),
+    "temp_shutdown": Field(
+        "Shut-down temperature", "°C", "the card switches itself off from here on", "static"
+    ),
+    "temp_max": Field(
+        "Highest core temperature",
+        "°C",
+        "the card may lower its clocks to keep the core below this",
+        "static",
+    ),
+    "temp_mem_max": Field(
+        "Highest memory temperature",
+        "°C",
+        "the card may lower its clocks to keep its memory below this",
+        "static",
+    ),
+    "fan": Field("Fan", "%", "intended fan speed, of the fastest fan", "slow"),
+    "fan_rpm": Field("Fan speed", "rpm", "turns a minute", "slow"),
+}
+_LINKS = {
+    "pcie_gen": Field("PCIe generation", "", "generation of the link now", "slow"),
+    "pcie_gen_max": Field(
+        "PCIe generation (max)", "", "highest generation that this card and slot can do", "static"
+    ),
+    "pcie_width": Field("PCIe width", "lanes", "lanes of the link now", "slow"),
+    "pcie_width_max": Field(
+        "PCIe width (max)", "lanes", "most lanes that this card and slot can do", "static"
+    ),
+    "pcie_rx": Field("PCIe in", "B/s", "bytes received over PCIe"),
+    "pcie_tx": Field("PCIe out", "B/s", "bytes sent over PCIe"),
+    "pcie_replays": Field("PCIe replays", "", "packets that had to be sent again", "rare"),
+    "nvlink_rx": Field("NVLink in", "B/s", "bytes received over NVLink"),
+    "nvlink_tx": Field("NVLink out", "B/s", "bytes sent over NVLink"),
+    "nvlink_links": Field("NVLink links", "", "NVLink links that are up", "slow"),
+    "nvlink_errors": Field(
+        "NVLink errors", "", "NVLink replays, recoveries and checksum errors of all links", "slow"
+    ),
+}
+_HEALTH = {
+    "ecc": Field("ECC", "", "1 while errors of the device memory are corrected", "rare"),
+    "ecc_corrected": Field(
+        "ECC corrected", "", "memory errors put right since the driver was loaded", "slow"
+    ),
+    "ecc_uncorrected": Field(
+        "ECC uncorrected",
+        "",
+        "memory errors since the driver was loaded that could not be put right",
+        "slow",
+    ),
+    "ecc_corrected_total": Field(
+        "ECC corrected, ever", "", "memory errors put right in the card's life", "slow"
+    ),
+    "ecc_uncorrected_total": Field(
+        "ECC uncorrected, ever",
+        "",
+        "memory errors in the card's life that could not be put right",
+        "slow",
+    ),
+    "rows_corrected": Field(
+        "Rows remapped, corrected",
+        "",
+        "memory rows replaced after errors that could be put right",
+        "slow",
+    ),
+    "rows_uncorrected": Field(
+        "Rows remapped, uncorrected",
+        "",
+        "memory rows replaced after errors that could not be put right",
+        "slow",
+    ),
+    "rows_pending": Field(
+        "Row remapping pending",
+        "",
+        "1 while a memory row is to be replaced at the next reset of the card",
+        "slow",
+    ),
+    "rows_failure": Field(
+        "Row remapping failed",
+        "",
+        "1 once a memory row could not be replaced: the card should be exchanged",
+        "slow",
+    ),
+    "pages_corrected": Field(
+        "Pages retired, corrected",
+        "",
+        "memory pages given up after errors that could be put right",
+        "rare",
+    ),
+    "pages_uncorrected": Field(
+        "Pages retired, uncorrected",
+        "",
+        "memory pages given up after one that could not be put right",
+        "rare",
+    ),
+    "pages_pending": Field(
+        "Page retirement pending",
+        "",
+        "1 while a memory page is to be given up at the next reset of the card",
+        "rare",
+    ),
+    "xid": Field(
+        "Last Xid",
+        "",
+        "number of the last error the driver told of this card since it is watched; 0: none",
+    ),
+    "xid_count": Field("Xid errors", "", "errors the driver told of this card since it is watched"),
+    "mig": Field("MIG", "", "1 while the card is divided into MIG instances", "rare"),
+}
+_MACHINE = {
+    "cores": Field("Cores", "", "logical processors: the hardware threads of all cores", "static"),
+    "clock_cpu": Field("CPU clock", "MHz", "clock of the cores, averaged"),
+    "load": Field("Load", "", "processes that run or wait, averaged over a minute"),
+    "swap_used": Field("Swap used", "B", "swap in use"),
+    "swap_total": Field("Swap", "B", "swap there is", "slow"),
+    "disk_read": Field("Disk reads", "B/s", "bytes read from disks"),
+    "disk_write": Field("Disk writes", "B/s", "bytes written to disks"),
+    "net_rx": Field(
+        "Network in", "B/s", "bytes received over the network, without the machine's talk to itself"
+    ),
+    "net_tx": Field(
+        "Network out", "B/s", "bytes sent over the network, without the machine's talk to itself"
+    ),
+}
+
+FIELDS: dict[str, Field] = _WORK | _MEMORY | _CLOCKS | _POWER | _HEAT | _LINKS | _HEALTH | _MACHINE
+
+HEADLINE = ("util", "mem_used", "tflops", "temp", "power")
+"""What every device is first judged by: the charts of the dashboard, the tiles on top."""

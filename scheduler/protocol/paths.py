@@ -1,0 +1,138 @@
+"""Where GPU Deck keeps its things. `GPUDECK_HOME` moves all of it, the sockets included."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from scheduler.protocol.errors import UserError
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+_OPEN = stat.S_IWGRP | stat.S_IWOTH
+
+
+def home() -> Path:
+    """The state folder: `$GPUDECK_HOME`, else `$XDG_STATE_HOME/gpudeck`, else `~/.local/state/gpudeck`."""
+    if chosen := os.environ.get("GPUDECK_HOME"):
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser().absolute() / "gpudeck"
+
+
+def runtime() -> Path:
+    """The folder of the sockets: the state folder.
+
+    Not `$XDG_RUNTIME_DIR`: it is emptied at logout, while the daemon lives on, and cron and containers have none. All who find the
+    store must find the door.
+    """
+    return home()
+
+
+def ensure(folder: Path) -> Path:
+    """Create `folder`, readable by its owner only; one that exists stays as it is.
+
+    Raises UserError where that is impossible, or where others may put files into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        found = folder.stat()
+    except OSError as e:
+        raise UserError(
+            f"cannot use the folder {folder}: {e.strerror}. Set GPUDECK_HOME to a folder you can write to."
+        ) from e
+    if found.st_uid != os.getuid() or found.st_mode & _OPEN:
+        raise UserError(
+            f"the folder {folder} is open to others; name a folder of your own in GPUDECK_HOME"
+        )
+    return folder
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Write all of it or nothing, readable by its owner only; it is on disk when this returns. Raises OSError."""
+    new = file.with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    new.replace(file)
+
+
+def sync(path: Path) -> None:
+    """What a file holds, or which names a folder holds, is on disk when this returns. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def store_file() -> Path:
+    return home() / "gpudeck.sqlite"
+
+
+def history_file() -> Path:
+    return home() / "history.sqlite"
+
+
+def settings_file() -> Path:
+    return home() / "settings.json"
+
+
+def daemon_lock() -> Path:
+    return home() / "daemon.lock"
+
+
+def daemon_log() -> Path:
+    return home() / "daemon.log"
+
+
+def callback_log() -> Path:
+    """What the commands printed that are run at the end of jobs."""
+    return home() / "on_job_end.log"
+
+
+def scribe_log() -> Path:
+    """Of the process that writes reports by itself."""
+    return home() / "scribe.log"
+
+
+def job_folder(job_id: int) -> Path:
+    """Log, result and artefacts of one job."""
+    return home() / "jobs" / str(job_id)
+
+
+def assets() -> Path:
+    """The shipped assets: beside the packages in a checkout, `gpudeck_assets` in an installed wheel."""
+    root = Path(__file__).resolve().parents[2]
+    checkout = root / "assets"
+    return checkout if checkout.is_dir() else root / "gpudeck_assets"
+
+
+def open_plain(file: Path) -> BinaryIO:
+    """Open a file that a job may have put there. Raises OSError where it is a link, a pipe (which would block us), or no file at all."""
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file", str(file))
+    return os.fdopen(fd, "rb")
+
+
+def shipped_model() -> Path:
+    """The assistant's small model, which comes with the program."""
+    return assets() / "rwkv7-deck-13m"
+
+
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """A name for `path` short enough for a Unix socket (the kernel allows 107 bytes), whatever the folder's depth."""
+    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

@@ -1,0 +1,106 @@
+"""Amounts of memory and spans of time as people write and read them. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from scheduler.protocol.errors import UserError
+
+GIB = 2**30
+_BYTES = {
+    "": 1,
+    "b": 1,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": GIB,
+    "tib": 2**40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_BYTES |= {letter: _BYTES[f"{letter}ib"] for letter in "kmgt"}
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+MAX_BYTES = 2**60
+MAX_SECONDS = 366 * 86400.0
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes of an amount such as 20GiB, 512M, 1.5 GB or 1073741824. Raises UserError."""
+    return round(
+        _parse(str(text), _BYTES, MAX_BYTES, "an amount of memory such as 20GiB or 512MiB")
+    )
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds of a span such as 90, 30s, 45min, 2h or 1d. Raises UserError."""
+    return _parse(str(text), _SECONDS, MAX_SECONDS, "a time such as 90s, 45min, 2h or 1d")
+
+
+def _parse(text: str, units: dict[str, int], most: float, wanted: str) -> float:
+    found = _NUMBER.fullmatch(text.strip())
+    factor = units.get(found[2].lower()) if found else None
+    value = float(found[1]) * factor if found and factor is not None else math.nan
+    if not 0 < value <= most:
+        raise UserError(f"{wanted} is needed; got {text!r}")
+    return value
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Seconds since the epoch: of 7d or 45min, so long before `now`; of 2026-11-20 or 2026-11-20T14:30, local time. Raises UserError."""
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now - parse_seconds(text)
+    except UserError as e:
+        raise UserError(
+            f"a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; got {text!r}"
+        ) from e
+
+
+def amount(count: float) -> str:
+    """Bytes as 31 GiB, 1.5 GiB or 512 MiB. Rounded down: what is said to be free is."""
+    unit, name = (GIB, "GiB") if count >= GIB else (2**20, "MiB")
+    tenths = math.floor(10 * max(count, 0.0) / unit)
+    return f"{tenths // 10 if tenths >= 100 or not tenths % 10 else tenths / 10} {name}"
+
+
+def energy(joules: float) -> str:
+    """As the bill counts it, where there is enough of it: 81 J, 0.25 Wh, 4.50 Wh, 1.24 kWh."""
+    hours = joules / 3600
+    if abs(hours) < 0.1:
+        return f"{joules:.0f} J"
+    value, unit = (hours, "Wh") if abs(hours) < 1000 else (hours / 1000, "kWh")
+    return (
+        f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f} {unit}"
+        if abs(value) >= 1
+        else f"{value:.3g} {unit}"
+    )
+
+
+def numbered(jobs: Sequence[int]) -> str:
+    """job 3; jobs 3 and 4; jobs 3, 4 and 5."""
+    first = ", ".join(map(str, jobs[:-1]))
+    return f"jobs {first} and {jobs[-1]}" if first else f"job {jobs[-1]}"
+
+
+def span(seconds: float) -> str:
+    """A span in its largest whole unit: 2 h, 90 s, 45 min."""
+    for name, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:g} s"
+
+
+def clock(at: float, now: float) -> str:
+    """Local time of day, with the day where it is more than twelve hours away."""
+    return time.strftime(
+        "%H:%M" if abs(at - now) < 43200 else "%a %d %b, %H:%M", time.localtime(at)
+    )

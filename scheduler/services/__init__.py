@@ -1,0 +1,1 @@
+"""What the daemon does beside the queue: alerts, polling, reports and notices."""
