@@ -1,21 +1,13 @@
-"""Who cannot see the window can use it: every control has a name, and all of them are reached by the keyboard."""
+"""Every control has a name for screen readers and is reached by the keyboard."""
 
 from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible, QColor
+from PySide6.QtGui import QColor
 from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractItemView,
-    QAbstractSlider,
     QApplication,
     QCheckBox,
-    QComboBox,
-    QHeaderView,
-    QLineEdit,
-    QScrollBar,
-    QSplitterHandle,
     QWidget,
 )
 
@@ -23,39 +15,7 @@ from app.link.requests import Answered
 from app.shell.window import PAGES
 from app.widgets import theme
 from tests.gui import snapshots
-
-CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
-
-
-def name_of(widget: QWidget) -> str:
-    """What a screen reader says of it."""
-    interface = QAccessible.queryAccessibleInterface(widget)
-    return interface.text(QAccessible.Text.Name).strip() if interface else ""
-
-
-def focusable(widget: QWidget) -> bool:
-    return (
-        widget.isEnabled()
-        and widget.focusPolicy() != Qt.FocusPolicy.NoFocus
-        and widget.focusProxy() is None
-    )
-
-
-def nameless(window: QWidget) -> list[str]:
-    found = []
-    for widget in window.findChildren(QWidget):
-        if not widget.isVisible() or isinstance(widget, QScrollBar | QSplitterHandle | QHeaderView):
-            continue
-        if isinstance(widget.parent(), QComboBox) or (
-            isinstance(widget.parentWidget(), QAbstractItemView)
-            and not isinstance(widget, CONTROLS)
-        ):
-            continue  # a part of a control that has a name
-        if (isinstance(widget, CONTROLS) or focusable(widget)) and not name_of(widget):
-            found.append(
-                f"{type(widget).__name__} {widget.objectName()} in {type(widget.parentWidget()).__name__}"
-            )
-    return found
+from tests.gui.readable import focusable, nameless
 
 
 @pytest.mark.parametrize("count", [2, 24])

@@ -36,8 +36,7 @@ from app.link.verbs import Verbs
 from app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
-from tests.gui.test_accessible import nameless
-from tests.gui.test_window_pages import clipped
+from tests.gui.readable import clipped, nameless
 
 CODE = "To see it:\n\n```sh\ngpudeck jobs 8\n```\n"
 CURVE = Curve("GPU 0 temperature", "°C", (1.0, 2.0, 3.0, 4.0), (33.0, 66.0, None, 60.0))

@@ -31,7 +31,7 @@ from assistant.housekeeping.find import encoded
 from scheduler.protocol import settings
 from scheduler.protocol.devices import Process
 from scheduler.protocol.settings import Settings
-from tests.gui.test_accessible import nameless
+from tests.gui.readable import nameless
 from tests.support import state_folder
 from tests.unit.assistant.debris import aged, write
 

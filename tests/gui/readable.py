@@ -1,0 +1,101 @@
+"""Find the texts of a widget, texts that are clipped, and controls without a name."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QColor
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSlider,
+    QComboBox,
+    QHeaderView,
+    QLabel,
+    QLineEdit,
+    QScrollBar,
+    QSplitterHandle,
+    QWidget,
+)
+
+from app.widgets.basic import Elided
+
+CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
+
+
+def texts(widget: QWidget) -> str:
+    """Return all text that can be read on the widget now."""
+    found = widget.findChildren(QLabel) + widget.findChildren(QAbstractButton)
+    return "\n".join(w.text() for w in found if w.isVisible())
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the WCAG 2 contrast ratio of two colours."""
+
+    def luminance(color: str) -> float:
+        channels = [
+            c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+            for c in QColor(color).getRgbF()[:3]
+        ]
+        return float(np.dot(channels, (0.2126, 0.7152, 0.0722)))
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def clipped(window: QWidget) -> list[str]:
+    """List the visible texts that have less room than they need, except those made to be elided."""
+    found = []
+    for widget in window.findChildren(QWidget):
+        if (
+            not isinstance(widget, QLabel | QAbstractButton | QComboBox | QLineEdit)
+            or not widget.isVisible()
+            or isinstance(widget, Elided)
+        ):
+            continue
+        need, have = (
+            widget.minimumSizeHint() if isinstance(widget, QLineEdit) else widget.sizeHint(),
+            widget.size(),
+        )
+        high = (
+            widget.heightForWidth(have.width())
+            if isinstance(widget, QLabel) and widget.wordWrap()
+            else need.height()
+        )
+        wide = 0 if isinstance(widget, QLabel) and widget.wordWrap() else need.width()
+        if have.width() < wide or have.height() < high:
+            text = getattr(widget, "text", lambda: "")()
+            found.append(f"{type(widget).__name__} {text!r}: {have} of {wide} x {high}")
+    return found
+
+
+def accessible_name(widget: QWidget) -> str:
+    """Return the name that a screen reader reads out for the widget."""
+    interface = QAccessible.queryAccessibleInterface(widget)
+    return interface.text(QAccessible.Text.Name).strip() if interface else ""
+
+
+def focusable(widget: QWidget) -> bool:
+    """Report if the widget can have the keyboard focus itself."""
+    return (
+        widget.isEnabled()
+        and widget.focusPolicy() != Qt.FocusPolicy.NoFocus
+        and widget.focusProxy() is None
+    )
+
+
+def nameless(window: QWidget) -> list[str]:
+    """List the visible controls that have no accessible name."""
+    found = []
+    for widget in window.findChildren(QWidget):
+        if not widget.isVisible() or isinstance(widget, QScrollBar | QSplitterHandle | QHeaderView):
+            continue
+        if isinstance(widget.parent(), QComboBox) or (
+            isinstance(widget.parentWidget(), QAbstractItemView)
+            and not isinstance(widget, CONTROLS)
+        ):
+            continue  # a part of a control that has a name
+        if (isinstance(widget, CONTROLS) or focusable(widget)) and not accessible_name(widget):
+            parent = type(widget.parentWidget()).__name__
+            found.append(f"{type(widget).__name__} {widget.objectName()} in {parent}")
+    return found

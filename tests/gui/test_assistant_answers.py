@@ -1,0 +1,132 @@
+"""The assistant page shows answers as they are written."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextDocument
+from PySide6.QtTest import QTest
+
+from app.assistant.talk import Talk
+from app.link.requests import (
+    Answered,
+    Ask,
+    Refused,
+    Report,
+    StopAnswer,
+    Waits,
+    Wrote,
+)
+from tests.gui import snapshots
+
+
+def test_an_answer_with_its_writer_and_sources(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant.talk
+    assert page.empty.isVisible()
+    QTest.keyClicks(page.entry.input, "how hot was it?")
+    QTest.keyClick(page.entry.input, Qt.Key.Key_Return)
+    (ask,) = fed.asked
+    assert isinstance(ask, Ask)
+    assert ask.text == "how hot was it?"
+    fed.window.deliver(Waits("waits for idle devices (GPU 0: utilisation 98 %)", ask.id))
+    qtbot.waitUntil(lambda: "utilisation 98 %" in page.messages.bubbles[1].note.text())
+    fed.window.deliver(Wrote("It was **61", ask.id))
+    qtbot.waitUntil(lambda: "61" in page.messages.bubbles[1].text.toPlainText())
+    assert page.entry.stop.isVisible()
+    assert not page.entry.send.isEnabled()
+    fed.window.deliver(
+        Answered("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),), ask.id)
+    )
+    qtbot.waitUntil(
+        lambda: page.messages.bubbles[1].writer.text().startswith("written by template")
+    )
+    assert page.messages.bubbles[1].text.toPlainText() == "It was 61 °C."
+    page.messages.bubbles[1].sources.click()
+    assert "61 °C (reading)" in page.messages.bubbles[1].facts.toPlainText()
+    assert page.entry.send.isEnabled()
+
+
+def test_the_two_buttons_and_stop(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant.talk
+    page.entry.happened.click()
+    page.entry.stop.click()
+    page.entry.brief.click()
+    QTest.keyClick(fed.window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not fed.window.state.conversation.busy)
+    kinds = [type(r) for r in fed.asked]
+    assert kinds == [Ask, StopAnswer, Report, StopAnswer]
+    assert [b.note.text() for b in page.messages.bubbles[1::2]] == ["stopped", "stopped"]
+
+
+def test_a_failure_is_said_in_the_conversation(fed, qtbot):
+    fed.window.show_page("assistant")
+    fed.window.assistant.talk.entry.happened.click()
+    fed.window.deliver(Refused(fed.asked[0], "the model folder /m has no config.json"))
+    qtbot.waitUntil(
+        lambda: "no config.json" in fed.window.assistant.talk.messages.bubbles[1].note.text()
+    )
+    assert fed.window.assistant.talk.messages.bubbles[1].note.property("meaning") == "failed"
+
+
+def test_an_answer_is_data_and_loads_nothing(fed, tmp_path):
+    secret = tmp_path / "secret.png"
+    fed.window.grab().save(str(secret))
+    evil = f"![x](file://{secret})\n\n<img src='file://{secret}'>\n\n[go](file:///etc/passwd) <script>1</script>"
+    fed.window.show_page("assistant")
+    fed.window.assistant.show_answer("q", Answered(evil, "model tiny"))
+    fed.settle()
+    text = fed.window.assistant.talk.messages.bubbles[1].text
+    loaded = text.document().resource(QTextDocument.ResourceType.ImageResource, f"file://{secret}")
+    assert loaded.width() == 1
+    assert not text.openLinks()
+    assert not text.openExternalLinks()
+    assert "<script>" in text.toPlainText()
+    assert fed.window.assistant.talk.messages.bubbles[1].height() < 300
+
+
+LONG = "# Much\n\n" + "word " * 3000
+
+
+def test_a_long_answer_is_read_from_its_beginning(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant.talk
+    for _ in range(2):
+        page.show_answer("What happened?", Answered(LONG, "template"))
+        fed.settle()
+    assert on_top(page) == 3
+
+
+def test_what_is_written_is_followed_only_from_the_end(fed, qtbot):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    page = fed.window.assistant.talk
+    page.show_answer("What happened?", Answered(LONG, "template"))
+    page.entry.happened.click()
+    number = fed.asked[-1].id
+    bar = page.messages.verticalScrollBar()
+
+    def write() -> None:
+        end = bar.maximum()
+        fed.window.deliver(Wrote("word " * 3000, number))
+        qtbot.waitUntil(lambda: bar.maximum() > end)
+        fed.settle()
+
+    fed.settle()
+    write()
+    qtbot.waitUntil(lambda: on_top(page) == 3)  # the question stays, and the answer grows below it
+    bar.triggerAction(bar.SliderAction.SliderToMaximum)
+    write()
+    assert bar.value() == bar.maximum()
+    bar.triggerAction(bar.SliderAction.SliderPageStepSub)
+    place = bar.value()
+    write()
+    assert bar.value() == place
+
+
+def on_top(page: Talk) -> int | None:
+    """The number of the message at the top of the view."""
+    return next((b.number for b in page.messages.bubbles if b.y() == 0), None)

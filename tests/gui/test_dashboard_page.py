@@ -1,0 +1,189 @@
+"""The dashboard charts every device over one time axis."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtTest import QTest
+
+from app.charts.chart_data import scale
+from app.charts.chart_values import Values
+from tests.gui import snapshots
+from tests.gui.readable import texts
+from tests.gui.snapshots import NOW
+
+GPU0 = snapshots.gpu(0).id
+
+
+def test_charts_show_values_methods_and_reasons(fed):
+    fed.feed(snapshots.cpu_snapshot(), history=True)
+    charts = fed.window.dashboard.charts
+    assert charts["util"].values.text == "55 %"
+    assert charts["temp"].absent.text() == "N/A: the kernel exposes no temperature sensor here"
+    assert charts["temp"].values.text.strip() == "°C"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert snapshots.TFLOPS_METHOD in charts["tflops"].frame.toolTip()
+    assert charts["mem_used"].view.curves.limit == pytest.approx(79.6)
+
+
+def test_one_curve_a_device_and_a_gap_where_nothing_was_read(fed):
+    fed.feed(snapshots.gpu_snapshot(3), history=True, gap=(200, 230))
+    view = fed.window.dashboard.charts["util"].view
+    assert list(view.curves.paths) == [snapshots.gpu(i).id for i in range(3)]
+    _, path = view.curves.paths[GPU0]
+    points = [
+        (path.elementAt(i).x, path.elementAt(i).isMoveTo()) for i in range(path.elementCount())
+    ]
+    jumps = [x for x, jump in points if jump and x > NOW - 590]
+    assert len(jumps) == 1  # drawn in two pieces ...
+    assert NOW - 201 < jumps[0] < NOW - 198
+    assert not [x for x, _ in points if NOW - 228 < x < NOW - 202]  # ... with nothing between them
+    fed.feed(snapshots.gpu_snapshot(3), history=True)
+    _, path = view.curves.paths[GPU0]
+    assert sum(path.elementAt(i).isMoveTo() for i in range(path.elementCount())) == 1
+
+
+def test_curves_have_about_as_many_points_as_pixels(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    for chart in fed.window.dashboard.charts.values():
+        _, path = chart.view.curves.paths[GPU0]
+        assert 0 < path.elementCount() <= min(chart.view.pixels, 1200) + 4
+
+
+def test_all_charts_share_the_time_axis(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    dashboard = fed.window.dashboard
+    QTest.keyClick(dashboard, Qt.Key.Key_Plus)
+    QTest.keyClick(dashboard, Qt.Key.Key_Left)
+    ranges = [tuple(c.view.box.viewRange()[0]) for c in dashboard.charts.values()]
+    assert len(set(ranges)) == 1
+    start, end = ranges[0]
+    assert end < NOW
+    assert end - start == pytest.approx(480, abs=1)
+    assert "looking back" in dashboard.where.text()
+    assert not dashboard.live.isChecked()
+    QTest.keyClick(dashboard, Qt.Key.Key_L)
+    assert NOW <= dashboard.charts["util"].view.box.viewRange()[0][1] < NOW + 2, (
+        "a live axis moves two pixels at a time"
+    )
+
+
+def test_the_mouse_pans_and_zooms(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    dashboard = fed.window.dashboard
+    dashboard.charts["temp"].view.box.zoomed.emit(0.5, NOW - 300)
+    dashboard.charts["power"].view.box.panned.emit(-50.0)
+    assert dashboard.span.limits == (NOW - 500, NOW - 200)
+    dashboard.spans[0].click()
+    assert dashboard.span.limits == (NOW - 60, NOW)
+
+
+def test_the_legend_hides_a_device(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    dashboard = fed.window.dashboard
+    dashboard.legend.chips[GPU0].click()
+    assert list(dashboard.charts["util"].view.curves.paths) == [snapshots.gpu(1).id]
+    assert dashboard.charts["util"].values.text == "93 %"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert dashboard.legend.chips == {}
+
+
+def test_times_below_the_charts_are_whole(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    fed.window.dashboard.show_last(60)
+    axis = fed.window.dashboard.charts["util"].view.clock
+    width = axis.size().width()
+    room = QFontMetricsF(axis.style["tickFont"]).horizontalAdvance("00:00:00") / 2
+    for second in range(8):
+        fed.feed(snapshots.gpu_snapshot(1, NOW + second))
+        marks = [x for x, _ in axis.labels(width)]
+        assert len(marks) >= 5
+        assert min(marks) >= room
+        assert max(marks) <= width - room
+
+
+@pytest.mark.parametrize(
+    ("field", "peak"),
+    [
+        ("power", 812.0),
+        ("temp", 96.0),
+        ("tflops", 2100.0),
+        ("mem_used", 79.6 * snapshots.GIB),
+        ("util", 100),
+    ],
+)
+def test_every_value_lies_inside_its_chart(fed, field, peak):
+    made = snapshots.gpu_snapshot(1)
+    fed.feed(made, history=True)
+    columns = snapshots.history(made)[GPU0]
+    columns.columns[field][700] = peak
+    fed.window.load_history(GPU0, columns)
+    fed.window.refresh()
+    chart = fed.window.dashboard.charts[field].view
+    _, top = chart.box.viewRange()[1]
+    shown = chart.curves.paths[GPU0][1].boundingRect()
+    assert shown.bottom() == pytest.approx(peak / scale(field))
+    assert shown.bottom() + 0.01 * top < top
+    at = chart.curves.mapRectToScene(shown)
+    assert chart.box.sceneBoundingRect().top() < at.top()
+
+
+def test_the_band_says_which_job_ran_when(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    band, view = fed.window.dashboard.jobs, fed.window.dashboard.charts["util"].view
+    found = {span.job: (box, span) for box, span in band.boxes()}
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8]  # job 9 waits
+    start = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 90, 0))).x()
+    end = view.mapFromScene(view.box.mapViewToScene(QPointF(NOW - 72, 0))).x()
+    assert found[6][0].left() == pytest.approx(start, abs=1.5)
+    assert found[6][0].right() == pytest.approx(end, abs=1.5)
+    assert found[4][1].meaning == "failed"
+    middle = found[4][0].center().toPoint()
+    assert (
+        band.grab().toImage().pixelColor(middle).red()
+        > band.grab().toImage().pixelColor(middle).blue()
+    )
+    QTest.mouseClick(band, Qt.MouseButton.LeftButton, pos=middle)
+    assert fed.window.rail.buttons["jobs"].isChecked()
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+    fed.window.show_page("dashboard")
+    fed.window.dashboard.show_last(60)
+    assert {span.job for span in band.spans} == {7, 8}
+
+
+def test_the_band_leaves_out_hidden_devices(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    fed.window.dashboard.legend.chips[GPU0].click()
+    assert fed.window.dashboard.jobs.spans == ()
+
+
+def test_a_curve_at_zero_can_be_seen(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device, busy=False)
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    low, high = fed.window.dashboard.charts["util"].view.box.viewRange()[1]
+    assert low < 0
+    assert high > 100
+
+
+def test_figures_beside_a_low_chart_do_not_overlap(fed):
+    fed.window.resize(1024, 680)
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    fed.window.refresh()
+    for made in fed.window.dashboard.charts.values():
+        (figures,) = made.view.axis._tickLevels
+        high, figure = (
+            made.view.box.height(),
+            QFontMetricsF(made.view.axis.style["tickFont"]).ascent(),
+        )
+        assert len(figures) >= 2 and high / (len(figures) - 1) > figure, made.title.text()
+
+
+def test_values_that_do_not_fit_are_told_from_lowest_to_highest(fed):
+    values = Values()
+    values.show_values([(text, "#000000") for text in ("35.4", "N/A", "9.5", "120.1")], "GiB")
+    values.resize(values.sizeHint())
+    assert [text for text, _ in values.shown] == ["35.4", "N/A", "9.5", "120.1"]
+    values.resize(values.width() - 1, values.height())
+    assert [text for text, _ in values.shown] == ["9.5\u2013120.1"]

@@ -1,0 +1,181 @@
+"""The jobs page lists, filters, describes, pauses and cancels jobs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtTest import QTest
+
+from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
+from app.link.requests import (
+    Cancel,
+    Found,
+    Pause,
+    Repeat,
+    Tail,
+    Tailed,
+    Timeline,
+)
+from app.widgets import theme
+from tests.gui import snapshots
+from tests.gui.readable import texts
+from tests.gui.snapshots import NOW
+
+
+def test_the_table_has_every_job_and_follows_changes_in_place(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    model, table = fed.window.jobs.model, fed.window.jobs.table
+    assert model.rowCount() == 9
+    assert model.index(0, 5).data() == "42 % · timing · 28 s left"
+    assert model.index(5, 2).data(Qt.ItemDataRole.ForegroundRole) == QColor(theme.LIGHT.failed)
+    table.selectRow(5)
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+    made = snapshots.cpu_snapshot(NOW + 1)
+    fewer = (
+        snapshots.job(10, snapshots.Queued("the CPU is held by job 8")),
+        *made.jobs[:2],
+        *made.jobs[3:],
+    )
+    fed.feed(msgspec.structs.replace(made, jobs=fewer))
+    assert [r.id for r in model.rows] == [8, 9, 10, 6, 5, 4, 3, 2, 1]
+    assert table.currentIndex().row() == 5
+    assert "Job 4 · train" in texts(fed.window.jobs.details)
+
+
+def test_details_show_the_reason_and_the_result(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(4)
+    facts = fed.window.jobs.details.facts.toPlainText()
+    assert "CUDA out of memory (exit status 1)" in facts
+    assert "python train.py --epochs=3" in facts
+    fed.window.jobs.choose(6)
+    facts = fed.window.jobs.details.facts.toPlainText()
+    assert "within 1.00e-05" in facts
+    assert "0.085" in facts
+
+
+def test_long_details_begin_at_their_first_line(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot(with_jobs=False))
+    fed.window.show_page("dashboard")
+    made = snapshots.cpu_snapshot(NOW + 1)
+    spec = msgspec.structs.replace(
+        made.jobs[3].spec, argv=tuple(f"--a-long-argument={i}" for i in range(99))
+    )
+    fed.feed(
+        msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[3], spec=spec),))
+    )
+    fed.window.show_page("jobs")  # its details were filled before they had any height
+    fed.settle()
+    bar = fed.window.jobs.details.facts.verticalScrollBar()
+    assert bar.maximum() > 0
+    assert bar.value() == 0
+
+
+@pytest.mark.parametrize("height", [800, 813, 827, 1000])
+def test_no_row_of_the_table_is_cut(fed, height):
+    fed.window.resize(1280, height)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    table = fed.window.jobs.table
+    for at in (0, table.model().rowCount() - 1):
+        table.scrollTo(table.model().index(at, 0))
+        seen = table.viewport().rect()
+        rows = [
+            table.visualRect(table.model().index(i, 0)) for i in range(table.model().rowCount())
+        ]
+        assert sum(r.top() < seen.bottom() and r.bottom() > seen.bottom() + 1 for r in rows) == 0
+        assert seen.height() >= 5 * 30
+
+
+def test_cancel_and_run_again_ask_for_it(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    fed.window.jobs.details.cancel.click()
+    fed.window.jobs.choose(4)
+    assert not fed.window.jobs.details.cancel.isVisible()
+    fed.window.jobs.details.again.click()
+    verbs = [r for r in fed.asked if not isinstance(r, Tail | Timeline)]
+    assert verbs[0] == Cancel(8)
+    assert verbs[1] == Repeat(4)
+
+
+def test_the_log_is_followed_one_question_at_a_time(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    fed.asked.clear()
+    details = fed.window.jobs.details
+    assert not fed.asked  # the first question is still open
+    fed.window.deliver(Tailed(8, 0, b"epoch 1\n", 8))
+    fed.window.deliver(Tailed(5, 0, b"somebody else's\n", 16))
+    assert details.log.toPlainText() == "epoch 1\n"
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    fed.feed(snapshots.cpu_snapshot(NOW + 2))
+    assert fed.asked == [Tail(8, 8)]
+    fed.window.deliver(Tailed(8, 8, b"epoch 2\n", 16))
+    assert details.log.toPlainText() == "epoch 1\nepoch 2\n"
+    fed.window.jobs.choose(6)
+    assert details.log.toPlainText() == ""
+    assert fed.asked[-1] == Tail(6, None)
+    fed.window.deliver(Tailed(6, 0, b"done\n", 5))
+    fed.asked.clear()
+    fed.feed(snapshots.cpu_snapshot(NOW + 3))
+    assert fed.asked == []  # it has ended: nothing more will come
+
+
+def test_a_long_log_is_bounded_and_does_not_pull_a_reader_down(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.choose(8)
+    log = fed.window.jobs.details.log
+    fed.window.deliver(Tailed(8, 0, b"line\n" * 6000, 30000))
+    assert log.blockCount() <= 5000
+    bar = log.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+    bar.setValue(100)
+    fed.window.deliver(Tailed(8, 30_000, b"more\n" * 3, 30_015))
+    assert bar.value() == 100
+
+
+def test_the_filter_and_the_empty_states(fed, qtbot):
+    def nothing_more(times: int) -> None:
+        qtbot.waitUntil(lambda: len(fed.finds) == times, timeout=20_000)
+        fed.window.deliver(Found(fed.finds[-1], (), None))
+
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    QTest.keyClick(fed.window.jobs, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    fed.window.jobs.filter.setText("train")
+    fed.window.jobs.kinds.setCurrentText("Failed")
+    assert [r.id for r in fed.window.jobs.model.rows] == [4, 2]
+    fed.finds.clear()
+    fed.window.jobs.filter.setText("zzz")
+    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (True, SEARCHING)
+    nothing_more(1)
+    assert (fed.window.jobs.empty.isVisible(), fed.window.jobs.empty.text()) == (
+        True,
+        NOTHING_FOUND,
+    )
+    fed.window.jobs.chooser.clear()
+    nothing_more(2)
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, with_jobs=False))
+    nothing_more(3)
+    assert fed.window.jobs.empty.text() == EMPTY
+    assert not fed.window.jobs.details.isVisible()
+
+
+def test_the_queue_is_paused_and_resumed(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.jobs.pause.click()
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, paused=True))
+    assert "resume" in fed.window.jobs.pause.text()
+    assert "the queue is paused" in fed.window.status.message.text()
+    fed.window.jobs.pause.click()
+    assert [r for r in fed.asked if isinstance(r, Pause)] == [Pause(True), Pause(False)]

@@ -1,0 +1,62 @@
+"""The settings page shows the settings in force and requests changes."""
+
+from __future__ import annotations
+
+from app.link.requests import (
+    Configure,
+    Configured,
+    Refused,
+)
+from scheduler.protocol.settings import Settings
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+
+def test_settings_show_what_is_in_force(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(telemetry_hz=5, source="cpu")))
+    rows = fed.window.settings.rows
+    assert (rows["telemetry_hz"].text(), rows["source"].text(), rows["theme"].text()) == (
+        "5",
+        "cpu",
+        "system",
+    )
+    assert "GPU Deck 0." in fed.window.settings.about.toPlainText()
+
+
+def test_a_change_is_asked_for_and_a_wrong_one_is_explained(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    row = fed.window.settings.rows["telemetry_hz"]
+    row.line.setText("99")
+    row.line.editingFinished.emit()
+    assert row.error.isVisible()
+    assert fed.asked == []
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert row.line.text() == "99"  # what was typed stays until it is put right
+    row.line.setText("4")
+    row.line.editingFinished.emit()
+    assert fed.asked == [Configure({"telemetry_hz": 4.0})]
+    assert not row.error.isVisible()
+    fed.window.deliver(Refused(fed.asked[0], "the disk is full: free some space"))
+    assert row.error.text() == "the disk is full: free some space"
+    fed.window.deliver(Configured(Settings(telemetry_hz=4)))
+    assert not row.error.isVisible()
+
+
+def test_a_choice_is_asked_for(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.settings.rows["theme"].box.textActivated.emit("dark")
+    assert fed.asked == []  # nothing was chosen yet
+    fed.window.settings.rows["theme"].box.setCurrentText("dark")
+    fed.window.settings.rows["theme"].box.textActivated.emit("dark")
+    assert fed.asked == [Configure({"theme": "dark"})]
+
+
+def test_without_a_daemon_a_change_says_so(fed):
+    fed.window.show_page("settings")
+    row = fed.window.settings.rows["telemetry_hz"]
+    row.line.setText("4")
+    row.line.editingFinished.emit()
+    assert "daemon does not answer" in row.error.text()

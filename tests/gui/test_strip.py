@@ -1,0 +1,164 @@
+"""The strip of GPUs shows each device whole, in its colours."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtGui import QColor, QFontMetricsF, QPaintEvent, QRegion
+from PySide6.QtWidgets import (
+    QWidget,
+)
+
+from app.strip import strip as strip_module
+from app.strip.tile import Cell
+from app.widgets import theme
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+GPU0 = snapshots.gpu(0).id
+
+
+def test_the_cpu_tile(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    tile = fed.window.strip.tiles["cpu"]
+    seen = [cell.text for cell in tile.cells]
+    assert "AMD EPYC 9B14 · CPU: no NVIDIA GPU found" in seen
+    assert "job 8 · attention" in seen
+    assert tile.values[3].text == "N/A"
+    assert "no temperature sensor" in tile.values[3].tooltip
+    assert tile.values[2].tooltip == "TFLOP/s: no job counts its operations now"
+    assert "REPLAY" not in seen
+    assert "Temperature N/A" in tile.accessibleDescription()
+
+
+ORDERS = [
+    ((1280, 800),),
+    ((2560, 1440),),
+    ((2560, 1440), (1280, 800)),
+    ((1280, 800), (2560, 1440), (1024, 680)),
+]
+
+
+@pytest.mark.parametrize("sizes", ORDERS, ids=lambda sizes: "-".join(f"{w}x{h}" for w, h in sizes))
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
+def test_every_device_is_seen_whole_whatever_the_size_was_before(fed, count, sizes):
+    for width, height in sizes:
+        fed.window.resize(width, height)
+        fed.feed(snapshots.gpu_snapshot(count, replay=True))
+    strip = fed.window.strip
+    tiles = list(strip.tiles.values())
+    for tile in tiles:
+        assert (
+            strip.lines.viewport()
+            .rect()
+            .contains(tile.geometry().translated(tile.parentWidget().pos()))
+        )
+        assert tile.height() == tile.sizeHint().height()
+        assert "REPLAY" in [cell.text for cell in tile.cells]
+        assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
+    assert max(t.width() for t in tiles) - min(t.width() for t in tiles) <= 1
+    assert len({t.form for t in tiles}) == 1
+    assert strip.height() < 0.28 * fed.window.height()
+    assert (
+        len({t.y() for t in tiles}) == {1280: 2, 2560: 1, 1024: 2}[sizes[-1][0]]
+        if count == 8
+        else True
+    )
+
+
+def too_narrow(cell: Cell) -> bool:
+    """Whether its text needs more room than there is."""
+    metrics = QFontMetricsF(cell.font)
+    return (
+        metrics.horizontalAdvance(cell.text) > cell.box.width()
+        or metrics.height() > cell.box.height() + 0.01
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 680), (1280, 800), (2560, 1440)])
+def test_the_largest_values_fit_their_tile(fed, width, height):
+    devices = [snapshots.gpu(i) for i in range(8)]
+    values = {"util": 100.0, "mem_used": 178.4 * snapshots.GIB, "mem_total": 179.1 * snapshots.GIB}
+    values |= {"tflops": 2250.0, "temp": 100.0, "power": 1000.0}
+    states = [
+        snapshots.DeviceState(d, snapshots.Reading(d.id, NOW, values), snapshots.Idle(0))
+        for d in devices
+    ]
+    fed.window.resize(width, height)
+    for count in (1, 2, 8):
+        fed.feed(snapshots.snapshot(tuple(states[:count])))
+        for tile in fed.window.strip.tiles.values():
+            assert [cell.text for cell in tile.cells if too_narrow(cell)] == []
+
+
+def test_many_devices_scroll_by_whole_tiles_and_leave_room_for_the_page(fed, monkeypatch):
+    fed.window.resize(1024, 680)
+    fed.feed(snapshots.gpu_snapshot(16))
+    strip = fed.window.strip
+    assert (strip.lines.verticalScrollBar().maximum(), fed.window.height()) == (0, 680), (
+        "low tiles have room"
+    )
+    monkeypatch.setattr(strip_module, "_MOST_OF_WINDOW", 0.2)
+    fed.feed(snapshots.gpu_snapshot(16))
+    assert strip.lines.verticalScrollBar().maximum() > 0
+    assert strip.height() < 0.2 * 680
+    tiles = [t.geometry().translated(t.parentWidget().pos()) for t in strip.tiles.values()]
+    seen = [t for t in tiles if strip.lines.viewport().rect().intersects(t)]
+    assert len(seen) == 8
+    assert all(strip.lines.viewport().rect().contains(t) for t in seen)
+    assert {c.text() for c in fed.window.dashboard.legend.chips.values()} == {
+        str(i) for i in range(16)
+    }
+
+
+class Painted(QObject):
+    """Collects what of a widget is painted."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__()
+        self.region = QRegion()
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent):
+            self.region = self.region.united(event.region())
+        return False
+
+
+def test_a_tile_paints_what_changed_and_no_more(fed):
+    fed.feed(snapshots.gpu_snapshot(2))
+    tile = fed.window.strip.tiles[GPU0]
+    old, painted = [*tile.values], Painted(tile)
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
+    changed = [new for was, new in zip(old, tile.values, strict=True) if was != new]
+    assert len(changed) == 5
+    assert all(painted.region.contains(cell.area) for cell in changed)
+    assert not any(painted.region.intersects(cell.area) for cell in tile.header[:2])
+    theme.apply(fed.app, "dark")
+    fed.settle()
+    assert tile.grab().toImage().pixelColor(6, 12) == QColor(theme.DARK.surface)
+
+
+def test_devices_come_and_go(fed):
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert len(fed.window.strip.tiles) == 2
+    fed.feed(snapshots.snapshot((), time=NOW + 2))
+    assert fed.window.strip.lines.empty.isVisible()
+    fed.feed(snapshots.cpu_snapshot(NOW + 3))
+    assert list(fed.window.strip.tiles) == ["cpu"]
+
+
+def test_hot_and_throttled_have_their_colour(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device, temp=86, throttle="power limit")
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    tile = fed.window.strip.tiles[device.id]
+    _, _, _, temperature, power = tile.values
+    assert temperature.meaning == "hot"
+    assert power.meaning == "throttled"
+    assert "power limit" in power.tooltip
+    image = tile.grab(power.area).toImage()
+    assert QColor(theme.LIGHT.throttled) in [
+        image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())
+    ]

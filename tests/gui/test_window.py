@@ -1,0 +1,176 @@
+"""The window switches pages and themes, and draws only what can be seen."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtTest import QTest
+
+from app.link.requests import (
+    Answered,
+    Cancel,
+    Link,
+    Refused,
+)
+from app.shell.window import PAGES
+from app.tour import render
+from app.widgets import theme
+from scheduler.protocol.settings import Settings
+from tests.gui import snapshots
+from tests.gui.readable import clipped, contrast
+from tests.gui.snapshots import NOW
+
+GPU0 = snapshots.gpu(0).id
+
+
+def test_hidden_pages_cost_nothing(fed):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    fed.window.show_page("jobs")
+    before = fed.window.dashboard.charts["util"].view.curves.paths
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 5))
+    assert fed.window.dashboard.charts["util"].view.curves.paths is before
+
+
+@pytest.mark.parametrize(("away", "back"), [("hide", "show"), ("showMinimized", "showNormal")])
+def test_a_window_that_nobody_sees_draws_nothing_and_catches_up_when_it_is_seen(
+    fed, qtbot, away, back
+):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    box = fed.window.dashboard.charts["util"].view.box
+    getattr(fed.window, away)()
+    drawn = []
+    refresh = fed.window.dashboard.refresh
+    fed.window.dashboard.refresh = lambda: (drawn.append(1), refresh())
+    fed.window._pace.setInterval(0)
+    for i in range(3):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i))
+        fed.settle()
+    assert drawn == []
+    getattr(fed.window, back)()
+    qtbot.waitUntil(lambda: box.viewRange()[0][1] == pytest.approx(NOW + 3))
+    assert len(drawn) <= 2
+
+
+def test_ten_repaints_a_second_at_most(fed, qtbot):
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    drawn = []
+    refresh = fed.window.dashboard.refresh
+    fed.window.dashboard.refresh = lambda: (drawn.append(1), refresh())
+    for i in range(50):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + 1 + i / 100))
+    assert len(drawn) <= 1
+    qtbot.waitUntil(
+        lambda: (
+            fed.window.dashboard.charts["util"].view.box.viewRange()[0][1]
+            == pytest.approx(NOW + 1.49)
+        )
+    )
+    assert len(drawn) <= 2
+
+
+def test_ten_thousand_snapshots_do_not_grow_the_window(fed):
+    settings = Settings(telemetry_hz=10)
+    for i in range(10_000):
+        fed.window.show_snapshot(snapshots.gpu_snapshot(1, NOW + i / 10, settings=settings))
+    fed.settle()
+    assert fed.window.state.history.rows() == 6000
+    assert len(fed.window.jobs.model.rows) <= 9
+    _, path = fed.window.dashboard.charts["util"].view.curves.paths[GPU0]
+    assert path.elementCount() <= fed.window.dashboard.charts["util"].view.pixels + 4
+
+
+def test_the_keyboard_reaches_every_page(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    for number, name in enumerate(PAGES, 1):
+        QTest.keyClick(
+            fed.window, getattr(Qt.Key, f"Key_{number}"), Qt.KeyboardModifier.ControlModifier
+        )
+        assert fed.window.rail.buttons[name].isChecked()
+        assert fed.window.pages.currentWidget() is getattr(fed.window, name)
+    fed.window.rail.buttons["jobs"].click()
+    assert fed.window.pages.currentWidget() is fed.window.jobs
+
+
+def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
+    fed.window.show_link(Link(connected=False, text="the daemon is gone; reconnecting"))
+    assert "reconnecting" in fed.window.status.link.text()
+    fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
+    assert fed.window.status.message.text() == "the probe is being replaced"
+    fed.window.deliver(Refused(Cancel(7), "job 7 has ended already"))
+    assert fed.window.status.message.text() == "job 7 has ended already"
+    fed.window.status.dismiss.click()
+    fed.feed(snapshots.cpu_snapshot(NOW + 1))
+    assert fed.window.status.message.text() == ""
+    assert fed.window.status.source.text() == "source: cpu"
+
+
+def test_settings_ask_for_a_theme_once(fed):
+    asked = []
+    fed.window.themed.connect(asked.append)
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(theme="dark")))
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, settings=Settings(theme="dark")))
+    assert asked == ["dark"]
+
+
+def test_the_theme_switches_live_charts_included(fed):
+    fed.feed(snapshots.gpu_snapshot(2), history=True)
+    theme.apply(fed.app, "dark")
+    fed.settle()
+    view = fed.window.dashboard.charts["util"].view
+    assert view.curves.paths[GPU0][0].color() == QColor(theme.DARK.series[0])
+    image = fed.window.grab().toImage()
+    corner = image.pixelColor(image.width() - 3, 3)
+    assert corner == QColor(theme.DARK.window)
+    assert view.grab().toImage().pixelColor(2, 2) == QColor(theme.DARK.surface)
+
+
+@pytest.mark.parametrize("t", [theme.LIGHT, theme.DARK], ids=lambda t: t.scheme)
+def test_text_and_curves_can_be_read(t):
+    for color in (t.text, t.muted, t.accent, t.warm, t.hot, t.throttled, t.failed):
+        assert contrast(color, t.surface) >= 4.5
+        assert contrast(color, t.window) >= 4.5
+    assert contrast(t.on_accent, t.accent) >= 4.5
+    for color in t.series:
+        assert contrast(color, t.surface) >= 2.6
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", (1280, 800)), ("dark", (1024, 680))])
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "two", "eight")), "cpu"],
+)
+def test_no_text_is_clipped(fed, scheme, size, kind):
+    theme.apply(fed.app, scheme)
+    fed.window.resize(*size)
+    if kind != "nothing":
+        made = {
+            "cpu": snapshots.cpu_snapshot(notices=("the probe is being replaced",)),
+            "two": snapshots.gpu_snapshot(2),
+            "eight": snapshots.gpu_snapshot(8, replay=True),
+        }
+        fed.feed(made[kind], history=True)
+        fed.window.assistant.show_answer(
+            "What happened?", Answered("# Much\n\n" + "word " * 200, "template", (("a", "b", "c"),))
+        )
+    for page in PAGES:
+        fed.window.show_page(page)
+        fed.settle()
+        assert clipped(fed.window) == [], page
+
+
+@pytest.mark.slow
+def test_pages_are_rendered_as_pictures(fed, tmp_path):
+    fed.feed(snapshots.cpu_snapshot(), history=True)
+    files = render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light", "dark"])
+    assert [f.name for f in files] == [
+        f"{p}-{s}-1280x800.png" for s in ("light", "dark") for p in render.VIEWS
+    ]
+    assert all(f.stat().st_size > 5000 for f in files)
+    assert len({f.read_bytes() for f in files}) == 2 * len(render.VIEWS)
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(fed, tmp_path):
+    (tmp_path / "dashboard-light-1280x800.png").mkdir()
+    with pytest.raises(render.UserError, match="cannot write"):
+        render.render_pages(fed.window, tmp_path, [(1280, 800)], ["light"])

@@ -1,0 +1,239 @@
+"""The charts of a result are readable, reachable by keyboard, and saved to a file."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QFileDialog,
+)
+
+from app.link.requests import (
+    Accepted,
+    Fetch,
+    Fetched,
+    Refused,
+    Save,
+)
+from app.tour import render
+from app.widgets import heat_map, theme
+from app.workloads.cells_view import VIEWS
+from scheduler.protocol.jobs import Done, listed
+from tests.gui import snapshots
+from tests.gui.readable import clipped, contrast, texts
+from tests.gui.snapshots import NOW
+
+GPU0 = snapshots.gpu(0).id
+
+
+@pytest.fixture
+def compared(fed):
+    """The workloads page with a comparison whose Result is too large for a snapshot."""
+    whole = snapshots.job(
+        30,
+        Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(snapshots.grid())),
+        "compare",
+        "compare",
+    )
+    made = snapshots.gpu_snapshot(1)
+    fed.window.show_page("workloads")
+    fed.window.workloads.choose("compare")
+    fed.feed(msgspec.structs.replace(made, jobs=(listed(whole), *snapshots.ceilings(), *made.jobs)))
+    return fed, whole
+
+
+def test_a_large_result_is_asked_for_once_and_then_shown(compared):
+    fed, whole = compared
+    page = fed.window.workloads
+    assert (
+        page.result.figure.text() == "745" and not page.result.cells.isVisible()
+    )  # its headline, meanwhile
+    fed.feed(msgspec.structs.replace(fed.window.state.snapshot, time=NOW + 1))
+    assert [r for r in fed.asked if isinstance(r, Fetch)] == [Fetch(30)]
+    fed.window.deliver(Fetched(whole))
+    fed.settle()
+    assert page.result.cells.heat.isVisible()
+    assert len(page.result.cells.heat.marks()) == 36
+    assert page.result.unit.text() == "TFLOP/s at best"
+
+
+def test_a_result_that_cannot_be_fetched_says_so(compared):
+    fed, _ = compared
+    fed.window.deliver(Refused(Fetch(30), "there is no job 30. See: gpudeck jobs"))
+    assert "there is no job 30" in texts(fed.window.workloads.result)
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", render.SIZES)
+def test_no_chart_is_clipped(compared, scheme, size):
+    fed, whole = compared
+    fed.window.deliver(Fetched(whole))
+    theme.apply(fed.app, scheme)
+    fed.window.resize(*size)
+    cells = fed.window.workloads.result.cells
+    for i, name in enumerate(VIEWS):
+        cells.tabs[name].click()
+        fed.settle()
+        assert clipped(fed.window) == [], name
+        frame = cells.rect()
+        for part in (cells.stack, cells.told, cells.note, *cells.tabs.values()):
+            assert not part.isVisible() or frame.contains(part.geometry()), name
+        page = fed.window.workloads
+        bottom = page.result.mapTo(page, QPoint(0, page.result.height())).y()
+        assert bottom <= page.height(), name
+        if i < len(cells.charts):
+            chart = cells.charts[i]
+            assert chart.isVisible() and chart.marks()
+            assert all(QRectF(chart.rect()).contains(mark.box.center()) for mark in chart.marks())
+
+
+def test_a_mark_is_reached_by_keyboard_and_by_mouse(compared):
+    fed, whole = compared
+    fed.window.deliver(Fetched(whole))
+    fed.settle()
+    cells = fed.window.workloads.result.cells
+    heat = cells.heat
+    assert heat.focusPolicy() & Qt.FocusPolicy.TabFocus
+    heat.setFocus()
+    seen = []
+    for key in (
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Left,
+        Qt.Key.Key_Up,
+        Qt.Key.Key_Up,
+    ):
+        QTest.keyClick(heat, key)
+        seen.append(heat.current)
+    assert seen == [0, 1, 7, 6, 0, 0]
+    told = cells.told.text()
+    assert "sequence 512, head size 64, bfloat16, forward" in told and "J per TFLOP" in told
+    assert heat.accessibleDescription() == told
+    last = heat.marks()[-1].box.center().toPoint()
+    QTest.mouseClick(heat, Qt.MouseButton.LeftButton, pos=last)
+    assert "sequence 16384, head size 256, bfloat16, causal, forward" in cells.told.text()
+
+
+def test_every_cell_of_a_chart_is_reached_by_arrow_keys(compared):
+    fed, whole = compared
+    fed.window.deliver(Fetched(whole))
+    fed.settle()
+    cells = fed.window.workloads.result.cells
+    for name, chart in zip(VIEWS, cells.charts, strict=False):
+        cells.tabs[name].click()
+        fed.settle()
+        chart.choose(0)
+        reached, edge = {0}, [0]
+        while edge:
+            at = edge.pop()
+            for step in (QPointF(1, 0), QPointF(-1, 0), QPointF(0, 1), QPointF(0, -1)):
+                chart.current = at
+                if (found := chart._next(step)) is not None and found not in reached:
+                    reached.add(found)
+                    edge.append(found)
+        assert len(reached) == len(chart.marks()), name
+
+
+def test_figures_in_the_heat_map_can_be_read(qapp):
+    for scheme in ("light", "dark"):
+        theme.apply(qapp, scheme)
+        for share in np.linspace(0, 1, 21):
+            ground = heat_map.shade(float(share))
+            assert contrast(heat_map.readable(ground).name(), ground.name()) >= 4.5, (scheme, share)
+
+
+def test_selectors_choose_what_is_shown(compared):
+    fed, whole = compared
+    fed.window.deliver(Fetched(whole))
+    fed.settle()
+    cells = fed.window.workloads.result.cells
+    before = cells.heat.heat
+    cells.direction.setCurrentText("backward")
+    cells.contender.setCurrentText("flash")
+    cells.quantity.setCurrentText("J per TFLOP")
+    assert cells.heat.heat.unit == "J per TFLOP" and cells.heat.heat != before
+    assert [t.small for t in cells.heat.heat.tiles[4]][-1] == "–"
+    cells.tabs["Comparison"].click()
+    assert not cells.contender.isVisible() and cells.rows.isVisible()
+    cells.rows.setCurrentText("d 128, causal")
+    assert "head size 128, bfloat16, causal, backward" in cells.contest.marks()[0].tooltip
+    assert "72 shapes: geometric mean" in cells.note.text()
+    cells.tabs["Roofline"].click()
+    assert {p.contender for p in cells.roofline.roofline.points} == {
+        "flash"
+    } and not cells.note.isVisible()
+    cells.tabs["Details"].click()
+    assert fed.window.workloads.result.facts.isVisible() and not cells.stack.isVisible()
+    assert "made-up refusal" in fed.window.workloads.result.facts.toPlainText()
+    # what was chosen stays with the next result of the workload
+    again = msgspec.structs.replace(whole, id=31)
+    snapshot = fed.window.state.snapshot
+    fed.feed(msgspec.structs.replace(snapshot, jobs=(again, *snapshot.jobs), time=NOW + 1))
+    assert (
+        fed.window.workloads.result.title.text().startswith("Job 31")
+        and cells.contender.currentText() == "flash"
+    )
+
+
+def test_a_roofline_without_ceilings_says_what_to_run(fed):
+    made = snapshots.gpu_snapshot(1)
+    small = msgspec.structs.replace(
+        snapshots.grid("attention", ("auto",)), cells=snapshots.grid().cells[:1]
+    )
+    job = snapshots.job(30, Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(small)))
+    fed.window.show_page("workloads")
+    fed.feed(msgspec.structs.replace(made, jobs=(job, *made.jobs)))
+    cells = fed.window.workloads.result.cells
+    assert [name for name, tab in cells.tabs.items() if tab.isVisible()] == ["Roofline", "Details"]
+    assert fed.window.workloads.result.facts.isVisible()
+    cells.tabs["Roofline"].click()
+    fed.settle()
+    assert "run Matrix product" in cells.note.text() and "run Memory copy" in cells.note.text()
+    assert clipped(fed.window) == []
+
+
+def test_save_asks_for_a_file_and_says_where_it_went(compared, qtbot, monkeypatch):
+    fed, _ = compared
+    monkeypatch.setattr(
+        QFileDialog, "open", lambda self: None
+    )  # offscreen, Qt warns of any second window
+    result = fed.window.workloads.result
+    QTest.keyClick(fed.window, Qt.Key.Key_S, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: bool(result.findChildren(QFileDialog)))
+    (dialog,) = result.findChildren(QFileDialog)
+    assert dialog.selectedFiles()[0].endswith("compare-30.csv")
+    dialog.fileSelected.emit("/data/grid.json")
+    assert Save(30, "/data/grid.json") in fed.asked
+    fed.window.deliver(Accepted(Save(30, "/data/grid.json")))
+    assert "Saved to /data/grid.json" in texts(result)
+    fed.window.deliver(
+        Refused(
+            Save(30, "/data/grid.json"), "cannot write /data/grid.json: No space left on device"
+        )
+    )
+    assert "No space left on device" in texts(result)
+
+
+def test_charts_are_painted_in_both_schemes(compared):
+    fed, whole = compared
+    fed.window.deliver(Fetched(whole))
+    cells = fed.window.workloads.result.cells
+    seen = set()
+    for scheme in ("light", "dark"):
+        theme.apply(fed.app, scheme)
+        for name, chart in zip(VIEWS, cells.charts, strict=False):
+            cells.tabs[name].click()
+            fed.settle()
+            image = chart.grab().toImage()
+            colors = {
+                image.pixel(x, y)
+                for x in range(0, image.width(), 3)
+                for y in range(0, image.height(), 3)
+            }
+            assert len(colors) > 4, name
+            seen.add(frozenset(colors))
+    assert len(seen) == 6

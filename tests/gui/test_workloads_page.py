@@ -1,0 +1,122 @@
+"""The workloads page runs a workload and shows its result."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from app.link.requests import (
+    Submit,
+)
+from app.widgets import theme
+from tests.gui import snapshots
+from tests.gui.snapshots import NOW
+
+
+def test_the_form_has_the_defaults_of_the_device(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    assert page.form.editors["seq"].text() == "1024"
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    assert page.form.editors["seq"].text() == "16384"
+    assert "2.20 TFLOP a call" in page.estimate.text()
+
+
+def test_what_is_wrong_is_said_beside_the_field_as_it_is_typed(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    page.form.editors["seq"].setFocus()
+    page.form.editors["seq"].selectAll()
+    QTest.keyClicks(page.form.editors["seq"], "12x")
+    assert "whole number" in page.form.notes["seq"].text()
+    assert page.form.notes["seq"].property("meaning") == "failed"
+    assert not page.run.isEnabled()
+    page.form.editors["seq"].setText("2048")
+    assert page.form.notes["seq"].text().startswith("tokens a sequence")
+    assert page.run.isEnabled()
+
+
+def test_run_submits_the_form(fed, qtbot):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    page.form.editors["seq"].setText("512")
+    page.form.editors["causal"].setCurrentText("yes")
+    page.form.editors["backend"].setCurrentText("math")
+    QTest.keyClick(fed.window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: any(isinstance(r, Submit) for r in fed.asked))
+    (request,) = [r for r in fed.asked if isinstance(r, Submit)]
+    assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
+    assert (
+        request.wishes["workload"],
+        request.wishes["gpus"],
+        request.wishes["params"]["seq"],
+    ) == ("attention", 1, "512")
+
+
+def test_progress_then_the_result_then_the_earlier_ones(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.cpu_snapshot())
+    page = fed.window.workloads
+    assert page.run_line.title.text() == "Job 9 · attention"
+    assert "held by job 8" in page.run_line.doing.text()
+    assert page.result.title.text() == "Job 6 · attention"
+    assert (page.result.verdict.text(), page.result.figure.text()) == ("pass", "0.085")
+    assert "CPU: AMD EPYC" in page.result.facts.toPlainText()
+    assert len(page.bars.boxes()) == 3
+    page.choices["gemm"].click()
+    assert page.empty.isVisible()
+    assert not page.result.isVisible()
+    assert not page.bars.isVisible()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (2560, 1440)])
+def test_cards_are_as_large_as_what_is_in_them(fed, width, height):
+    fed.window.resize(width, height)
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.workloads
+    result, form = page.result.parentWidget(), page.run.parentWidget()
+    assert 0 <= result.height() - page.result.geometry().bottom() < 2 * theme.L
+    assert 0 <= form.height() - page.run.geometry().bottom() < 2 * theme.L
+    assert page.result.facts.verticalScrollBar().maximum() == 0
+    assert result.width() <= 1100
+    assert page.bars.height() > 150
+    fed.window.show_page("settings")
+    fed.settle()
+    row = fed.window.settings.rows["theme"]
+    left = row.mapTo(fed.window.settings, QPoint(0, 0)).x()
+    assert left == pytest.approx(fed.window.settings.width() - left - row.width(), abs=12)
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_smallest_window_has_room_for_form_and_result(fed, count):
+    fed.window.resize(1024, 680)
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(count))
+    page = fed.window.workloads
+    result, form = page.result.parentWidget(), page.run.parentWidget()
+    assert form.geometry().right() < result.mapTo(page, QPoint(0, 0)).x()
+    assert page.result.figure.height() >= page.result.figure.sizeHint().height()
+    assert page.result.figure.width() >= page.result.figure.sizeHint().width()
+
+
+def test_a_failed_verdict_is_marked(fed):
+    fed.window.show_page("workloads")
+    made = snapshots.cpu_snapshot()
+    fed.feed(msgspec.structs.replace(made, jobs=made.jobs[4:]))
+    assert fed.window.workloads.result.verdict.text().startswith("fail: out is off")
+    assert fed.window.workloads.result.verdict.property("meaning") == "failed"
+
+
+def test_a_replay_runs_no_workload_and_says_why(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(2, replay=True))
+    page = fed.window.workloads
+    assert (page.run.isEnabled(), "--source auto" in page.estimate.text()) == (False, True)
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert (page.run.isEnabled(), "REPLAY" in page.estimate.text()) == (True, False)
