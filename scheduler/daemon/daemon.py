@@ -28,7 +28,7 @@ from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
 from scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
-from scheduler.queue.placement import Sight, look
+from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import Alerting
 from scheduler.services.job_end_command import Callback
@@ -72,7 +72,7 @@ class Daemon:
         """What was read of each device last; empty while the probe does not answer."""
         self._over: deque[int] = deque()
         """Jobs whose runners have ended; those of one moment are settled together."""
-        self._unsettled: set[int] = set()
+        self._unstored: set[int] = set()
         """Jobs whose end could not be stored yet."""
         self._again = 0.0
         """When that is tried again, in monotonic seconds."""
@@ -153,12 +153,12 @@ class Daemon:
 
     def _readings(self, message: Readings) -> None:
         self.recorder.add(
-            self.monitor.add(message.readings, self.queue.going),
+            self.monitor.add(message.readings, self.queue.running),
             1 / min(self._settings.telemetry_hz, CALM_HZ),
         )
-        self.queue.watch(message.readings)
+        self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
-        holders = [job for job in self.queue.going if held_devices(job)]
+        holders = [job for job in self.queue.running if held_devices(job)]
         self.alerting.look(self.monitor.devices, self._latest, holders, self._settings, time.time())
         self._landlord.look(message.readings, self._latest, self._settings)
         if (
@@ -192,7 +192,7 @@ class Daemon:
         return (
             self._landlord.device is not None
             or self.queue.waits_for_devices
-            or any(held_devices(job) for job in self.queue.going)
+            or any(held_devices(job) for job in self.queue.running)
         )
 
     def _slept(self, asleep: bool) -> None:
@@ -205,24 +205,24 @@ class Daemon:
 
     def _look(self) -> None:
         """Hear what running jobs report, and try again what could not be stored."""
-        news = self.queue.look(time.time())
+        news = self.queue.read_progress(time.time())
         for job, said in news.items():
             self.monitor.heard(job, said)
         if news:
-            self.monitor.forget({j.id for j in self.queue.going})
+            self.monitor.forget({j.id for j in self.queue.running})
             self.touch()
         if time.monotonic() >= self._again:
             self._try_again()
         self._landlord.review(self._latest, self._settings)
-        if "queue" in self._notices or self.queue.due(
+        if "queue" in self._notices or self.queue.retry_is_ready(
             time.time()
         ):  # something could not be started: perhaps it can now
             self._step()
 
     def _try_again(self) -> None:
         """Store what could not be stored."""
-        if self._unsettled:
-            self._settle(sorted(self._unsettled)[:ENDS])
+        if self._unstored:
+            self._settle(sorted(self._unstored)[:ENDS])
         if "recover" in self._notices:
             self._recover()
 
@@ -250,7 +250,7 @@ class Daemon:
 
     def _step(self) -> None:
         with self._notices.about("queue"):
-            self.queue.step(self.monitor.devices, self.sight())
+            self.queue.step(self.monitor.devices, self.availability())
         if self.queue.unfinished:
             asyncio.get_running_loop().call_later(
                 REFUSED_S if "queue" in self._notices else BREATH_S, self.start_soon
@@ -258,14 +258,14 @@ class Daemon:
         asyncio.get_running_loop().call_later(STAND_BY_S, self.queue.stand_by)
         self.touch()
 
-    def sight(self) -> Sight:
+    def availability(self) -> Availability:
         """The devices as they were read last. A GPU that could not be read is one that nobody knows to be free."""
-        running = [job.id for job in self.queue.going]
+        running = [job.id for job in self.queue.running]
         ignored = settings.listed(self._settings.ignored_programs)
         watched = [d for d in self.monitor.devices if d.kind == "nvidia" or d.id in self._latest]
         drained = settings.listed(self._settings.drained)
-        return Sight(
-            {d.id: look(self._latest.get(d.id), running, ignored) for d in watched},
+        return Availability(
+            {d.id: device_use(self._latest.get(d.id), running, ignored) for d in watched},
             frozenset(
                 d.id for d in self.monitor.devices if d.mig or drained & {d.id, str(d.index)}
             ),
@@ -310,34 +310,34 @@ class Daemon:
             asyncio.get_running_loop().call_later(BREATH_S, self._settle_over)
         self._settle(jobs)
 
-    def settle(self, job: int) -> None:
+    def attempt_ended(self, job: int) -> None:
         self._settle((job,))
 
     def _settle(self, jobs: Collection[int]) -> None:
-        self._unsettled.update(jobs)
+        self._unstored.update(jobs)
         self._again = time.monotonic() + AGAIN_S
         with self._notices.about("settle"):
-            self.queue.runners_ended(jobs)
-            self._unsettled.difference_update(jobs)
+            self.queue.reap(jobs)
+            self._unstored.difference_update(jobs)
         self._step()
 
     # What the executors of clusters need: see `executors.cluster.Hub`
 
-    def on(self, where: str) -> list[Job]:
-        return self.queue.on(where)
+    def jobs_on(self, where: str) -> list[Job]:
+        return self.queue.jobs_on(where)
 
-    def env(self, job_id: int) -> dict[str, str]:
-        return self.queue.env(job_id)
+    def environment(self, job_id: int) -> dict[str, str]:
+        return self.queue.environment(job_id)
 
-    def acknowledged(self, job_id: int) -> None:
-        self.queue.acknowledged(job_id)
+    def acknowledge(self, job_id: int) -> None:
+        self.queue.acknowledge(job_id)
         self.touch()
 
-    def noted(self, job_id: int, note: str) -> None:
-        self.queue.noted(job_id, note)
+    def set_note(self, job_id: int, note: str) -> None:
+        self.queue.set_note(job_id, note)
         self.touch()
 
-    def changed(self, where: str, trouble: str) -> None:
+    def cluster_changed(self, where: str, trouble: str) -> None:
         self._notices.tell(where, trouble)
         self._step()
 

@@ -17,8 +17,8 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from scheduler.executors import errand as e
-from scheduler.executors import sink
+from scheduler.executors import agent_protocol as e
+from scheduler.executors import output_copy
 from scheduler.executors.base import LOG_FILE, Exit
 from scheduler.executors.ray import Ray
 from scheduler.executors.slurm import Slurm
@@ -65,7 +65,9 @@ class Errand:
 
     def _copy(self, output: e.Output) -> None:
         try:
-            sink.copy(output, self.folder / LOG_FILE, self.attempt, self._log_limit, whole=False)
+            output_copy.copy(
+                output, self.folder / LOG_FILE, self.attempt, self._log_limit, whole=False
+            )
         except (e.Unreachable, e.Unreadable, OSError):
             pass  # begun anew at the next look; at the end all of it is read, and what is wrong is told
 
@@ -180,7 +182,9 @@ class Agent:
         errand.rest()
         try:
             output = self._backend.output(errand.attempt, errand.folder, follow=False)
-            read = sink.copy(output, errand.folder / LOG_FILE, errand.attempt, self._log_limit)
+            read = output_copy.copy(
+                output, errand.folder / LOG_FILE, errand.attempt, self._log_limit
+            )
             self._finish(errand, *_ending(errand.attempt, status, read.word, read.uncapped))
         except OSError as trouble:
             self._note(errand, f"its output cannot be stored: {trouble.strerror}")
@@ -191,7 +195,7 @@ class Agent:
                 self._finish(errand, *_ending(errand.attempt, status, None))
 
     def _finish(self, errand: Errand, ending: Exit, result: str) -> None:
-        sink.keep(errand.folder, ending, result)
+        output_copy.keep(errand.folder, ending, result)
         self._errands.pop(errand.attempt, None)
         self._say(e.Ended(errand.job, errand.attempt))
 
@@ -207,7 +211,7 @@ class Agent:
 
 
 def _ending(
-    attempt: str, status: e.Status, word: sink.Word | None, uncapped: str = ""
+    attempt: str, status: e.Status, word: output_copy.Word | None, uncapped: str = ""
 ) -> tuple[Exit, str]:
     """How it ended, and its Result: by its runner's word, or what the cluster says where that could say none."""
     if word is not None:

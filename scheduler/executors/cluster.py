@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from scheduler.executors import errand as e
+from scheduler.executors import agent_protocol as e
 from scheduler.executors.base import (
     ATTEMPT_FILE,
     Exit,
@@ -35,22 +35,22 @@ STARTED_ANEW = "the cluster was started anew, and knows it no more"
 class Hub(Protocol):
     """What an executor of a cluster needs of the daemon."""
 
-    def on(self, where: str) -> list[Job]:
+    def jobs_on(self, where: str) -> list[Job]:
         """The jobs that were started there and have not ended."""
 
-    def env(self, job_id: int) -> dict[str, str]:
+    def environment(self, job_id: int) -> dict[str, str]:
         """The environment it was submitted with. Raises UserError."""
 
-    def acknowledged(self, job_id: int) -> None:
+    def acknowledge(self, job_id: int) -> None:
         """The cluster has its attempt: to be committed."""
 
-    def noted(self, job_id: int, note: str) -> None:
+    def set_note(self, job_id: int, note: str) -> None:
         """What holds it up there, for display."""
 
-    def settle(self, job_id: int) -> None:
+    def attempt_ended(self, job_id: int) -> None:
         """Its attempt is over."""
 
-    def changed(self, where: str, trouble: str) -> None:
+    def cluster_changed(self, where: str, trouble: str) -> None:
         """The cluster came (no trouble) or went."""
 
 
@@ -132,11 +132,11 @@ class Cluster:
             case e.Away(why):
                 self.away(why)
             case e.Known(job_id, attempt) if self._job(job_id, attempt):
-                self._hub.acknowledged(job_id)
+                self._hub.acknowledge(job_id)
             case e.Doing(job_id, attempt, note) if self._job(job_id, attempt):
-                self._hub.noted(job_id, f"{self.where}: {note}" if note else "")
+                self._hub.set_note(job_id, f"{self.where}: {note}" if note else "")
             case e.Ended(job_id, attempt) if self._job(job_id, attempt):
-                self._hub.settle(job_id)
+                self._hub.attempt_ended(job_id)
             case e.Unsent(job_id, attempt, why) if self._job(job_id, attempt):
                 self._over(job_id, attempt, Unstarted(f"{self.where}: {why}"))
             case e.Missing() if job := self._job(report.job, report.attempt):
@@ -149,27 +149,27 @@ class Cluster:
         elif why == self._trouble:
             return
         self._session, self._trouble = None, why
-        for job in self._hub.on(self.where):
-            self._hub.noted(job.id, self.trouble)
-        self._hub.changed(self.where, self.trouble)
+        for job in self._hub.jobs_on(self.where):
+            self._hub.set_note(job.id, self.trouble)
+        self._hub.cluster_changed(self.where, self.trouble)
 
     def removed(self) -> None:
         """It is a cluster of ours no more: nobody will ever know how what runs there ends."""
-        for job in self._hub.on(self.where):
+        for job in self._hub.jobs_on(self.where):
             self._over(job.id, attempt_of(job).attempt, Lost(GONE.format(self.where)))
-        self._hub.changed(self.where, "")
+        self._hub.cluster_changed(self.where, "")
 
     def _here(self, report: e.Here) -> None:
         came = self._session is None
         self._session = report.session
-        jobs = self._hub.on(self.where)
+        jobs = self._hub.jobs_on(self.where)
         if came:
             for job in jobs:
-                self._hub.noted(job.id, "")
+                self._hub.set_note(job.id, "")
                 self._send(e.Follow(job.id, attempt_of(job).attempt))
                 if isinstance(job.state, Running) and job.state.stopping:
                     self.end(job)
-            self._hub.changed(self.where, "")
+            self._hub.cluster_changed(self.where, "")
         ours = {attempt_of(job).attempt for job in jobs}
         self._fates = {attempt: fate for attempt, fate in self._fates.items() if attempt in ours}
         for orphan in set(report.ours or ()) - ours:
@@ -182,21 +182,21 @@ class Cluster:
             self._over(job.id, report.attempt, verdict)
             return
         try:
-            self._submit(job, job.state, self._hub.env(job.id), again=True)
+            self._submit(job, job.state, self._hub.environment(job.id), again=True)
         except UserError as trouble:  # of the store: asked for again at the next look
-            self._hub.noted(job.id, str(trouble))
+            self._hub.set_note(job.id, str(trouble))
             self._send(e.Follow(job.id, report.attempt))
 
     def _over(self, job_id: int, attempt: str, fate: Unstarted | Lost) -> None:
         self._fates[attempt] = fate
-        self._hub.settle(job_id)
+        self._hub.attempt_ended(job_id)
 
     def _job(self, job_id: int, attempt: str) -> Job | None:
         """The job, where this attempt is the one it is at."""
         return next(
             (
                 job
-                for job in self._hub.on(self.where)
+                for job in self._hub.jobs_on(self.where)
                 if job.id == job_id and attempt_of(job).attempt == attempt
             ),
             None,

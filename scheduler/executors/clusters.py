@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from scheduler.background import children
-from scheduler.executors import errand as e
+from scheduler.executors import agent_protocol as e
 from scheduler.executors.cluster import Cluster, Hub
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError

@@ -16,8 +16,15 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from scheduler.executors import away
-from scheduler.executors.errand import PREFIX, Refused, Status, Submit, Unreachable, Unreadable
+from scheduler.executors import remote_runner
+from scheduler.executors.agent_protocol import (
+    PREFIX,
+    Refused,
+    Status,
+    Submit,
+    Unreachable,
+    Unreadable,
+)
 from scheduler.executors.token import token
 from scheduler.protocol.errors import MALFORMED
 
@@ -80,13 +87,13 @@ class Ray:
         }
         asked = {
             "submission_id": PREFIX + order.attempt,
-            "entrypoint": f"{away.COMMAND} {shlex.join(order.argv)}",
+            "entrypoint": f"{remote_runner.COMMAND} {shlex.join(order.argv)}",
             "entrypoint_num_cpus": 1,
             "entrypoint_num_gpus": order.gpus,
             "metadata": {"gpudeck": deck, "name": order.name},
             "runtime_env": {
                 "env_vars": {
-                    "GPUDECK_AWAY": Path(away.__file__).read_text(),
+                    "GPUDECK_RUNNER": Path(remote_runner.__file__).read_text(),
                     "GPUDECK_LAUNCH": json.dumps(launch),
                 }
             },

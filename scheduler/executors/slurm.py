@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.executors import away
-from scheduler.executors.errand import PREFIX, Refused, Status, Submit, Unreachable
+from scheduler.executors import remote_runner
+from scheduler.executors.agent_protocol import PREFIX, Refused, Status, Submit, Unreachable
 
 TIMEOUT_S = 60.0
 """Its commands try for a while themselves where the controller does not answer."""
@@ -101,9 +101,9 @@ class Slurm:
         }
         script = [
             "#!/bin/sh",
-            f"export GPUDECK_AWAY={shlex.quote(Path(away.__file__).read_text())}",
+            f"export GPUDECK_RUNNER={shlex.quote(Path(remote_runner.__file__).read_text())}",
             f"export GPUDECK_LAUNCH={shlex.quote(json.dumps(launch))}",
-            f"{away.COMMAND} {shlex.join(order.argv)}",
+            f"{remote_runner.COMMAND} {shlex.join(order.argv)}",
         ]
         self._listed = float("-inf")  # whatever comes of it
         _output(
@@ -118,7 +118,7 @@ class Slurm:
     def status(self, attempt: str, folder: Path) -> Status | None:
         row = self._rows.get(attempt)
         if row is None:
-            ran = away.claim(folder, attempt).exists()
+            ran = remote_runner.claim(folder, attempt).exists()
             return (
                 Status(
                     "over", "Slurm knows it no more, and it could not say how it ended", failed=True

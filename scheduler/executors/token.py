@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from scheduler.executors.errand import Unreachable
+from scheduler.executors.agent_protocol import Unreachable
 
 MAX_TOKEN = 4096
 """Bytes."""

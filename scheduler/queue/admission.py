@@ -11,8 +11,8 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Spec
 from scheduler.protocol.units import MAX_SECONDS, amount, span
-from scheduler.queue.placement import Sight, of_type
-from scheduler.queue.reasons import count
+from scheduler.queue.blockers import count
+from scheduler.queue.placement import Availability, of_type
 from scheduler.queue.retry import MAX_RETRIES
 
 MAX_WORDS = 10_000
@@ -24,7 +24,7 @@ MAX_SENT = 2**16
 MAX_PRIORITY = 1_000_000
 
 
-def refuse(spec: Spec, devices: Sequence[Device], sight: Sight = Sight()) -> None:  # noqa: B008 - a constant
+def refuse(spec: Spec, devices: Sequence[Device], sight: Availability = Availability()) -> None:  # noqa: B008 - a constant
     """Raises UserError where this job could never run on this machine, whatever its environment (see `refuse_environment`)."""
     if not spec.argv or not spec.argv[0]:
         raise UserError("no command was given. Example: gpudeck submit -- python train.py")
@@ -84,7 +84,7 @@ def refuse_words(spec: Spec) -> None:
         )
 
 
-def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
+def _refuse_devices(spec: Spec, devices: Sequence[Device], sight: Availability) -> None:
     real = [d for d in devices if d.kind != "replay"]
     if not real:
         raise UserError(

@@ -13,9 +13,9 @@ import msgspec
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Forecast, Job, Running, turn
 from scheduler.queue.expected_end import End
-from scheduler.queue.placement import Seen, Sight
-from scheduler.queue.policy import Around, Lanes, plan
-from scheduler.queue.waiting import need
+from scheduler.queue.lanes import requirements
+from scheduler.queue.placement import Availability, DeviceUse
+from scheduler.queue.policy import Conditions, JobsByLane, plan
 
 MAX_PASSES, MAX_LANES = 50, 1000
 """Passes, and lanes that are looked at in all of them: the daemon answers nobody meanwhile."""
@@ -24,11 +24,11 @@ MAX_PASSES, MAX_LANES = 50, 1000
 def forecast(
     job: Job,
     going: Sequence[Job],
-    lanes: Lanes,
+    lanes: JobsByLane,
     devices: Sequence[Device],
     paused: bool,
     slots: int,
-    around: Around,
+    around: Conditions,
 ) -> Forecast:
     """`job`: one that was not submitted. `going`, `lanes`: as of `plan`; jobs that come after it in their turn do not matter."""
     waiting = {
@@ -36,7 +36,7 @@ def forecast(
         for key, lane in lanes.items()
         if (ahead := [j for j in lane if turn(j) < turn(job)])
     }
-    waiting.setdefault(need(job.spec), []).append(job)
+    waiting.setdefault(requirements(job.spec), []).append(job)
     running, first = {j.id: j for j in going}, ""
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
         decided = plan(list(running.values()), waiting, devices, paused, slots, around)
@@ -44,7 +44,7 @@ def forecast(
         if found is not None:
             return Forecast(found.devices, around.now, first)
         first = first or decided.why(job)
-        for key, count in Counter(need(start.job.spec) for start in decided.starts).items():
+        for key, count in Counter(requirements(start.job.spec) for start in decided.starts).items():
             waiting[key] = waiting[key][count:]  # of a lane the first ones start
         started = {
             start.job.id: _running(start.job, start.devices, around.now) for start in decided.starts
@@ -72,14 +72,14 @@ def _running(job: Job, devices: tuple[str, ...], now: float) -> Job:
     return msgspec.structs.replace(job, state=Running("", devices, now, 0, 0, ""))
 
 
-def _without(sight: Sight, job_id: int) -> Sight:
+def _without(sight: Availability, job_id: int) -> Availability:
     """The devices once a job has given back what it allocated."""
     return sight._replace(
         seen={device: _freed(seen, job_id) for device, seen in sight.seen.items()}
     )
 
 
-def _freed(seen: Seen, job_id: int) -> Seen:
+def _freed(seen: DeviceUse, job_id: int) -> DeviceUse:
     used: Mapping[int, float] = {
         number: size for number, size in seen.used.items() if number != job_id
     }

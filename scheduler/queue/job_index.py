@@ -18,10 +18,10 @@ from scheduler.protocol.search import Search
 from scheduler.queue.admission import bound
 from scheduler.queue.dependencies import Dependents, broken, waits_for
 from scheduler.queue.expected_end import End, expected_end
-from scheduler.queue.placement import Sight
-from scheduler.queue.policy import NOTHING, Around
+from scheduler.queue.lanes import Lanes, Requirements
+from scheduler.queue.placement import Availability
+from scheduler.queue.policy import NOTHING, Conditions
 from scheduler.queue.retry import resting, rests
-from scheduler.queue.waiting import Line, Need
 from scheduler.store import Store, environments
 
 RECENT = 50
@@ -45,7 +45,7 @@ class Book:
         self.paused = store.paused()
         self._active: dict[int, Job] = {}
         self._going: dict[int, Job] = {}
-        self._line = Line()
+        self._line = Lanes()
         self._dependents = Dependents()
         self._suspects: set[int] = set()
         """Jobs that are to run after others of which one has ended: perhaps they never can. None is started before that is known."""
@@ -77,7 +77,7 @@ class Book:
         return tuple(sorted((*map(listed, active), *self._ended), key=lambda j: -j.id))
 
     @property
-    def going(self) -> list[Job]:
+    def running(self) -> list[Job]:
         """Jobs that were started and have not ended."""
         return list(self._going.values())
 
@@ -145,7 +145,7 @@ class Book:
             return resting(job)
         return self._plan.why(job)
 
-    def due(self, now: float) -> bool:
+    def retry_is_ready(self, now: float) -> bool:
         """Whether a job that was to wait for another attempt may be started now."""
         return any(not rests(self._active[job_id], now) for job_id in self._resting)
 
@@ -157,10 +157,10 @@ class Book:
             n: (until, why) for n, (until, why) in self._refused.items() if soon < until
         }
 
-    def _around(self, sight: Sight) -> Around:
+    def _around(self, sight: Availability) -> Conditions:
         now = time.time()
         troubles = {where: cluster.trouble for where, cluster in self._clusters.items()}
-        return Around(sight, self._ends(now, self._going), now, self._groups, troubles)
+        return Conditions(sight, self._ends(now, self._going), now, self._groups, troubles)
 
     def _ends(self, now: float, jobs: Iterable[int]) -> dict[int, End]:
         """When those of the jobs that run are expected to end, as far as that is known."""
@@ -170,7 +170,7 @@ class Book:
             if n in self._going and (end := expected_end(self._going[n], now)) is not None
         }
 
-    def _lanes(self) -> dict[Need, Iterator[Job]]:
+    def _lanes(self) -> dict[Requirements, Iterator[Job]]:
         """The jobs that wait and may start."""
         now, soon = time.time(), time.monotonic()
         resting = {n for n in self._resting if rests(self._active[n], now)}

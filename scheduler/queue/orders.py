@@ -19,17 +19,17 @@ from scheduler.queue.dependencies import broken, waits_for
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.forecast import forecast
 from scheduler.queue.job_index import Book
-from scheduler.queue.placement import Sight
+from scheduler.queue.placement import Availability
 
 MAX_LIMIT = 1_000_000
-UNSEEN = Sight()
+UNSEEN = Availability()
 
 
 class Orders(Book):
     """The verbs that need no process to be started or ended."""
 
     def submit(
-        self, specs: Sequence[Spec], devices: Sequence[Device], sight: Sight = UNSEEN
+        self, specs: Sequence[Spec], devices: Sequence[Device], sight: Availability = UNSEEN
     ) -> list[Job]:
         """All of them, in one transaction, or none.
 
@@ -50,7 +50,7 @@ class Orders(Book):
             self._know(job)
         return jobs
 
-    def _check(self, spec: Spec, devices: Sequence[Device], sight: Sight) -> None:
+    def _check(self, spec: Spec, devices: Sequence[Device], sight: Availability) -> None:
         refuse(spec, devices, sight)
         if spec.where and spec.where not in self._clusters:
             known = f" (there is: {', '.join(sorted(self._clusters))})" if self._clusters else ""
@@ -62,7 +62,9 @@ class Orders(Book):
         if why := broken(spec, self._fate):
             raise UserError(f"it can never run: {why}")
 
-    def foresee(self, spec: Spec, devices: Sequence[Device], sight: Sight = UNSEEN) -> Forecast:
+    def forecast(
+        self, spec: Spec, devices: Sequence[Device], sight: Availability = UNSEEN
+    ) -> Forecast:
         """Where and when the job would start, were it submitted now. Raises what `submit` raises."""
         refuse_environment(spec.env, spec.where)
         self._check(spec, devices, sight)
@@ -71,8 +73,8 @@ class Orders(Book):
             Job(number, bound(spec, devices), time.time(), Queued()), devices, sight
         )
 
-    def foresee_job(
-        self, job_id: int, devices: Sequence[Device], sight: Sight = UNSEEN
+    def forecast_job(
+        self, job_id: int, devices: Sequence[Device], sight: Availability = UNSEEN
     ) -> Forecast:
         """Where and when a job that waits will start. Raises NotFound, UserError where it does not wait."""
         job = self.get(job_id)
@@ -80,14 +82,14 @@ class Orders(Book):
             raise UserError(f"job {job_id} is {job.status}: it does not wait")
         return self._foretold(job, devices, sight)
 
-    def _foretold(self, job: Job, devices: Sequence[Device], sight: Sight) -> Forecast:
+    def _foretold(self, job: Job, devices: Sequence[Device], sight: Availability) -> Forecast:
         around = self._around(sight)
         if why := waits_for(job.spec, self._active, around.ends, around.now):
             return Forecast((), None, why)
-        return forecast(job, self.going, self._lanes(), devices, self.paused, slots(), around)
+        return forecast(job, self.running, self._lanes(), devices, self.paused, slots(), around)
 
     def edit(
-        self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Sight = UNSEEN
+        self, job_id: int, changes: Changes, devices: Sequence[Device], sight: Availability = UNSEEN
     ) -> Job:
         """Raises NotFound, UserError where it is too late, or the job could never run so."""
         job = self.get(job_id)
@@ -131,7 +133,7 @@ class Orders(Book):
     def groups(self) -> list[GroupState]:
         """Those with jobs that wait or run, and those that are limited or paused; by name."""
         waiting = Counter(self._active[job_id].spec.group for job_id in self._line)
-        running = Counter(job.spec.group for job in self.going)
+        running = Counter(job.spec.group for job in self.running)
         names = sorted(({*waiting, *running} | self._groups.keys()) - {""})
         return [
             GroupState(self._groups.get(name, Group(name)), waiting[name], running[name])

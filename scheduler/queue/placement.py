@@ -16,7 +16,7 @@ from scheduler.protocol.jobs import Job, Spec, held_devices
 _NOTHING: frozenset[str] = frozenset()
 
 
-class Seen(NamedTuple):
+class DeviceUse(NamedTuple):
     """What a reading says of who uses a device."""
 
     total: float | None
@@ -29,24 +29,26 @@ class Seen(NamedTuple):
     """Processes that are neither jobs that run nor our assistant, and are not to be overlooked."""
 
 
-BLIND = Seen(None, None, {})
+UNREAD = DeviceUse(None, None, {})
 """A device of which there is no current reading: nobody can say who is on it."""
 
 
-class Sight(NamedTuple):
+class Availability(NamedTuple):
     """The devices as they were read last. One that is missing in `seen` is taken to have nobody else on it."""
 
-    seen: Mapping[str, Seen] = {}
+    seen: Mapping[str, DeviceUse] = {}
     drained: frozenset[str] = _NOTHING
     """Ids of devices that get no new jobs."""
     leased: frozenset[str] = _NOTHING
     """Ids of devices that the assistant has, or has not quite left yet. Its memory counts as free: it leaves for whatever starts there."""
 
 
-def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] = _NOTHING) -> Seen:
+def device_use(
+    reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] = _NOTHING
+) -> DeviceUse:
     """`jobs`: ids of those that run. `ignored`: names of programs that may stay on a device that a job has for itself."""
     if reading is None:
-        return BLIND
+        return UNREAD
     running = set(jobs)
     used: dict[int, float] = {}
     others = []
@@ -63,14 +65,14 @@ def look(reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] =
     if total is not None:
         total -= reading.values.get("mem_reserved", 0.0)
     free = reading.values.get("mem_free")
-    return Seen(total, None if free is None else free + lent, used, tuple(others))
+    return DeviceUse(total, None if free is None else free + lent, used, tuple(others))
 
 
 class Spot:
     """One device during a pass over the queue: what is left of it as jobs are placed."""
 
     def __init__(
-        self, device: Device, holders: Sequence[Job], seen: Seen | None, drained: bool
+        self, device: Device, holders: Sequence[Job], seen: DeviceUse | None, drained: bool
     ) -> None:
         self.device, self.holders, self.drained = device, list(holders), drained
         self.seen = seen
@@ -88,7 +90,7 @@ class Spot:
 
     @property
     def blind(self) -> bool:
-        return self.seen is BLIND
+        return self.seen is UNREAD
 
     @property
     def others(self) -> tuple[Process, ...]:
@@ -131,7 +133,7 @@ class Spot:
         )
 
 
-def spots(jobs: Iterable[Job], devices: Sequence[Device], sight: Sight) -> list[Spot]:
+def spots(jobs: Iterable[Job], devices: Sequence[Device], sight: Availability) -> list[Spot]:
     """The devices that run jobs, with those of `jobs` that hold them."""
     holders: dict[str, list[Job]] = {}
     for job in jobs:
@@ -170,6 +172,6 @@ def of_type(device: Device, spec: Spec) -> bool:
     return spec.gpu_type.lower() in device.name.lower()
 
 
-def _promised(job: Job, seen: Seen) -> float:
+def _promised(job: Job, seen: DeviceUse) -> float:
     """Bytes that the job reserved and has not allocated yet."""
     return max(job.spec.memory - seen.used.get(job.id, 0.0), 0.0)

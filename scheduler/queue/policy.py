@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import STARTS, Group, Job, Spec, turn
+from scheduler.queue.blockers import KINDS, why
 from scheduler.queue.expected_end import End
-from scheduler.queue.placement import Sight, Spot, choose, claim, spots
-from scheduler.queue.reasons import KINDS, why
-from scheduler.queue.waiting import Need, Turn, need
+from scheduler.queue.lanes import Requirements, Turn, requirements
+from scheduler.queue.placement import Availability, Spot, choose, claim, spots
 
 REPLAYED = "a REPLAY is shown, which runs no GPU jobs; it starts on this machine's devices: gpudeck daemon start --source auto"
 MAX_GIVEN = 100
@@ -45,10 +45,10 @@ class Refusal(NamedTuple):
     """Why those after it wait."""
 
 
-class Around(NamedTuple):
+class Conditions(NamedTuple):
     """What else decides: the devices as they were read, and what is known of the jobs."""
 
-    sight: Sight = Sight()
+    sight: Availability = Availability()
     ends: Mapping[int, End] = {}
     """When running jobs are expected to end."""
     now: float = 0.0
@@ -58,21 +58,21 @@ class Around(NamedTuple):
     """For each cluster why nothing can be started there now; empty where it can."""
 
 
-Lanes = Mapping[Need, Iterable[Job]]
+JobsByLane = Mapping[Requirements, Iterable[Job]]
 """For each need its jobs that wait and may start, in their turn."""
 
 
 def plan(
     going: Sequence[Job],
-    lanes: Lanes,
+    lanes: JobsByLane,
     devices: Sequence[Device],
     paused: bool,
     slots: int,
-    around: Around = Around(),  # noqa: B008 - a constant
+    around: Conditions = Conditions(),  # noqa: B008 - a constant
 ) -> Plan:
     """`going`: the jobs that run. `slots`: how many jobs without a device may run at once."""
     starts: list[Start] = []
-    refusals: dict[Need, Refusal] = {}
+    refusals: dict[Requirements, Refusal] = {}
     judge = _Judge(going, devices, paused, slots, around)
     heads = [
         head
@@ -95,7 +95,9 @@ def plan(
     return Plan(starts, refusals, judge.floor)
 
 
-def _head(key: Need, lane: Iterator[Job]) -> tuple[Turn, Need, Job, Iterator[Job]] | None:
+def _head(
+    key: Requirements, lane: Iterator[Job]
+) -> tuple[Turn, Requirements, Job, Iterator[Job]] | None:
     """Sorts by the turn, which no two jobs share."""
     job = next(lane, None)
     return None if job is None else (turn(job), key, job, lane)
@@ -110,7 +112,7 @@ class _Judge:
         devices: Sequence[Device],
         paused: bool,
         slots: int,
-        around: Around,
+        around: Conditions,
     ) -> None:
         self._paused, self._around = paused, around
         self._slots = _Slots(sum(not job.spec.gpus and not job.spec.where for job in going), slots)
@@ -175,7 +177,7 @@ class _Clusters:
 class _Floor:
     """The devices during one pass. Room on them only shrinks: what could not be placed need not be tried again."""
 
-    def __init__(self, going: Sequence[Job], devices: Sequence[Device], around: Around) -> None:
+    def __init__(self, going: Sequence[Job], devices: Sequence[Device], around: Conditions) -> None:
         self._spots = spots(going, devices, around.sight)
         self._devices, self._around = devices, around
         self._refused: dict[tuple[object, ...], str] = {}
@@ -258,7 +260,7 @@ class _Floor:
 
 class Plan(NamedTuple):
     starts: list[Start]
-    refusals: dict[Need, Refusal]
+    refusals: dict[Requirements, Refusal]
     """For each lane whose jobs do not all start: why."""
     floor: _Floor
     """The devices as they were left."""
@@ -271,13 +273,13 @@ class Plan(NamedTuple):
         """Why a job that was among those of the lanes waits on."""
         if job.spec.hold:
             return f"is held; to let it go: gpudeck resume {job.id}"
-        refusal = self.refusals.get(need(job.spec))
+        refusal = self.refusals.get(requirements(job.spec))
         if refusal is None:
             return STARTS
         return (refusal.own if refusal.first == job.id else refusal.rest) or self.floor.words(job)
 
 
-NOTHING = Plan([], {}, _Floor((), (), Around()))
+NOTHING = Plan([], {}, _Floor((), (), Conditions()))
 """What is decided before the first pass."""
 
 

@@ -17,10 +17,10 @@ from scheduler.protocol.jobs import Cancelled, Cancelling, Event, Failed, Job, R
 from scheduler.queue import selection as named
 from scheduler.queue import timeline as story
 from scheduler.queue.orders import UNSEEN, slots
-from scheduler.queue.placement import Sight
+from scheduler.queue.placement import Availability
 from scheduler.queue.policy import plan
+from scheduler.queue.progress_reader import Tail
 from scheduler.queue.reaper import RETRY_S, Settling
-from scheduler.queue.tail import Tail
 from scheduler.store import Store, environments
 
 NONE: Mapping[str, Cluster] = {}
@@ -107,10 +107,10 @@ class Queue(Settling):
             start.job.id in self._line for start in self._plan.starts[STARTS:]
         )
 
-    def weigh(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
+    def plan(self, devices: Sequence[Device], sight: Availability = UNSEEN) -> None:
         """See what can start, and why the rest waits; nothing is started. The assistant is told at once to leave what is needed."""
         self._plan = plan(
-            self.going, self._lanes(), devices, self.paused, slots(), self._around(sight)
+            self.running, self._lanes(), devices, self.paused, slots(), self._around(sight)
         )
         if sight.leased:
             needed = {
@@ -125,7 +125,7 @@ class Queue(Settling):
                     else f"job {claims[device]} waits",
                 )
 
-    def _open_gates(self, devices: Sequence[Device], sight: Sight) -> None:
+    def _open_gates(self, devices: Sequence[Device], sight: Availability) -> None:
         """Let those jobs run whose devices the assistant has left by now."""
         for job_id in tuple(self._gates):
             job = self._active[job_id]
@@ -133,7 +133,7 @@ class Queue(Settling):
             if not sight.leased & set(job.state.devices):
                 self._executor(job).release(job, job.state, self._gates.pop(job_id), devices)
 
-    def step(self, devices: Sequence[Device], sight: Sight = UNSEEN) -> None:
+    def step(self, devices: Sequence[Device], sight: Availability = UNSEEN) -> None:
         """Start what can start and say why the rest waits.
 
         A job that cannot be started waits a while and holds up nobody. Raises UserError, at the end, while there is one.
@@ -142,17 +142,17 @@ class Queue(Settling):
         self._wake()
         self._bind(devices)
         self._drop_broken()
-        self.weigh(devices, sight)
+        self.plan(devices, sight)
         self._open_gates(devices, sight)
         while self._start_planned(
             devices, sight
         ):  # one of them never will: others may have its place
             self._drop_broken()
-            self.weigh(devices, sight)
+            self.plan(devices, sight)
         for _, why in self._refused.values():
             raise UserError(why)
 
-    def _start_planned(self, devices: Sequence[Device], sight: Sight) -> bool:
+    def _start_planned(self, devices: Sequence[Device], sight: Availability) -> bool:
         """Whether one of them turned out to be none that can be started: it has ended, or is held."""
         left = False
         for start in self._plan.starts[:STARTS]:
@@ -164,7 +164,7 @@ class Queue(Settling):
         return left
 
     def _start(
-        self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Sight
+        self, job: Job, held: tuple[str, ...], devices: Sequence[Device], sight: Availability
     ) -> None:
         """Commit the attempt, start its runner, commit who that is, and only then let it run. Raises UserError; the job then waits on."""
         attempt, now, executor = secrets.token_hex(16), time.time(), self._executor(job)
@@ -204,15 +204,15 @@ class Queue(Settling):
 
     # What the executors of clusters need to know, and to tell
 
-    def on(self, where: str) -> list[Job]:
+    def jobs_on(self, where: str) -> list[Job]:
         """The jobs that were started there and have not ended."""
-        return [job for job in self.going if job.spec.where == where]
+        return [job for job in self.running if job.spec.where == where]
 
-    def env(self, job_id: int) -> dict[str, str]:
+    def environment(self, job_id: int) -> dict[str, str]:
         """The environment it was submitted with. Raises UserError."""
         return self._store.env(job_id)
 
-    def acknowledged(self, job_id: int) -> None:
+    def acknowledge(self, job_id: int) -> None:
         """Its cluster has the attempt."""
         job = self._active[job_id]
         if isinstance(job.state, Running) and not job.state.known:
@@ -222,7 +222,7 @@ class Queue(Settling):
             except UserError:
                 self._know(job)  # a full disk; the cluster will say it to the next daemon, too
 
-    def noted(self, job_id: int, note: str) -> None:
+    def set_note(self, job_id: int, note: str) -> None:
         """What holds it up in its cluster. For display: the next daemon hears it anew."""
         job = self._active[job_id]
         if isinstance(job.state, Running):

@@ -34,10 +34,10 @@ from scheduler.protocol.jobs import (
 from scheduler.queue import recovery
 from scheduler.queue import timeline as story
 from scheduler.queue.job_index import Change
-from scheduler.queue.meter import Meter
 from scheduler.queue.orders import Orders
+from scheduler.queue.progress_reader import Tail, last_line, last_text
 from scheduler.queue.retry import again
-from scheduler.queue.tail import Tail, last_line, last_text
+from scheduler.queue.usage import Meter
 from scheduler.store import Store
 
 RETRY_S = 2.0
@@ -49,7 +49,7 @@ OOM_TAIL = 16 * 2**10
 
 
 class Settling(Orders):
-    """`watch(job_id, runner_pid)` is called for each runner whose end must be reported to `runners_ended`; it may raise UserError."""
+    """`watch(job_id, runner_pid)` is called for each runner whose end must be reported to `reap`; it may raise UserError."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Settling(Orders):
             if job is not None and isinstance(job.state, Running):
                 self._executor(job).end(job)
 
-    def runners_ended(self, job_ids: Iterable[int]) -> None:
+    def reap(self, job_ids: Iterable[int]) -> None:
         """The attempts of these jobs are over: take over their runners' words, or conclude that there are none.
 
         Raises UserError where that cannot be stored; to be called again then.
@@ -196,7 +196,7 @@ class Settling(Orders):
             if self._gates.pop(job.id, None) is not None:
                 self._executor(job).abandon(base.running(job))
         self._kill(jobs)
-        self.look(time.time())
+        self.read_progress(time.time())
         self._put_all([self._over(job, base.running(job)) for job in jobs])
 
     def _over(self, job: Job, state: Running) -> Change:
@@ -228,13 +228,13 @@ class Settling(Orders):
 
     # What runs
 
-    def watch(self, readings: Sequence[Reading]) -> None:
+    def add_readings(self, readings: Sequence[Reading]) -> None:
         """Add up what running jobs use."""
-        self._meter.add(readings, self.going)
+        self._meter.add(readings, self.running)
         totals = [r.values["mem_total"] for r in readings if "mem_total" in r.values]
         self._largest = max(totals, default=self._largest)
 
-    def look(self, now: float) -> dict[int, list[Progress]]:
+    def read_progress(self, now: float) -> dict[int, list[Progress]]:
         """What the running jobs reported since the last look, by job."""
         news: dict[int, list[Progress]] = {}
         jobs = {

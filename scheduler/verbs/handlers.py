@@ -12,7 +12,7 @@ from scheduler.protocol import messages as m
 from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.queue.placement import Sight
+from scheduler.queue.placement import Availability
 from scheduler.queue.queue import Queue
 from scheduler.queue.spans import spans
 from scheduler.services import end_process as kill
@@ -36,7 +36,7 @@ class Deck(Protocol):
     alerting: Alerting
     ends: Ends
 
-    def sight(self) -> Sight: ...
+    def availability(self) -> Availability: ...
     def take(self) -> Snapshot: ...
     def touch(self) -> None: ...
     def start_soon(self) -> None: ...
@@ -85,7 +85,7 @@ class Verbs:
     async def _kill(self, pid: int, ticks: int) -> m.Reply:
         """End a process that uses a GPU; one of a job of ours through the queue, so that it is known why it ended."""
         process = kill.find(await self._deck.watching.details(), pid, ticks)
-        if process.job in {job.id for job in self._deck.queue.going}:
+        if process.job in {job.id for job in self._deck.queue.running}:
             assert process.job is not None
             self._order(m.Cancel(process.job))
         else:
@@ -124,9 +124,11 @@ class Verbs:
             case m.GetGroups():
                 return m.GroupsReply(tuple(queue.groups()))
             case m.Foresee(spec):
-                return m.ForecastReply(queue.foresee(spec, devices, self._deck.sight()))
+                return m.ForecastReply(queue.forecast(spec, devices, self._deck.availability()))
             case m.ForeseeJob(job_id):
-                return m.ForecastReply(queue.foresee_job(job_id, devices, self._deck.sight()))
+                return m.ForecastReply(
+                    queue.forecast_job(job_id, devices, self._deck.availability())
+                )
 
     def _order(self, request: m.Order) -> m.Reply:
         """A verb that changes the queue: carried out and answered; then what can start now is started."""
@@ -141,7 +143,7 @@ class Verbs:
                     )
                 )
             case m.Edit(job_id, changes):
-                queue.edit(job_id, changes, self._deck.monitor.devices, self._deck.sight())
+                queue.edit(job_id, changes, self._deck.monitor.devices, self._deck.availability())
             case m.Move(job_id, beside, after):
                 queue.move(job_id, beside, after)
             case m.Cancel(job_id):
@@ -161,10 +163,10 @@ class Verbs:
 
     def _submit(self, specs: Sequence[Spec]) -> list[Job]:
         queue = self._deck.queue
-        jobs = queue.submit(specs, self._deck.monitor.devices, self._deck.sight())
+        jobs = queue.submit(specs, self._deck.monitor.devices, self._deck.availability())
         self._weigh()
         return [queue.get(job.id) for job in jobs]
 
     def _weigh(self) -> None:
-        self._deck.queue.weigh(self._deck.monitor.devices, self._deck.sight())
+        self._deck.queue.plan(self._deck.monitor.devices, self._deck.availability())
         self._deck.start_soon()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scheduler.executors.errand import Unreachable
+from scheduler.executors.agent_protocol import Unreachable
 from scheduler.executors.ray import Ray
 from tests.support import command_of, eventually, lives, send
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.client import Client
-from scheduler.executors.errand import Submit
+from scheduler.executors.agent_protocol import Submit
 from scheduler.executors.slurm import Slurm
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Running

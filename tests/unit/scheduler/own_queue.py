@@ -17,5 +17,5 @@ def submit(queue: Queue, *argv: str, **more: object) -> int:
 def ended(queue: Queue, job: int) -> bool:
     state = queue.get(job).state
     if isinstance(state, Running) and not lives(state.runner):
-        queue.runners_ended([job])
+        queue.reap([job])
     return not queue.get(job).active

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Job, Queued
-from scheduler.queue.policy import Around, Plan, Start, plan
-from scheduler.queue.waiting import Line, Need
+from scheduler.queue.lanes import Lanes, Requirements
+from scheduler.queue.policy import Conditions, Plan, Start, plan
 
 
 class Decided(NamedTuple):
@@ -17,9 +17,9 @@ class Decided(NamedTuple):
     """For each job that waits on: why."""
 
 
-def laned(active: Sequence[Job]) -> tuple[list[Job], dict[Need, list[Job]]]:
+def laned(active: Sequence[Job]) -> tuple[list[Job], dict[Requirements, list[Job]]]:
     """Jobs that run, and those that wait in their lanes, as the daemon has them."""
-    jobs, line = {job.id: job for job in active}, Line()
+    jobs, line = {job.id: job for job in active}, Lanes()
     for job in active:
         line.put(job)
     lanes = {need: [jobs[number] for number in lane] for need, lane in line.lanes().items()}
@@ -31,7 +31,7 @@ def decide(
     devices: Sequence[Device],
     paused: bool,
     slots: int,
-    around: Around = Around(),  # noqa: B008
+    around: Conditions = Conditions(),  # noqa: B008
 ) -> Decided:
     """What starts of `active`, and why the others wait."""
     going, lanes = laned(active)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.executors import away, sink
-from scheduler.executors import errand as e
+from scheduler.executors import agent_protocol as e
+from scheduler.executors import output_copy, remote_runner
 from scheduler.executors.agent import Agent
 from scheduler.executors.base import Exit, Lost, Unstarted, exit_record
 from scheduler.executors.cluster import Cluster, judge
@@ -29,8 +29,8 @@ from scheduler.store import Store
 from tests.support import eventually, lives
 
 NONCE = "0123456789abcdef"
-BEGIN, END = away.begin_line(NONCE), away.end_mark(NONCE)
-WORD = sink.Word(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
+BEGIN, END = remote_runner.begin_line(NONCE), remote_runner.end_mark(NONCE)
+WORD = output_copy.Word(1.0, 2.0, 3, "", 0.0, '{"x": 1}')
 LAST = END + b", " + msgspec.json.encode(WORD)[1:] + b"\n"
 RUNNING = Running(NONCE, (), 1.0, 0, 0, "session-a")
 
@@ -44,22 +44,22 @@ class Deck:
         self.sent: list[e.Command] = []
         self.cluster = Cluster("ray:lab", self, self.sent.append)
 
-    def on(self, where: str) -> list[Job]:
+    def jobs_on(self, where: str) -> list[Job]:
         return [self.job]
 
-    def env(self, job_id: int) -> dict[str, str]:
+    def environment(self, job_id: int) -> dict[str, str]:
         return {"MINE": "1"}
 
-    def acknowledged(self, job_id: int) -> None:
+    def acknowledge(self, job_id: int) -> None:
         self.told.append("acknowledged")
 
-    def noted(self, job_id: int, note: str) -> None:
+    def set_note(self, job_id: int, note: str) -> None:
         self.told.append(note)
 
-    def settle(self, job_id: int) -> None:
+    def attempt_ended(self, job_id: int) -> None:
         self.told.append(self.cluster.outcome(self.job))
 
-    def changed(self, where: str, trouble: str) -> None:
+    def cluster_changed(self, where: str, trouble: str) -> None:
         self.told.append(bool(trouble))
 
 
@@ -133,18 +133,18 @@ class Clustered(Deck):
         self.store, self.committed = store, []
         self.cluster = Cluster("ray:lab", self, self.send)
         self.queue = Queue(store, lambda job, runner: None, clusters={"ray:lab": self.cluster})
-        self.on, self.env, self.acknowledged = (
-            self.queue.on,
-            self.queue.env,
-            self.queue.acknowledged,
+        self.jobs_on, self.environment, self.acknowledge = (
+            self.queue.jobs_on,
+            self.queue.environment,
+            self.queue.acknowledge,
         )  # type: ignore[method-assign]
 
     def send(self, command: e.Command) -> None:
         self.sent.append(command)
         self.committed.append(self.store.get(1).state)
 
-    def settle(self, job_id: int) -> None:
-        self.queue.runners_ended([job_id])
+    def attempt_ended(self, job_id: int) -> None:
+        self.queue.reap([job_id])
 
 
 def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_for_the_next_daemon(
@@ -184,7 +184,7 @@ def test_an_attempt_is_on_disk_before_the_cluster_is_asked_and_stays_the_same_fo
 
     third = Clustered(store)
     third.queue.recover()
-    sink.keep(paths.job_folder(job.id), Exit(asked.attempt, 1.0, 2.0, 0, ""), "")
+    output_copy.keep(paths.job_folder(job.id), Exit(asked.attempt, 1.0, 2.0, 0, ""), "")
     third.cluster.hear(e.Here("session-b"))
     third.cluster.hear(e.Ended(job.id, asked.attempt))
     assert isinstance(store.get(job.id).state, Done)
@@ -217,7 +217,7 @@ def test_a_cluster_is_given_so_many_jobs_and_they_take_no_place_of_those_here(
     assert [deck.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
     waiting = deck.queue.get(jobs[2].id).state
     assert waiting == Queued("ray:lab has 2 jobs of ours already")
-    assert deck.queue.foresee(Spec(("x",), "x", "/"), []).at is not None
+    assert deck.queue.forecast(Spec(("x",), "x", "/"), []).at is not None
     for spec, words in (
         (
             Spec(("x",), "x", "/", where="ray:other"),
@@ -286,9 +286,9 @@ def test_what_is_printed_comes_home_byte_for_byte_however_it_is_cut_and_begun_an
     for cut in cuts:
         pieces.append(rest[:cut])
         rest = rest[cut:]
-    sink.copy([*pieces, rest][: break_at // 10], log, NONCE, whole=False)
+    output_copy.copy([*pieces, rest][: break_at // 10], log, NONCE, whole=False)
     assert printed.startswith(log.read_bytes())
-    read = sink.copy([*pieces, rest], log, NONCE)
+    read = output_copy.copy([*pieces, rest], log, NONCE)
     assert log.read_bytes() == printed
     assert read.word == WORD
 
@@ -300,9 +300,9 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
     printed = b"".join(b"%1023d\n" % i for i in range(8 * 1024))
     whole = BEGIN + printed + LAST
     pieces = [whole[at : at + 2**16] for at in range(0, len(whole), 2**16)]
-    sink.copy(pieces[:50], log, NONCE, limit, whole=False)
+    output_copy.copy(pieces[:50], log, NONCE, limit, whole=False)
     for _ in range(2):
-        read = sink.copy(pieces, log, NONCE, limit)
+        read = output_copy.copy(pieces, log, NONCE, limit)
         assert (read.word, read.uncapped) == (WORD, "")
         assert (log.stat().st_size, log.stat().st_blocks * 512 <= limit + 2**16) == (
             len(printed),
@@ -316,13 +316,13 @@ def test_a_flood_from_a_cluster_keeps_its_ends_within_the_limit_however_often_it
 
 
 def test_where_no_command_began_the_words_of_the_cluster_are_the_log(tmp_path: Path) -> None:
-    assert sink.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).word is None
+    assert output_copy.copy([b"no such ", b"machine\n"], tmp_path / "log", NONCE).word is None
     assert (tmp_path / "log").read_bytes() == b"no such machine\n"
 
 
 def test_an_exit_record_and_its_result_are_found_by_the_queue(home: Path) -> None:
     folder = paths.ensure(paths.job_folder(7))
-    sink.keep(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
+    output_copy.keep(folder, Exit(NONCE, 1.0, 2.0, 3, ""), '{"x": 1}')
     assert exit_record(7, NONCE) == Exit(NONCE, 1.0, 2.0, 3, "")
     assert (folder / "result.json").read_text() == '{"x": 1}'
 
@@ -337,17 +337,17 @@ def run_away(tmp_path: Path, *argv: str, timeout: float = 0.0) -> subprocess.Pop
     }
     env = {
         **os.environ,
-        "GPUDECK_AWAY": Path(away.__file__).read_text(),
+        "GPUDECK_RUNNER": Path(remote_runner.__file__).read_text(),
         "GPUDECK_LAUNCH": json.dumps(launch),
     }
-    code = 'import os; exec(os.environ["GPUDECK_AWAY"])'
+    code = 'import os; exec(os.environ["GPUDECK_RUNNER"])'
     return subprocess.Popen(
         [sys.executable, "-S", "-c", code, *argv], env=env, stdout=subprocess.PIPE
     )
 
 
-def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, sink.Word | None]:
-    read = sink.copy([output], tmp_path / "log", NONCE)
+def home_of(output: bytes, tmp_path: Path) -> tuple[bytes, output_copy.Word | None]:
+    read = output_copy.copy([output], tmp_path / "log", NONCE)
     return (tmp_path / "log").read_bytes(), read.word
 
 

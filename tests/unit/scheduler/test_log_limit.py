@@ -166,7 +166,7 @@ def test_where_the_file_system_refuses_all_is_kept_and_the_timeline_says_so(
     job = queue.submit([Spec((sys.executable, "-S", "-c", FLOOD), "a", "/")], [])[0]
     queue.step([Device("cpu", 0, "EPYC", "cpu")])
     eventually((paths.job_folder(job.id) / "exit.json").exists)
-    queue.runners_ended([job.id])
+    queue.reap([job.id])
     assert store.get(job.id).status == "done"
     events = {event.what: event.text for event in store.timeline(job.id)}
     assert (

@@ -53,7 +53,7 @@ def unwatched(job: int, runner: int) -> None:
 def ended(queue: Queue, job: int) -> bool:
     state = queue.get(job).state
     if isinstance(state, Running) and not lives(state.runner):
-        queue.runners_ended([job])
+        queue.reap([job])
     return not queue.get(job).active
 
 
@@ -110,7 +110,7 @@ def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(
     assert queue.get(first.id).state == Queued("no more processes can be watched")
     assert not lives(runners[0])
     assert len(runners) == 2, "it was tried once, and the other one started"
-    queue.runners_ended([first.id])  # a watch that came too late
+    queue.reap([first.id])  # a watch that came too late
     eventually(lambda: ended(queue, second.id))
     monkeypatch.setattr(module, "RETRY_S", 0.0)
     queue._refused = {first.id: (0.0, "the time has come")}

@@ -179,7 +179,7 @@ def test_many_ends_are_one_look_at_the_processes_and_one_commit(
         "update_all",
         lambda changes: (commits.append(len(changes)), update(changes))[1],
     )
-    queue.runners_ended([*jobs, good])
+    queue.reap([*jobs, good])
     assert commits == [5]
     assert len(looks) <= 4, "until one finds nobody, and once more"
     eventually(lambda: not any(map(lives, left)))
@@ -230,8 +230,8 @@ def test_a_forecast_takes_no_job_its_next_attempt(queue: Queue) -> None:
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
     time.sleep(0.06)
-    queue.foresee(Spec(("true",), "y", "/"), [CPU])
-    assert queue.due(time.time())
+    queue.forecast(Spec(("true",), "y", "/"), [CPU])
+    assert queue.retry_is_ready(time.time())
 
 
 def test_what_a_job_was_refused_for_once_is_said_no_more_where_it_waits_for_something_else(
@@ -318,7 +318,7 @@ def test_a_forecast_looks_at_a_bounded_number_of_lanes(
     plan = forecast.plan
     monkeypatch.setattr(forecast, "plan", count)
     monkeypatch.setattr(forecast, "MAX_LANES", 200)
-    assert queue.foresee(Spec(("true",), "y", "/"), [CPU]).at is None, "nobody knows"
+    assert queue.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "nobody knows"
     assert 40 < sum(looks) <= 200
     queue.cancel(1)
     eventually(lambda: ended(queue, 1))
@@ -401,7 +401,7 @@ def test_many_are_cancelled_in_one_commit_and_again_is_no_error(
     assert queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "") == Cancelling(
         (*same, plain)
     )
-    assert queue.waiting == 0 and not queue.going
+    assert queue.waiting == 0 and not queue.running
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
     tried: list[list[int]] = []
     full = True
 
-    def runners_ended(jobs: Iterable[int]) -> None:
+    def reap(jobs: Iterable[int]) -> None:
         tried.append(list(jobs))
         if full:
             raise UserError("the disk is full")
@@ -137,7 +137,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
     async def look() -> None:
         nonlocal full
         found = Daemon(Store(paths.store_file()))
-        monkeypatch.setattr(found.queue, "runners_ended", runners_ended)
+        monkeypatch.setattr(found.queue, "reap", reap)
         monkeypatch.setattr(found.queue, "stand_by", lambda: None)
         monkeypatch.setattr(daemon, "AGAIN_S", 3600.0)
         monkeypatch.setattr(daemon, "ENDS", 20)
@@ -160,7 +160,7 @@ def test_ends_of_one_moment_are_settled_together_and_a_full_disk_does_not_multip
         full = False
         found._look()
         found._look()
-        assert tried[-1] == list(range(20, 30)) and not found._unsettled
+        assert tried[-1] == list(range(20, 30)) and not found._unstored
         found._store.close()
 
     asyncio.run(look())

@@ -14,8 +14,8 @@ from scheduler.protocol.units import GIB, clock
 from scheduler.queue import policy
 from scheduler.queue.admission import refuse
 from scheduler.queue.expected_end import End, expected_end
-from scheduler.queue.placement import BLIND, Seen, Sight, choose, look
-from scheduler.queue.policy import Around
+from scheduler.queue.placement import UNREAD, Availability, DeviceUse, choose, device_use
+from scheduler.queue.policy import Conditions
 from tests.unit.scheduler.planning import decide, laned
 
 GPUS = [
@@ -46,12 +46,12 @@ def gib(number: int, size: float, *devices: str, gpus: int = 1) -> Job:
 
 def seen(
     free: float, used: dict[int, float] | None = None, *others: Process, total: float = TOTAL
-) -> Seen:
-    return Seen(total * GIB, free * GIB, {k: v * GIB for k, v in (used or {}).items()}, others)
+) -> DeviceUse:
+    return DeviceUse(total * GIB, free * GIB, {k: v * GIB for k, v in (used or {}).items()}, others)
 
 
-def around(*found: Seen, **more: object) -> Around:
-    return Around(Sight({f"GPU-{i}": s for i, s in enumerate(found)}), **more)  # type: ignore[arg-type]
+def around(*found: DeviceUse, **more: object) -> Conditions:
+    return Conditions(Availability({f"GPU-{i}": s for i, s in enumerate(found)}), **more)  # type: ignore[arg-type]
 
 
 class Machine:
@@ -64,24 +64,24 @@ class Machine:
         self.foreign = {d.id: 0 for d in self.devices}
         self.started: list[int] = []
 
-    def read(self) -> Sight:
+    def read(self) -> Availability:
         """As NVML tells it; of some drivers, without the memory of each process."""
         found = {}
         for device in self.devices:
             used = {n: a for (n, d), a in self.allocated.items() if d == device.id}
             free = TOTAL - sum(used.values()) - self.foreign[device.id]
             others = (OTHER,) if self.foreign[device.id] else ()
-            found[device.id] = Seen(
+            found[device.id] = DeviceUse(
                 TOTAL,
                 free,
                 dict.fromkeys(used, 0.0) if self.data.draw(st.booleans()) else dict(used),
                 others,
             )
-        return Sight(found)
+        return Availability(found)
 
     def step(self) -> None:
         for number, held in decide(
-            sorted(self.jobs.values(), key=turn), self.devices, False, 1, Around(self.read())
+            sorted(self.jobs.values(), key=turn), self.devices, False, 1, Conditions(self.read())
         ).starts:
             self.started.append(number.id)
             self.jobs[number.id] = on(number, *held)
@@ -173,9 +173,9 @@ def test_a_job_is_not_starved_by_those_that_come_after_it(small: list[int]) -> N
     running = [on(job(n, 1, 10), d.id) for n, d in enumerate(devices, 1)]
     big = job(10, 2)
     waiting = [job(100 + i, 1, memory) for i, memory in enumerate(small)]
-    sight = Sight({d.id: Seen(TOTAL, TOTAL, {}) for d in devices})
+    sight = Availability({d.id: DeviceUse(TOTAL, TOTAL, {}) for d in devices})
     for again in range(4):
-        starts = decide([*running, big, *waiting], devices, False, 1, Around(sight)).starts
+        starts = decide([*running, big, *waiting], devices, False, 1, Conditions(sight)).starts
         if any(start.job.id == big.id for start in starts):
             return
         running = [*running[1:], *(on(start.job, *start.devices) for start in starts)]
@@ -212,7 +212,9 @@ def test_the_reason_says_when() -> None:
     assert decided.reasons == {
         14: f"needs 60 GiB on one GPU; GPU 0 has 31 GiB free until job 12 ends, about {clock(now + 600, now)}"
     }
-    alone = decide([on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Around(ends=ends, now=now))
+    alone = decide(
+        [on(job(12), "GPU-0"), job(2)], GPUS[:1], False, 1, Conditions(ends=ends, now=now)
+    )
     assert alone.reasons == {
         2: f"needs 1 GPU; 0 free: GPU 0 is held by job 12 (job12) until about {clock(now + 600, now)}"
     }
@@ -271,30 +273,30 @@ def test_who_is_on_a_device() -> None:
             Process(6, "python", "me", 5.0, job=6),
         ),
     )
-    found = look(reading, [7, 8], frozenset({"Xorg"}))
+    found = device_use(reading, [7, 8], frozenset({"Xorg"}))
     assert found[:3] == (80.0, 35.0, {7: 25.0, 8: 0.0})
     assert [p.pid for p in found.others] == [6], (
         "what a job left behind is on the device still; Xorg may be"
     )
-    assert [p.pid for p in look(reading, [7, 8]).others] == [5, 6]
-    assert look(None, [7]) is BLIND
+    assert [p.pid for p in device_use(reading, [7, 8]).others] == [5, 6]
+    assert device_use(None, [7]) is UNREAD
 
 
 def test_what_cannot_be_read_is_not_free() -> None:
-    blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, around(BLIND))
+    blind = decide([job(1), gib(2, 1)], GPUS[:1], False, 1, around(UNREAD))
     assert blind.reasons[1] == "needs 1 GPU; 0 free: GPU 0 has no current reading"
-    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(BLIND)).reasons == {
+    assert decide([gib(2, 1)], GPUS[:1], False, 1, around(UNREAD)).reasons == {
         2: "needs 1 GiB on one GPU; GPU 0 has no current reading"
     }
     unread = decide(
-        [gib(2, 1)], GPUS[:1], False, 1, around(Seen(None, None, {})._replace(others=()))
+        [gib(2, 1)], GPUS[:1], False, 1, around(DeviceUse(None, None, {})._replace(others=()))
     )
     assert unread.starts == []
 
 
 def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
-    sight = Sight({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
-    decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Around(sight))
+    sight = Availability({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0", "GPU-1"}))
+    decided = decide([job(1, 3), job(2, 2), gib(3, 1)], GPUS, False, 1, Conditions(sight))
     assert decided.reasons == {
         1: "needs 3 GPUs; drained: GPU 0, GPU 1",
         3: "needs 1 GiB on one GPU; " + ALONE,
@@ -304,10 +306,10 @@ def test_a_drained_gpu_gets_no_new_job_and_holds_up_nobody() -> None:
 
 def test_a_gpu_divided_by_mig_is_given_to_nobody_as_a_whole() -> None:
     divided = msgspec.structs.replace(GPUS[0], mig=True)
-    sight = Sight({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0"}))
-    alone = decide([job(1, 1)], [divided], False, 1, Around(sight))
+    sight = Availability({d.id: seen(80.0) for d in GPUS}, frozenset({"GPU-0"}))
+    alone = decide([job(1, 1)], [divided], False, 1, Conditions(sight))
     assert alone.reasons == {1: "needs 1 GPU; drained or divided by MIG: GPU 0"}
-    decided = decide([job(1, 3), job(2, 1)], [divided, *GPUS[1:]], False, 1, Around(sight))
+    decided = decide([job(1, 3), job(2, 1)], [divided, *GPUS[1:]], False, 1, Conditions(sight))
     assert [(s.job.id, s.devices) for s in decided.starts] == [(1, ("GPU-1", "GPU-2", "GPU-3"))]
     assert "GPU 0 is divided by MIG" in decided.reasons[2]
 
@@ -345,13 +347,13 @@ def test_a_higher_priority_goes_first_and_equals_as_they_came() -> None:
 
 
 def test_more_memory_than_any_gpu_has_is_refused() -> None:
-    sight = Sight({d.id: seen(80.0) for d in GPUS})
+    sight = Availability({d.id: seen(80.0) for d in GPUS})
     with pytest.raises(
         UserError, match=r"^the job needs 81 GiB on one GPU; the largest here has 80 GiB$"
     ):
         refuse(gib(1, 81).spec, GPUS, sight)
     refuse(gib(1, 80).spec, GPUS, sight)
-    refuse(gib(1, 81).spec, GPUS, Sight({"GPU-0": BLIND}))
+    refuse(gib(1, 81).spec, GPUS, Availability({"GPU-0": UNREAD}))
     waits = decide([gib(1, 81), gib(2, 1)], GPUS[:1], False, 1, around(seen(80.0)))
     assert waits.reasons == {1: "needs 81 GiB on one GPU; the largest has 80 GiB"}
     assert [s.job.id for s in waits.starts] == [2], "it holds up nobody"

@@ -30,8 +30,8 @@ from scheduler.protocol.units import GIB
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.expected_end import End
 from scheduler.queue.forecast import forecast
-from scheduler.queue.placement import Seen, Sight
-from scheduler.queue.policy import Around
+from scheduler.queue.placement import Availability, DeviceUse
+from scheduler.queue.policy import Conditions
 from scheduler.queue.queue import Queue
 from scheduler.store import Store
 from tests.unit.scheduler.planning import decide, laned
@@ -113,7 +113,7 @@ def test_groups_limit_and_pause_and_hold_up_nobody_else() -> None:
         job(6, hold=True),
     ]
     decided = decide(
-        active, [CPU], False, 9, Around(groups={"a": Group("a", 2), "b": Group("b", 0, True)})
+        active, [CPU], False, 9, Conditions(groups={"a": Group("a", 2), "b": Group("b", 0, True)})
     )
     assert [s.job.id for s in decided.starts] == [2, 5]
     assert decided.reasons == {
@@ -230,27 +230,28 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     active = [on(1, "GPU-0"), on(2, "GPU-1"), job(3, gpus=1, timeout=50.0)]
     ends = {1: End(200.0), 2: End(150.0)}
     new = job(9, gpus=1)
-    found = forecast(new, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0))
+    found = forecast(new, *laned(active), GPUS, False, 1, Conditions(ends=ends, now=100.0))
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
     assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is before it"
-    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Around(now=100.0)) == Forecast(
-        ("GPU-1",), 100.0, ""
-    )
+    assert forecast(
+        new, *laned([on(1, "GPU-0")]), GPUS, False, 1, Conditions(now=100.0)
+    ) == Forecast(("GPU-1",), 100.0, "")
     urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
     assert (
-        forecast(urgent, *laned(active), GPUS, False, 1, Around(ends=ends, now=100.0)).at == 150.0
+        forecast(urgent, *laned(active), GPUS, False, 1, Conditions(ends=ends, now=100.0)).at
+        == 150.0
     )
     unknown = forecast(
-        new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Around(now=100.0)
+        new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, False, 1, Conditions(now=100.0)
     )
     assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
 
 
 def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
-    sight = Sight({"GPU-0": Seen(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
-    around = Around(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
+    sight = Availability({"GPU-0": DeviceUse(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
+    around = Conditions(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
     assert (
         forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], False, 1, around).at
         == 100.0

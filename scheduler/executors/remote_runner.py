@@ -4,7 +4,7 @@ It runs the command with its output going where its own goes, ends the whole tre
 between which of the bytes the command's output stands, how it ended, and what Result it left: whoever reads the output has it all.
 Unlike the runner of this machine it makes no process group: by its own, the cluster kills the attempt.
 
-    GPUDECK_AWAY=<this source> GPUDECK_LAUNCH=<JSON> python3 -c 'import os; exec(os.environ["GPUDECK_AWAY"])' COMMAND [ARG ...]
+    GPUDECK_RUNNER=<this source> GPUDECK_LAUNCH=<JSON> python3 -c 'import os; exec(os.environ["GPUDECK_RUNNER"])' COMMAND [ARG ...]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not brought home."""
 
 
-COMMAND = """exec python3 -c 'import os; exec(os.environ["GPUDECK_AWAY"])'"""
+COMMAND = """exec python3 -c 'import os; exec(os.environ["GPUDECK_RUNNER"])'"""
 """What a cluster's shell is to run, followed by the command and its arguments."""
 
 
@@ -108,7 +108,7 @@ def _run(
     env = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("GPUDECK_AWAY", "GPUDECK_LAUNCH")
+        if name not in ("GPUDECK_RUNNER", "GPUDECK_LAUNCH")
     }
     given = launch["env"]
     assert isinstance(given, dict)

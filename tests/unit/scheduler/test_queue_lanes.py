@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, State, turn
 from scheduler.queue.dependencies import Dependents
-from scheduler.queue.waiting import Line, need
+from scheduler.queue.lanes import Lanes, requirements
 
 STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancelled(1.0))
 
@@ -28,7 +28,7 @@ STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancell
 def test_the_line_is_what_sorting_gives(
     changes: list[tuple[int, int, float | None, State]],
 ) -> None:
-    line, jobs = Line(), {}
+    line, jobs = Lanes(), {}
     for number, priority, place, state in changes:
         job = Job(number, Spec(("x",), "x", "/", priority=priority), 0.0, state, place)
         jobs[number] = job
@@ -52,7 +52,7 @@ def test_the_line_is_what_sorting_gives(
 def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
     changes: list[tuple[int, int, int, bool]], count: int
 ) -> None:
-    line, jobs = Line(), {}
+    line, jobs = Lanes(), {}
     for number, gpus, priority, hold in changes:
         jobs[number] = Job(
             number, Spec(("x",), "x", "/", gpus=gpus, priority=priority, hold=hold), 0.0, Queued()
@@ -61,7 +61,8 @@ def test_lanes_hold_each_job_once_and_the_next_show_one_that_needs_a_device(
     lanes = {key: list(lane) for key, lane in line.lanes().items()}
     ordered = [job.id for job in sorted(jobs.values(), key=turn)]
     assert all(
-        lane == [n for n in ordered if need(jobs[n].spec) == key] for key, lane in lanes.items()
+        lane == [n for n in ordered if requirements(jobs[n].spec) == key]
+        for key, lane in lanes.items()
     )
     assert sorted(n for lane in lanes.values() for n in lane) == sorted(jobs)
     assert line.next(count)[:count] == ordered[:count]

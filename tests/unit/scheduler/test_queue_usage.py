@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.jobs import Job, Running, Spec, Usage
-from scheduler.queue.meter import Meter
+from scheduler.queue.usage import Meter
 
 
 def job(number: int, *devices: str, usage: Usage | None = None) -> Job:

@@ -13,7 +13,7 @@ from scheduler.protocol.jobs import Job, Queued, Spec, turn
 Turn = tuple[int, float, int]
 
 
-class Need(NamedTuple):
+class Requirements(NamedTuple):
     """All that decides where a job can start: of two jobs of one need, the later can start nowhere that the earlier cannot."""
 
     gpus: int
@@ -25,16 +25,18 @@ class Need(NamedTuple):
     where: str
 
 
-def need(spec: Spec) -> Need:
-    return Need(spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.group, spec.hold, spec.where)
+def requirements(spec: Spec) -> Requirements:
+    return Requirements(
+        spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.group, spec.hold, spec.where
+    )
 
 
-class Line:
+class Lanes:
     """Told of every job that changes; knows those that wait."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Need, list[Turn]] = {}
-        self._of: dict[int, tuple[Need, Turn]] = {}
+        self._lanes: dict[Requirements, list[Turn]] = {}
+        self._of: dict[int, tuple[Requirements, Turn]] = {}
 
     def __len__(self) -> int:
         return len(self._of)
@@ -49,7 +51,7 @@ class Line:
     def ids(self) -> Set[int]:
         return self._of.keys()
 
-    def lanes(self) -> dict[Need, Iterator[int]]:
+    def lanes(self) -> dict[Requirements, Iterator[int]]:
         """For each need the ids of its jobs, first come first. Not to be read on after a change."""
         return {key: (job_id for _, _, job_id in lane) for key, lane in self._lanes.items()}
 
@@ -69,7 +71,7 @@ class Line:
 
     def put(self, job: Job) -> None:
         """The job is as given now: it joins, moves, stays or leaves."""
-        new = (need(job.spec), turn(job)) if isinstance(job.state, Queued) else None
+        new = (requirements(job.spec), turn(job)) if isinstance(job.state, Queued) else None
         old = self._of.get(job.id)
         if new == old:
             return
@@ -80,7 +82,7 @@ class Line:
             insort(self._lanes.setdefault(new[0], []), new[1])
             self._of[job.id] = new
 
-    def _leave(self, key: Need, place: Turn) -> None:
+    def _leave(self, key: Requirements, place: Turn) -> None:
         lane = self._lanes[key]
         del lane[bisect_left(lane, place)]
         if not lane:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.executors.away import begin_line, end_mark
 from scheduler.executors.base import EXIT_FILE, RESULT_FILE, Exit
+from scheduler.executors.remote_runner import begin_line, end_mark
 from scheduler.executors.runner import Cap
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED

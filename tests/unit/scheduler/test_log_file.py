@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.executors import runner
 from scheduler.protocol import log_file as logfile
-from scheduler.queue.tail import CHUNK, Tail, last_line, last_text
+from scheduler.queue.progress_reader import CHUNK, Tail, last_line, last_text
 
 BLOCK = 2**16
 FIRST, MIDDLE, LAST = b"a" * BLOCK, b"b" * (40 * BLOCK), b"c" * (BLOCK - 4) + b"end\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.queue.tail import CHUNK, Tail, last_line
+from scheduler.queue.progress_reader import CHUNK, Tail, last_line
 
 
 def said(done: int) -> bytes:
