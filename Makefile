@@ -36,7 +36,7 @@ slurm: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n 0 -m slurm --timeout 600 tests/clusters
 
 matrix: $(STAMP)
-	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel tests/unit/assistant/test_rwkv_gpu.py
+	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel
 
 emulation: $(STAMP)
 	$(BIN)/python -m pytest -m emulation --timeout 600 tests/emulation

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.sampling import Sampler
+from accel.rwkv.tokenizer import Tokenizer
 from assistant.engine.generate import Generation, Memory, begun, read
 from assistant.engine.journal import Forgetful, Journal
 from assistant.engine.pace import Pace
 from assistant.engine.prompts import prompt
 from assistant.engine.ways import likeliest
 from assistant.idle import Cancelled
+from assistant.library.describe import model_errors
 from assistant.messages import slow
-from assistant.model import RWKV7
-from assistant.sampling import Sampler
-from assistant.tokenizer import Tokenizer
 from assistant.writing.author import Way
 from assistant.writing.compact import trained_for
 from scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
-    from assistant.rwkv import ahead
+    from accel.rwkv import ahead
 
 LIMIT = 400
 """Tokens of one text at most."""
@@ -52,7 +53,9 @@ class Engine:
         self.device = device
         self.compact = trained_for(path)
         try:
-            self._load(path, wait)
+            with model_errors():
+                self._load(path, wait)
+                self.tokenizer = Tokenizer.load(path)
             self.model.forward(
                 [0]
             )  # what is compiled at the first use on a machine is compiled now
@@ -60,11 +63,15 @@ class Engine:
             raise UserError(
                 f"the model {path} does not fit on {device}: {(str(e).splitlines() or ['out of memory'])[0]}"
             ) from e
-        self.tokenizer = Tokenizer.load(path)
         if self.tokenizer.size > self.model.vocabulary:
             raise UserError(
                 f"{path}: the vocabulary has {self.tokenizer.size} tokens, the model {self.model.vocabulary}; they do not belong together"
             )
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of `text`. Raises UserError where the vocabulary lacks one of its bytes."""
+        with model_errors():
+            return self.tokenizer.encode(text)
 
     def _load(self, path: str, wait: bool) -> None:
         self._preparation: ahead.Preparation | None = None
@@ -73,7 +80,7 @@ class Engine:
         if self.device == "cuda":
             self.model = RWKV7.load(path, "cuda", torch.bfloat16)
             return
-        from assistant.rwkv import ahead  # brings Numba in
+        from accel.rwkv import ahead  # brings Numba in
 
         self.by = "compiled" if wait or ahead.ready() else "torch"
         self.model = RWKV7.load(path, "cpu", torch.float32, compiled=self.by == "compiled")
@@ -86,7 +93,7 @@ class Engine:
             return True
         if not self._preparation.ended():
             return False
-        from assistant.rwkv import ahead
+        from accel.rwkv import ahead
 
         self._preparation = None
         if ahead.ready():  # else why not is in the log, and torch goes on
@@ -149,7 +156,7 @@ class EngineAuthor:
 
     def begin(self, system: str, user: str) -> Mark:
         """The place after the prompt. Raises Cancelled."""
-        tokens = self._engine.tokenizer.encode(prompt(system, user))
+        tokens = self._engine.encode(prompt(system, user))
         return Mark("", begun(self._engine.model, tokens, self._journal, self._cancelled).to("cpu"))
 
     def ways(self, after: Mark, count: int) -> list[Way]:
@@ -165,7 +172,7 @@ class EngineAuthor:
         ]
 
     def leaning(self, after: Mark, question: str, answers: tuple[str, str]) -> float | None:
-        model, encode = self._engine.model, self._engine.tokenizer.encode
+        model, encode = self._engine.model, self._engine.encode
         if model.parameters < JUDGES:
             return None
         memory, behind = after.way()

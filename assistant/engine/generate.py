@@ -10,13 +10,13 @@ import torch
 from safetensors import torch as safetensors
 from torch import Tensor
 
+from accel.rwkv.errors import ModelError
+from accel.rwkv.model import RWKV7, State
+from accel.rwkv.sampling import Sampler
+from accel.rwkv.tokenizer import END, Tokenizer
 from assistant.engine.journal import Forgetful, Journal
 from assistant.engine.prompts import STOP
 from assistant.idle import Cancelled
-from assistant.model import RWKV7, State
-from assistant.sampling import Sampler
-from assistant.tokenizer import END, Tokenizer
-from scheduler.protocol.errors import UserError
 
 Reason = Literal["end", "stop", "length", "cancelled"]
 
@@ -58,7 +58,7 @@ def restored(model: RWKV7, data: bytes | None) -> Memory | None:
     found = safetensors.load(data)
     try:
         state = model.restored(found["state"].numpy().tobytes())
-    except UserError:
+    except ModelError:
         return None
     return Memory(found["logits"].to(state.shift.device), state)
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import torch
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.tokenizer import END
 from assistant.engine.generate import Memory
 from assistant.idle import Cancelled
-from assistant.model import RWKV7
-from assistant.tokenizer import END
 
 LEAST = 0.02
 """Texts that are less likely are not looked for."""

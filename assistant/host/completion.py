@@ -26,13 +26,13 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
             "the template is to write (setting model_folder), and it answers nothing else. Choose a model: gpudeck models"
         )
     engine = resident.engine(settings, turn)
+    from accel.rwkv.sampling import Sampler
     from assistant.engine.generate import Generation, begun
-    from assistant.sampling import Sampler
 
     def stopped() -> bool:
         return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
 
-    tokens = engine.tokenizer.encode(request.prompt)
+    tokens = engine.encode(request.prompt)
     if request.program and len(tokens) > MOST_READ:
         raise TooLong(
             f"the prompt has {len(tokens)} tokens, and at most {MOST_READ} are read for a program: leave some of it out"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from assistant.tokenizer import vocabulary_file
-from assistant.weights.header import read_header, read_pth
-from assistant.weights.names import canonical
-from assistant.weights.outline import Outline
-from assistant.weights.places import files_of
-from assistant.weights.shapes import HEAD, checked
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError, ModelNotFoundError
+from accel.rwkv.tokenizer import vocabulary_file
+from accel.rwkv.weights.find import files_of
+from accel.rwkv.weights.header import read_header, read_pth
+from accel.rwkv.weights.names import canonical
+from accel.rwkv.weights.shapes import HEAD, Outline, checked
+from scheduler.protocol.errors import NotFound, UserError
 
 BYTES = {"cpu": 4, "cuda": 2}
 """Of a number where the model runs: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
@@ -47,6 +48,17 @@ class Model(msgspec.Struct, frozen=True):
         return self.parameters >= LARGE
 
 
+@contextmanager
+def model_errors() -> Iterator[None]:
+    """Turn the engine's errors into the assistant's: UserError or NotFound with the same line."""
+    try:
+        yield
+    except ModelNotFoundError as e:
+        raise NotFound(str(e)) from e
+    except ModelError as e:
+        raise UserError(str(e)) from e
+
+
 def name_of(path: str) -> str:
     """What the model is called that lies there."""
     return Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
@@ -67,7 +79,7 @@ def describe(path: str | Path) -> Model:
                 raw |= read_header(file)
             made = _from_outlines(made, raw, checked(canonical(raw), source))
         vocabulary_file(source)
-    except UserError as e:
+    except ModelError as e:
         return msgspec.structs.replace(made, problem=str(e))
     except OSError as e:
         return msgspec.structs.replace(made, problem=f"{source} cannot be read: {e.strerror}")

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from accel.rwkv.weights.find import check_config, shards_of
 from assistant.library import staging
-from assistant.library.describe import describe
-from assistant.weights.places import check_config, shards_of
+from assistant.library.describe import describe, model_errors
 from scheduler.background.instance import alone
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
@@ -224,8 +224,10 @@ def _file(sibling: RepoSibling) -> File:
 
 def _check_small(folder: Path, files: Sequence[File], name: str) -> None:
     """Refuse a model of another kind, and one whose index names what the hub does not have, before its weights are fetched."""
-    check_config(folder)
-    if absent := {shard.name for shard in shards_of(folder)} - {file.name for file in files}:
+    with model_errors():
+        check_config(folder)
+        shards = shards_of(folder)
+    if absent := {shard.name for shard in shards} - {file.name for file in files}:
         raise UserError(
             f"the index of {name} names {min(absent)}, which the hub does not list. Perhaps it is being put there; go on later."
         )

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from assistant.tokenizer import END, VOCABULARY, Tokenizer
+from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.training import vocabulary
 from assistant.training.corpus import Sample, held_out, stream
 

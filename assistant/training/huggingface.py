@@ -1,6 +1,6 @@
 """A trained model as Hugging Face's transformers have it with flash-linear-attention: its names, layouts and config.json.
 
-`assistant.weights` reads it back; so does `fla.models.RWKV7ForCausalLM`.
+`accel.rwkv.weights` reads it back; so does `fla.models.RWKV7ForCausalLM`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from assistant.tokenizer import END
-from assistant.weights import HEAD
-from assistant.weights.names import HF_ATT, HF_LORA, HF_NORM, HF_TOP
+from accel.rwkv.tokenizer import END
+from accel.rwkv.weights import HEAD
+from accel.rwkv.weights.names import HF_ATT, HF_LORA, HF_NORM, HF_TOP
 
 _TOP, _NORM, _ATT, _LORA = (
     {ours: theirs for theirs, ours in table.items()} for table in (HF_TOP, HF_NORM, HF_ATT, HF_LORA)
@@ -20,7 +20,7 @@ _RANKS = {"w": "decay", "a": "a", "v": "v", "g": "gate"}
 
 
 def layout(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their canonical names, as `assistant.weights` has them, by those of flash-linear-attention."""
+    """Weights by their canonical names, as `accel.rwkv.weights` has them, by those of flash-linear-attention."""
     return dict(_stored(name, tensor) for name, tensor in tensors.items())
 
 

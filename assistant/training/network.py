@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assistant.rwkv import wkv
-from assistant.rwkv.layers import Memory, advance, norm, project
-from assistant.rwkv.matrix import Matrix
-from assistant.rwkv.parameters import MIXES, Layer, Norm, Rank
-from assistant.weights import HEAD
+from accel.rwkv import wkv
+from accel.rwkv.layers import Memory, advance, norm, project
+from accel.rwkv.parameters import MIXES, Layer, Norm, Rank
+from accel.rwkv.storage import Matrix
+from accel.rwkv.weights import HEAD
 
 RANKS = {"w": 32, "a": 32, "v": 16, "g": 64}
 
@@ -25,7 +25,7 @@ class Network(nn.Module):
             self.register_parameter(name.replace(".", "/"), nn.Parameter(tensor))
 
     def canonical(self) -> dict[str, Tensor]:
-        """Weights as `assistant.weights` has them."""
+        """Weights as `accel.rwkv.weights` has them."""
         return {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
 
     def forward(self, tokens: Tensor, at: Tensor | None = None) -> Tensor:

@@ -23,8 +23,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assistant import weights
-from assistant.tokenizer import VOCABULARY, Tokenizer
+from accel.rwkv import weights
+from accel.rwkv.tokenizer import VOCABULARY, Tokenizer
 from assistant.training import huggingface
 from assistant.training.data import DATA, HELD_OUT, Batch, Pool
 from assistant.training.network import Network

@@ -1,6 +1,6 @@
 """A small vocabulary from a text by byte-pair encoding, in the format of the World vocabulary, so that one tokenizer reads both.
 
-Pairs are merged by the `tokenizers` package; texts are then cut by the longest match, as `assistant.tokenizer` does. Digits are never
+Pairs are merged by the `tokenizers` package; texts are then cut by the longest match, as `accel.rwkv.tokenizer` does. Digits are never
 merged, and no token spans two words, so that a number is always spelt and a slot always falls into the same parts.
 """
 

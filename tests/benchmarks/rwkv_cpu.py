@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 
-from assistant import weights
-from assistant.model import RWKV7
+from accel.rwkv import weights
+from accel.rwkv.model import RWKV7
 from scheduler.devices.cpu import cpu_name
 from scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
@@ -31,7 +31,7 @@ ROUNDS, TOKENS, WARM_UP, PROMPT, BATCH = 9, 64, 8, 512, 8
 DTYPES = {"fp32": torch.float32, "int8": torch.int8}
 _LOADING = """
 import os, sys, time
-from assistant.tokenizer import Tokenizer
+from accel.rwkv.tokenizer import Tokenizer
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -91,7 +91,7 @@ def batched(model) -> float:
 
 def vocabulary() -> tuple[list[float], list[float]]:
     """Seconds and MB that loading the World vocabulary takes, each time in a process of its own."""
-    from rwkv_models import vocabulary_file
+    from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 
     command = [sys.executable, "-c", _LOADING, str(vocabulary_file())]
     told = [

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import torch
 
-from assistant.model import RWKV7
-from assistant.weights.names import canonical
+from accel.rwkv.model import RWKV7
+from accel.rwkv.weights.names import canonical
 from tests.benchmarks import rwkv_peers
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.rwkv_peers import Peer

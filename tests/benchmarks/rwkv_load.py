@@ -24,13 +24,13 @@ import torch
 
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.rwkv_gpu import SHAPES, random_weights
-from tests.unit.assistant.rwkv_models import to_hf, write_hf
+from tests.unit.accel.rwkv.rwkv_models import to_hf, write_hf
 
 ROUNDS, SHARDS = 5, 2
 _CHILD = """
 import json, sys, time
 began = float(sys.argv[1])
-from assistant.model import RWKV7
+from accel.rwkv.model import RWKV7
 import torch
 told = {"imports": time.time() - began}
 dtype = torch.bfloat16 if sys.argv[3] == "cuda" else torch.float32

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tests.unit.assistant.rwkv_models import Tensors, to_hf
+from tests.unit.accel.rwkv.rwkv_models import Tensors, to_hf
 
 
 class Peer(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which tiles our RWKV-7 should be computed in on this GPU: each choice of `assistant.rwkv.gpu` and `assistant.rwkv.prompt` against others.
+"""Which tiles our RWKV-7 should be computed in on this GPU: each choice of `accel.rwkv.gpu` and `accel.rwkv.prompt` against others.
 
     python -m tests.benchmarks.rwkv_tiles [1.5B 2.9B] [--seconds 240] [--out DIR]
 
@@ -20,10 +20,10 @@ from unittest.mock import patch
 
 import torch
 
-from assistant.model import RWKV7
-from assistant.rwkv import gpu, prompt
-from assistant.rwkv.gpu import Tile
-from assistant.rwkv.prompt import Scan
+from accel.rwkv import gpu, prompt
+from accel.rwkv.gpu import Tile
+from accel.rwkv.model import RWKV7
+from accel.rwkv.prompt import Scan
 from tests.benchmarks import rwkv_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 

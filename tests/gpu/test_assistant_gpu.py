@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.sampling import Sampler
+from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.client import Assistant
 from assistant.engine.generate import Generation, read
 from assistant.host.host import log
 from assistant.idle import Cancelled
-from assistant.model import RWKV7
-from assistant.sampling import Sampler
-from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from scheduler.client import Client
 from scheduler.devices.processes import Known
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Running
 from tests.support import eventually, lives
-from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -151,9 +151,9 @@ def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
         "import sys, torch\n"
         "from assistant.engine.generate import Generation, begun\n"
         "from assistant.engine.journal import Diary\n"
-        "from assistant.model import RWKV7\n"
-        "from assistant.sampling import Sampler\n"
-        "from assistant.tokenizer import Tokenizer\n"
+        "from accel.rwkv.model import RWKV7\n"
+        "from accel.rwkv.sampling import Sampler\n"
+        "from accel.rwkv.tokenizer import Tokenizer\n"
         "folder, request, cut = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
         "model, diary, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), Diary(request), []\n"
         "after = begun(model, list(range(1, 200)), diary, lambda: False)\n"

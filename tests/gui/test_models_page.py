@@ -38,7 +38,7 @@ from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.readable import clipped, nameless
-from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 NEEDS = {"cpu": 11_800_000_000, "cuda": 5_900_000_000}
 USED = Model(

@@ -26,7 +26,7 @@ from scheduler.protocol.jobs import Done, Job
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually
-from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 WAIT_S = 60.0
 

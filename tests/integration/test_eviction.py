@@ -18,9 +18,9 @@ from random import Random
 import msgspec
 import pytest
 
+from accel.rwkv.tokenizer import VOCABULARY
 from assistant.client import Assistant
 from assistant.messages import Chunk, Complete, Event
-from assistant.tokenizer import VOCABULARY
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.devices import ASSISTANT_MARK
@@ -31,7 +31,7 @@ from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.integration.deck import kill_daemon, log_of, python, ready
 from tests.integration.endpoint import serving
 from tests.support import eventually, lives, send, state_folder
-from tests.unit.assistant.rwkv_models import random_model, to_hf, write_hf
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 HERE = Path(__file__).parent / "fake_gpu"
 ROOT = Path(__file__).parents[2]

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
+from accel.rwkv.tokenizer import END, VOCABULARY
 from assistant.client import Assistant
 from assistant.messages import MOST_READ, Complete
 from assistant.serve.running import MOST
-from assistant.tokenizer import END, VOCABULARY
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.errors import DaemonGone
 from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
-from tests.unit.assistant.rwkv_models import Tensors, random_model, to_hf, write_hf
+from tests.unit.accel.rwkv.rwkv_models import Tensors, random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group("rwkv")
 ASKED = {

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 from assistant.client import Assistant, OnEvent, door
 from assistant.engine import chat
@@ -29,6 +28,7 @@ from scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
 from scheduler.protocol.wire import Connection
 from tests.support import eventually
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 pytestmark = pytest.mark.xdist_group("rwkv")
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 import torch
-from rwkv_models import to_hf
 from safetensors import safe_open
 
-from assistant import weights
+from accel.rwkv import weights
 from assistant.training import huggingface
 from assistant.training.network import Network
 from scheduler.protocol import paths
+from tests.unit.accel.rwkv.rwkv_models import to_hf
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from accel.rwkv.model import RWKV7
 from assistant.library import hub as hubs
 from assistant.library import known
 from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
 from assistant.library.staging import beside
-from assistant.model import RWKV7
 from scheduler.background.instance import alone
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
-from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 
 @pytest.fixture(autouse=True)

@@ -14,18 +14,18 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.weights import read as weight_files
 from assistant.library import hub as hubs
 from assistant.library import staging
 from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
-from assistant.model import RWKV7
-from assistant.weights import files as weight_files
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from tests.integration.torture.faults import small_disk
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, serving
-from tests.unit.assistant.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 SHARDS = [f"model-{number:05}-of-00003.safetensors" for number in (1, 2, 3)]
 INDEX = "model.safetensors.index.json"

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
-from rwkv_models import random_model, to_hf, write_hf
 
 from accel.result import Result
+from accel.rwkv.tokenizer import VOCABULARY
 from accel.workloads.harness import serve
 from assistant.engine.engine import Engine, EngineAuthor
 from assistant.facts import gather
-from assistant.tokenizer import VOCABULARY
 from assistant.workloads.rain import work
 from assistant.writing.compact import Compact
 from assistant.writing.rain import Limits, Rain, Verdict, sentence
@@ -24,6 +23,7 @@ from assistant.writing.verify import Refused
 from assistant.writing.writer import judged, write
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"

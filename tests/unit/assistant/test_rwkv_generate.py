@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from rwkv_models import random_model, to_hf, write_hf
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.sampling import Sampler
+from accel.rwkv.tokenizer import Tokenizer
 from assistant.engine.engine import EngineAuthor, Mark
 from assistant.engine.generate import Generation, begun, read
 from assistant.engine.journal import SAVE_EVERY, Diary, folder
 from assistant.engine.prompts import prompt
 from assistant.idle import Cancelled
-from assistant.model import RWKV7
-from assistant.sampling import Sampler
-from assistant.tokenizer import Tokenizer
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"
@@ -146,8 +146,8 @@ def test_settings_out_of_range_are_refused(settings) -> None:
         Sampler(**settings)
 
 
-class Told(NamedTuple):
-    """As much of an `assistant.engine.Engine` as an author uses."""
+class LoadedModel(NamedTuple):
+    """Stand in for an `assistant.engine.engine.Engine`."""
 
     name: str
     model: RWKV7
@@ -156,6 +156,9 @@ class Told(NamedTuple):
     by: str = "compiled"
     compact: bool = False
 
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
 
 def written(place: Mark) -> list[int]:
     """All tokens from the prompt on."""
@@ -163,7 +166,7 @@ def written(place: Mark) -> list[int]:
 
 
 def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
-    author = EngineAuthor(Told("noise", model, BYTES), lambda: False)
+    author = EngineAuthor(LoadedModel("noise", model, BYTES), lambda: False)
     begin = author.begin("system", "user")
     way = list(islice(author.write(begin, 1), 40))
     assert author.tokens >= 40

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from assistant import weights
+from accel.rwkv import weights
+from accel.rwkv.model import RWKV7
+from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.engine.engine import Engine
 from assistant.intents import routes
 from assistant.intents.masks import filled, masked
 from assistant.intents.plain import plain
-from assistant.model import RWKV7
-from assistant.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.training import (
     briefs,
     card,

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from examples import CPU_FACTS, NOW
-from rwkv_models import random_model, to_hf, write_hf
 from truth import Count, invented
 from truth import texts as shown
 
+from accel.rwkv.tokenizer import VOCABULARY
 from assistant.engine.engine import Engine, EngineAuthor
 from assistant.facts import Fact, gather, phrases
 from assistant.reports.compose import compose
@@ -24,11 +24,11 @@ from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Prose, Report, Table
-from assistant.tokenizer import VOCABULARY
 from assistant.training import decks
 from assistant.writing.writer import write
 from scheduler.protocol.jobs import Event, Usage
 from scheduler.protocol.snapshot import Alert
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 ASSETS = Path(__file__).parents[3] / "assets"
 TRAINED = sorted({file.parent for file in ASSETS.glob("*/model*.safetensors")})

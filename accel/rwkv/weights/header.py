@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.weights.outline import Outline
-from scheduler.protocol.errors import MALFORMED, UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.weights.shapes import Outline
 
 _LONGEST = 100 * 2**20
 """Bytes of a header that is read; the format allows no more."""
@@ -33,7 +33,7 @@ class _Entry(msgspec.Struct):
 
 
 def read_header(file: Path) -> dict[str, Outline]:
-    """The tensors in a .safetensors file. Raises UserError where it is truncated or damaged."""
+    """The tensors in a .safetensors file. Raises ModelError where it is truncated or damaged."""
     try:
         with file.open("rb") as f:
             length = int.from_bytes(f.read(8), "little")
@@ -47,8 +47,8 @@ def read_header(file: Path) -> dict[str, Outline]:
             != file.stat().st_size
         ):
             raise ValueError("its size is not what its header says")
-    except (*MALFORMED, OSError) as e:
-        raise UserError(f"{file} is truncated or damaged ({e}). Download it again.") from e
+    except (ValueError, RecursionError, OSError) as e:
+        raise ModelError(f"{file} is truncated or damaged ({e}). Download it again.") from e
     return {name: Outline(entry.shape, entry.dtype) for name, entry in entries.items()}
 
 
@@ -61,7 +61,7 @@ class Pth(msgspec.Struct, frozen=True):
 
 
 def read_pth(file: Path) -> Pth:
-    """Raises UserError where it is none of torch's zip files with one floating-point type."""
+    """Raises ModelError where it is none of torch's zip files with one floating-point type."""
     try:
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
@@ -73,13 +73,13 @@ def read_pth(file: Path) -> Pth:
                 for _, arg, _ in pickletools.genops(archive.read(pickled))
                 if isinstance(arg, str)
             ]
-    except (StopIteration, zipfile.BadZipFile, OSError, *MALFORMED) as e:
-        raise UserError(
+    except (StopIteration, zipfile.BadZipFile, OSError, ValueError, RecursionError) as e:
+        raise ModelError(
             f"{file} is no .pth that can be looked into ({e or 'it lists no tensors'}). Get the model as .safetensors."
         ) from e
     kinds = {kind for name in said for word, kind in _STORAGES.items() if name.endswith(word)}
     if len(kinds) != 1:
-        raise UserError(
+        raise ModelError(
             f"{file} does not tell one type of its numbers. Get the model as .safetensors."
         )
     ((dtype, size),) = kinds

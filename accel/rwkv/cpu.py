@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assistant.rwkv import cpu_kernels as kernels
-from assistant.rwkv.matrix import Matrix
-from assistant.rwkv.parameters import Layer, Parameters
-from assistant.rwkv.state import State
+from accel.rwkv import cpu_kernels as kernels
+from accel.rwkv.parameters import Layer, Parameters
+from accel.rwkv.state import State
+from accel.rwkv.storage import Matrix
 
 _RECURRENCE: Any = kernels.recurrence
 _STEP: Any = kernels.step
@@ -20,7 +20,7 @@ _STEP: Any = kernels.step
 def recurrence(
     r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """An `assistant.rwkv.layers.Recurrence`, bit for bit what token after token gives."""
+    """An `accel.rwkv.layers.Recurrence`, bit for bit what token after token gives."""
     y, after = r.new_empty(r.shape), state.clone(memory_format=torch.contiguous_format)
     _RECURRENCE(*(x.contiguous().numpy() for x in (r, w, k, v, a, b)), after.numpy(), y.numpy())
     return y, after

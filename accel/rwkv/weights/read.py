@@ -12,14 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from assistant.weights.places import files_of
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.weights.find import files_of
 
 
 def read(source: Path) -> dict[str, Tensor]:
     """All tensors in `source`, a folder, a .safetensors or a .pth file, by the names they have there, on the CPU.
 
-    A folder in whose place another revision was put meanwhile is read anew. Raises NotFound where nothing is there, UserError for another
+    A folder in whose place another revision was put meanwhile is read anew. Raises ModelNotFoundError where nothing is there, ModelError for another
     architecture and for what cannot be read.
     """
     while True:
@@ -28,7 +28,7 @@ def read(source: Path) -> dict[str, Tensor]:
             raw: dict[str, Tensor] = {}
             for file in files_of(source):
                 raw |= _read_pth(file) if file.suffix == ".pth" else _read_safetensors(file)
-        except UserError:
+        except ModelError:
             if _inode(source) == began:
                 raise
         else:
@@ -45,7 +45,7 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as e:
-        raise UserError(f"{file} is truncated or damaged ({e}). Download it again.") from e
+        raise ModelError(f"{file} is truncated or damaged ({e}). Download it again.") from e
 
 
 def _read_pth(file: Path) -> dict[str, Tensor]:
@@ -53,21 +53,21 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
         with file.open("rb") as f:
             zipped = f.read(2) == b"PK"
         if zipped and not zipfile.is_zipfile(file):
-            raise UserError(f"{file} is truncated. Download it again.")
+            raise ModelError(f"{file} is truncated. Download it again.")
         with warnings.catch_warnings(
             action="ignore"
         ):  # of pickle protocols it might not read: it reads them or says so
             raw = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
     except pickle.UnpicklingError as e:
-        raise UserError(
+        raise ModelError(
             f"{file} holds Python code, which was not run, or is damaged: only plain tensors load. Get it as .safetensors."
         ) from e
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as e:
-        raise UserError(f"{file} cannot be read ({_first_line(e)}). Download it again.") from e
+        raise ModelError(f"{file} cannot be read ({_first_line(e)}). Download it again.") from e
     if not isinstance(raw, dict) or not all(
         isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()
     ):
-        raise UserError(
+        raise ModelError(
             f"{file} is not a table of named tensors. Get the model's weights, not a training checkpoint."
         )
     return raw

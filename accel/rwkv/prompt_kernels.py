@@ -1,7 +1,7 @@
 """What lies between the matrix products of a layer over the tokens of a prompt, in Triton: one sequence, vectors as rows [T, C].
 
 Activations go from product to product in the products' dtype; sums, the stream between layers and the recurrence are fp32.
-`assistant.rwkv.layers` says the same in torch, and is what this is tested against.
+`accel.rwkv.layers` says the same in torch, and is what this is tested against.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from assistant.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
+from accel.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
 
 
 @triton.jit
@@ -126,7 +126,7 @@ def scan(
     ROWS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """The recurrence of `assistant.rwkv.wkv`: r [T, C] and vectors [5, T, C] fp32 w, k, v, a, b -> y [T, C] fp32; state in place.
+    """The recurrence of `accel.rwkv.wkv`: r [T, C] and vectors [5, T, C] fp32 w, k, v, a, b -> y [T, C] fp32; state in place.
 
     A program has ROWS values of a head. What it reads is on its way AHEAD tokens before. A token's output and what the next one erases are
     sums over the same state, taken side by side: they are what a token waits for.

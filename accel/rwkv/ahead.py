@@ -1,6 +1,6 @@
 """The code for this CPU compiled ahead, in a process of its own: it takes a machine some ten seconds, once, and nobody waits for it.
 
-python -m assistant.rwkv.ahead
+python -m accel.rwkv.ahead
 
 It gives way to everything else that wants to compute. One compiles at a time, whoever started it; the next finds what it left.
 """
@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numba import typeof
 
-from assistant.rwkv import cpu_kernels as kernels
-from scheduler.protocol import paths
+from accel.rwkv import cpu_kernels as kernels
 
 _NICENESS = 10
 """It gets a tenth of a core that is wanted otherwise: at 19 it came to no end beside a training that has all cores."""
@@ -75,7 +74,7 @@ class Preparation:
     def __init__(self) -> None:
         """Start it. What goes wrong there is in our error output, too."""
         # -P: what lies in the working directory must not be imported in place of our modules
-        command = [sys.executable, "-P", "-m", "assistant.rwkv.ahead"]
+        command = [sys.executable, "-P", "-m", "accel.rwkv.ahead"]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -103,7 +102,7 @@ def _alone() -> Iterator[None]:
     lock = os.open(
         folder() / "gpudeck-compiles.lock",
         os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
-        paths.PRIVATE_FILE,
+        0o600,
     )
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol.errors import NotFound, UserError
+from accel.rwkv.errors import ModelError, ModelNotFoundError
 
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"
@@ -15,17 +15,17 @@ _FOREIGN = ("head_size", "lora_rank_decay")
 
 
 def files_of(source: Path) -> list[Path]:
-    """The files of the model at `source`, a folder, a .safetensors or a .pth file. Raises NotFound, UserError."""
+    """The files of the model at `source`, a folder, a .safetensors or a .pth file. Raises ModelNotFoundError, ModelError."""
     if source.is_dir():
         check_config(source)
     if source.is_file():
         if source.suffix not in (".pth", ".safetensors"):
-            raise UserError(
+            raise ModelError(
                 f"{source} is neither .pth nor .safetensors. Name a folder with model.safetensors, or a .pth file."
             )
         return [source]
     if not source.is_dir():
-        raise NotFound(
+        raise ModelNotFoundError(
             f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file."
         )
     if shards := _shards(source):
@@ -35,12 +35,12 @@ def files_of(source: Path) -> list[Path]:
     for suffix in (".safetensors", ".pth"):
         found = sorted(file for file in source.iterdir() if file.suffix == suffix)
         if len(found) > 1:
-            raise UserError(
+            raise ModelError(
                 f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Name the one to use."
             )
         if found:
             return [_confined(source, found[0].name)]
-    raise NotFound(
+    raise ModelNotFoundError(
         f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a .pth file."
     )
 
@@ -50,13 +50,13 @@ class _Index(msgspec.Struct):
 
 
 def shards_of(folder: Path) -> list[Path]:
-    """The shards that the folder's index names, whether they are there or not; none where it has no index. Raises UserError."""
+    """The shards that the folder's index names, whether they are there or not; none where it has no index. Raises ModelError."""
     if not (folder / _INDEX).is_file():
         return []
     try:
         index = msgspec.json.decode(_confined(folder, _INDEX).read_bytes(), type=_Index)
     except (msgspec.MsgspecError, OSError) as e:
-        raise UserError(f"cannot read {folder / _INDEX}: {e}. Download it again.") from e
+        raise ModelError(f"cannot read {folder / _INDEX}: {e}. Download it again.") from e
     return [_confined(folder, name) for name in sorted(set(index.weight_map.values()))]
 
 
@@ -72,11 +72,11 @@ def _shards(folder: Path) -> list[Path]:
         return []
     for shard in shards:
         if shard.suffix != ".safetensors":
-            raise UserError(
+            raise ModelError(
                 f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again."
             )
         if not shard.is_file():
-            raise UserError(f"the shard {shard.name} is missing in {folder}. Download it again.")
+            raise ModelError(f"the shard {shard.name} is missing in {folder}. Download it again.")
     return shards
 
 
@@ -87,14 +87,14 @@ def _confined(folder: Path, name: str) -> Path:
         root = root.parent.parent
     file = folder / name
     if not name or Path(name).name != name or not file.resolve().is_relative_to(root):
-        raise UserError(
+        raise ModelError(
             f"{folder} names the file {name!r}, which lies outside of it and was not opened. Put the file itself there."
         )
     return file
 
 
 def check_config(folder: Path) -> None:
-    """Refuse other architectures and dialects by their name, by UserError. A folder without config.json is judged by its tensors."""
+    """Refuse other architectures and dialects by their name, by ModelError. A folder without config.json is judged by its tensors."""
     if not (folder / "config.json").is_file():
         return
     try:
@@ -102,14 +102,14 @@ def check_config(folder: Path) -> None:
             _confined(folder, "config.json").read_bytes(), type=dict[str, object]
         )
     except (msgspec.MsgspecError, OSError) as e:
-        raise UserError(f"cannot read {folder / 'config.json'}: {e}. Download it again.") from e
+        raise ModelError(f"cannot read {folder / 'config.json'}: {e}. Download it again.") from e
     kind = config.get("model_type", "rwkv7")
     if kind != "rwkv7":
-        raise UserError(
+        raise ModelError(
             f"{folder} holds a model of type {kind!r}; only RWKV-7 (type 'rwkv7') can be used."
         )
     for key in _FOREIGN:
         if key in config:
-            raise UserError(
+            raise ModelError(
                 f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to flash-linear-attention's."
             )

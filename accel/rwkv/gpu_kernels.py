@@ -2,7 +2,7 @@
 
 Activations are fp32 and small; weights are read once. `project` serves every matrix: a table tells each program which rows of which
 matrix it computes, so that matrices of one kind share a launch; for one sequence `multiply` does. Decays, gates, the recurrence and its
-group norm are one kernel. `assistant.rwkv.layers` says the same in torch, and is what this is tested against.
+group norm are one kernel. `accel.rwkv.layers` says the same in torch, and is what this is tested against.
 """
 
 from __future__ import annotations

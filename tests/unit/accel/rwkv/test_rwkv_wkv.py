@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from assistant.rwkv import cpu
-from assistant.rwkv.wkv import chunked, sequential
+from accel.rwkv import cpu
+from accel.rwkv.wkv import chunked, sequential
 
 SLOWEST, FASTEST = 1.0 - 1e-6, math.exp(-math.exp(-0.5))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from rwkv_models import Tensors, oracle, random_model, to_hf, write_hf
 
-from assistant.model import RWKV7, State
-from assistant.rwkv.matrix import Matrix
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.model import RWKV7, State
+from accel.rwkv.storage import Matrix
+from tests.unit.accel.rwkv.rwkv_models import Tensors, oracle, random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(
     "rwkv"
@@ -122,12 +122,12 @@ def test_a_saved_state_goes_on_with_the_same_bits_in_another_instance_of_the_mod
 def test_a_state_of_another_model_or_dtype_and_a_damaged_one_are_refused(model, tensors) -> None:
     data = model.saved(model.fresh())
     other = RWKV7(load_canonical(random_model(seed=1)))
-    with pytest.raises(UserError, match="belongs to another model"):
+    with pytest.raises(ModelError, match="belongs to another model"):
         other.restored(data)
-    with pytest.raises(UserError, match="another shape or data type"):
+    with pytest.raises(ModelError, match="another shape or data type"):
         RWKV7(load_canonical(tensors), dtype=torch.bfloat16).restored(data)
     for damaged in (b"", b"\0" * 64, data[: len(data) // 2]):
-        with pytest.raises(UserError, match=r"damaged"):
+        with pytest.raises(ModelError, match=r"damaged"):
             model.restored(damaged)
 
 
@@ -222,5 +222,5 @@ def test_tokens_the_model_does_not_have_are_refused(model, tokens) -> None:
 
 
 def test_a_missing_model_is_a_user_error(tmp_path) -> None:
-    with pytest.raises(UserError, match="there is no model at"):
+    with pytest.raises(ModelError, match="there is no model at"):
         RWKV7.load(tmp_path / "nowhere")

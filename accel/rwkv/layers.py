@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assistant.rwkv.matrix import Matrix
-from assistant.rwkv.parameters import Layer, Norm, Rank
-from assistant.weights import HEAD
+from accel.rwkv.parameters import Layer, Norm, Rank
+from accel.rwkv.storage import Matrix
+from accel.rwkv.weights import HEAD
 
 DECAY = math.exp(-0.5)
 """A decay is exp(-DECAY * sigmoid(...)): never below 0.545."""
@@ -21,7 +21,7 @@ GROUP_EPS = 64e-5
 Recurrence = Callable[
     [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
 ]
-"""r, w, k, v, a, b [B, T, H, 64] fp32 and the state [B, H, 64, 64] -> y [B, T, H, 64] and the state after (see `assistant.rwkv.wkv`)."""
+"""r, w, k, v, a, b [B, T, H, 64] fp32 and the state [B, H, 64, 64] -> y [B, T, H, 64] and the state after (see `accel.rwkv.wkv`)."""
 
 
 class Memory(NamedTuple):

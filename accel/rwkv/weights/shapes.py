@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
 
-from assistant.weights.outline import S, Shaped
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
 
 HEAD = 64
 """Channels a head, in every RWKV-7 model."""
@@ -36,17 +38,63 @@ UNUSED = {"blocks.0.att.v0", "blocks.0.att.v1", "blocks.0.att.v2"}
 """The first layer makes the value residual, it does not use it: some files have these, and they do nothing."""
 
 
+class Shaped(Protocol):
+    """What naming and checking need of a tensor: torch's, or an outline."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def T(self) -> Self: ...  # noqa: N802
+    def dim(self) -> int: ...
+    def numel(self) -> int: ...
+    def flatten(self) -> Self: ...
+    def is_floating_point(self) -> bool: ...
+    def __getitem__(self, index: Any, /) -> Self: ...
+
+
+S = TypeVar("S", bound=Shaped)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Shape and dtype, as the header of a .safetensors file names it: F32, BF16, ..."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def T(self) -> Outline:  # noqa: N802
+        return Outline(self.shape[::-1], self.dtype)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def flatten(self) -> Outline:
+        return Outline((self.numel(),), self.dtype)
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.startswith(("F", "BF"))
+
+    def __getitem__(self, index: int) -> Outline:
+        return Outline(self.shape[1:], self.dtype)
+
+
 def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     """All tensors of an RWKV-7 and no others, each of its shape, vectors squeezed."""
     if older := next((name for name in tensors if ".time_" in name), None):
-        raise UserError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
+        raise ModelError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
     sizes: dict[str, int] = {"64": HEAD}
     found: dict[str, S] = {}
     for name, shape in _expected(tensors):
         # Ranks and widths may differ from layer to layer.
         known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
         if name not in tensors:
-            raise UserError(
+            raise ModelError(
                 f"{source} lacks the tensor {name}. The download is incomplete, or this is not an RWKV-7."
             )
         found[name] = _shaped(name, tensors[name], shape.split(), known, source)
@@ -54,7 +102,7 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
             _split_heads(sizes, source)
     _check_ranks(found, source)
     if extra := sorted(set(tensors) - set(found)):
-        raise UserError(
+        raise ModelError(
             f"{source} has tensors RWKV-7 does not ({extra[0]}{', ...' if len(extra) > 1 else ''}): another dialect, it cannot be used."
         )
     return found
@@ -75,7 +123,7 @@ def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
 
 def _split_heads(sizes: dict[str, int], source: Path) -> None:
     if sizes["C"] % HEAD:
-        raise UserError(
+        raise ModelError(
             f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of RWKV-7); it cannot be used."
         )
     sizes["H"] = sizes["C"] // HEAD
@@ -86,14 +134,14 @@ def _shaped(name: str, tensor: S, shape: list[str], sizes: dict[str, int], sourc
     if len(shape) == 1:
         tensor = tensor.flatten() if tensor.numel() == max(given, default=0) else tensor
     if not tensor.is_floating_point():
-        raise UserError(
+        raise ModelError(
             f"{name} in {source} has dtype {tensor.dtype}, expected a floating-point type."
         )
     expected = [sizes.get(dim) for dim in shape]
     if tensor.dim() != len(shape) or any(
         n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)
     ):
-        raise UserError(
+        raise ModelError(
             f"{name} in {source} has shape {given}, expected [{', '.join(str(n or 'any') for n in expected)}]."
         )
     sizes |= zip(shape, tensor.shape, strict=True)
@@ -107,6 +155,6 @@ def _check_ranks(tensors: Mapping[str, Shaped], source: Path) -> None:
             other = match[1] + ("2" if match[2] == "1" else "value.weight")
             wanted = [first.shape[1], first.shape[0]]
             if list(tensors[other].shape) != wanted:
-                raise UserError(
+                raise ModelError(
                     f"{other} in {source} has shape {list(tensors[other].shape)}, expected {wanted}."
                 )

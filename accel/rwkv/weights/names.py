@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from assistant.weights.outline import S
-from assistant.weights.shapes import MIXES, UNUSED
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.weights.shapes import MIXES, UNUSED, S
 
 HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
 HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}
@@ -34,7 +33,7 @@ def canonical(raw: dict[str, S]) -> dict[str, S]:
 
 def _unfused(name: str, tensor: S) -> dict[str, S]:
     if tensor.shape[:1] != (len(MIXES),):
-        raise UserError(
+        raise ModelError(
             f"{name} has shape {list(tensor.shape)}, expected [{len(MIXES)}, channels]."
         )
     return {name.removesuffix("x_x") + mix: tensor[i] for i, mix in enumerate(MIXES)}

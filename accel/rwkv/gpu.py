@@ -13,11 +13,11 @@ from torch import Tensor
 from accel.runtime.call import Call, Pointer
 from accel.runtime.graphs import Replay
 from accel.runtime.launch import prepare
-from assistant.rwkv import gpu_kernels as kernels
-from assistant.rwkv.matrix import Matrix
-from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank
-from assistant.rwkv.state import State
-from assistant.weights import HEAD
+from accel.rwkv import gpu_kernels as kernels
+from accel.rwkv.parameters import Layer, Norm, Parameters, Rank
+from accel.rwkv.state import State
+from accel.rwkv.storage import Matrix
+from accel.rwkv.weights import HEAD
 
 _SPLITS = 16
 """Parts that the channel mix's second matrix is summed in, so that there are programs enough for all processors."""

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assistant.rwkv.arena import Arena
-from assistant.rwkv.matrix import Matrix
+from accel.rwkv.storage import Arena, Matrix
 
 
 class Norm(NamedTuple):
@@ -96,7 +95,7 @@ _MATRICES = ("receptance.weight", "key.weight", "value.weight", "output.weight",
 
 
 def arranged(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Parameters:
-    """Canonical weights (see `assistant.weights`), which are taken out of `w` one by one, so that never all are there twice.
+    """Canonical weights (see `accel.rwkv.weights`), which are taken out of `w` one by one, so that never all are there twice.
 
     dtype int8 keeps matrices in int8 with a scale a row, and computes in fp32 on a CPU, in bf16 on a GPU.
     """

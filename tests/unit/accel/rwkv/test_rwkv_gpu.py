@@ -7,14 +7,14 @@ import re
 import pytest
 import torch
 import triton.language as tl
-from rwkv_models import Tensors, random_model
 
 from accel.runtime.call import compiled, source
-from assistant.model import RWKV7, State
-from assistant.rwkv import gpu, prompt
-from assistant.rwkv.prompt import Prompt
-from assistant.weights.names import canonical
+from accel.rwkv import gpu, prompt
+from accel.rwkv.model import RWKV7, State
+from accel.rwkv.prompt import Prompt
+from accel.rwkv.weights.names import canonical
 from tests.unit.accel.compiled import SHARED_KIB, needs
+from tests.unit.accel.rwkv.rwkv_models import Tensors, random_model
 
 pytestmark = pytest.mark.xdist_group("interpreted")
 

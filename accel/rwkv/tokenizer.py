@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scheduler.protocol.errors import NotFound, UserError
+from accel.rwkv.errors import ModelError, ModelNotFoundError
 
 VOCABULARY = "rwkv_vocab_v20230424.txt"
 END = 0
@@ -43,12 +43,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises UserError, one line."""
+        """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises ModelError, one line."""
         file = vocabulary_file(Path(path).expanduser())
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
-            raise UserError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
+            raise ModelError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
         found = _LINE.findall(text)
         if len(found) != sum(map(bool, text.split("\n"))):
             number = next(
@@ -56,16 +56,16 @@ class Tokenizer:
                 for i, line in enumerate(text.split("\n"), 1)
                 if line and not _LINE.fullmatch(line)
             )
-            raise UserError(_NO_LINE.format(number, file))
+            raise ModelError(_NO_LINE.format(number, file))
         try:
             vocabulary = {
                 int(number): _piece(prefix, single, double, escaped, int(size))
                 for number, prefix, single, double, escaped, size in found
             }
         except (ValueError, SyntaxError) as e:
-            raise UserError(_NO_LINE.format(e, file)) from e
+            raise ModelError(_NO_LINE.format(e, file)) from e
         if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):
-            raise UserError(
+            raise ModelError(
                 f"the vocabulary {file} is empty or lists a token twice, or the end. Download it again."
             )
         return cls(vocabulary)
@@ -76,7 +76,7 @@ class Tokenizer:
         return max(self._bytes) + 1
 
     def encode(self, text: str | bytes) -> list[int]:
-        """Tokens of `text`. Raises UserError for a byte no token covers (World vocabularies cover every byte)."""
+        """Tokens of `text`. Raises ModelError for a byte no token covers (World vocabularies cover every byte)."""
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         tokens: list[int] = []
         at = 0
@@ -88,7 +88,7 @@ class Tokenizer:
             else:
                 length, token = 1, self._tokens.get(data[at : at + 1])
             if token is None:
-                raise UserError(
+                raise ModelError(
                     f"the vocabulary has no token for the byte {data[at]:#04x}. Use the model's own {VOCABULARY}."
                 )
             tokens.append(token)
@@ -105,12 +105,14 @@ class Tokenizer:
 
 
 def vocabulary_file(path: Path) -> Path:
-    """Where the vocabulary of a model's folder or file is. Raises NotFound where there is none."""
+    """Where the vocabulary of a model's folder or file is. Raises ModelNotFoundError where there is none."""
     if path.suffix == ".txt":
         return path
     file = (path if path.is_dir() else path.parent) / VOCABULARY
     if not file.is_file():
-        raise NotFound(f"no vocabulary at {file}: put {VOCABULARY} (from the model's page) there.")
+        raise ModelNotFoundError(
+            f"no vocabulary at {file}: put {VOCABULARY} (from the model's page) there."
+        )
     return file
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from rwkv_models import random_model, to_hf, write_hf
 from safetensors.torch import save_file
 
-from assistant import weights
-from assistant.weights.places import files_of
-from scheduler.protocol.errors import UserError
+from accel.rwkv import weights
+from accel.rwkv.errors import ModelError
+from accel.rwkv.weights.find import files_of
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 SMALL = random_model(layers=2, channels=64, vocabulary=32)
 HF = to_hf(SMALL)
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(ModelError) as caught:
         weights.load(path)
     line = str(caught.value)
     assert "\n" not in line

@@ -11,18 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from numba import typeof
-from rwkv_models import random_model
 
-from assistant.client import Assistant
-from assistant.model import RWKV7
-from assistant.rwkv import ahead
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
-from tests.support import eventually, state_folder
+from accel.rwkv import ahead
+from accel.rwkv.model import RWKV7
+from tests.unit.accel.rwkv.rwkv_models import random_model
 
 pytestmark = pytest.mark.xdist_group("rwkv")
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def test_what_is_compiled_ahead_is_what_a_model_calls() -> None:
@@ -47,17 +42,14 @@ def test_torch_writes_on_until_there_is_compiled_code_and_goes_over_within_round
 
 @pytest.mark.slow
 def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path) -> None:
-    for room in ("assistant", "scheduler"):
-        shutil.copytree(
-            REPOSITORY / room,
-            tmp_path / room,
-            ignore=shutil.ignore_patterns("__pycache__", "training"),
-        )
-    (tmp_path / "assistant" / "rwkv" / "__pycache__").write_text(
+    shutil.copytree(
+        REPOSITORY / "accel", tmp_path / "accel", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "accel" / "rwkv" / "__pycache__").write_text(
         "a file: nobody, not even root, makes a folder of it"
     )
     blocked = {
-        name: str(tmp_path / "scheduler" / "protocol" / "errors.py")
+        name: str(tmp_path / "accel" / "result.py")
         for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
     }
     run = subprocess.run(
@@ -65,7 +57,7 @@ def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path
             sys.executable,
             "-P",
             "-c",
-            "from assistant.rwkv import ahead; print(ahead.folder(), ahead.ready())",
+            "from accel.rwkv import ahead; print(ahead.folder(), ahead.ready())",
         ],
         env={
             **os.environ,
@@ -85,7 +77,7 @@ def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path
 @pytest.mark.slow
 def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_path) -> None:
     code = (
-        "from assistant.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
+        "from accel.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
         "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead._calls()))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -97,25 +89,3 @@ def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_p
     ]
     compiled = [int(process.communicate(timeout=300)[0]) for process in both]
     assert sorted(compiled) == [0, 2]
-
-
-@pytest.mark.slow
-def test_the_first_question_on_a_machine_is_answered_while_its_code_is_compiled(
-    tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
-    with state_folder(tmp_path / "home"):
-        settings.save(Settings(source="cpu"))
-        with Client() as deck:
-            eventually(lambda: any(state.reading for state in deck.snapshot().devices))
-            first = Assistant().ask("how busy is the CPU?")
-            assert (first.routed, first.by) == ("model rwkv7-deck-13m", "torch")
-            assert first.where == "cpu (torch, until compiled for this machine)"
-            last = eventually(
-                lambda: (
-                    (answer := Assistant().ask("how busy is the CPU?")).by == "compiled" and answer
-                ),
-                300,
-            )
-            assert last.where == "cpu"
-            assert Assistant().benchmark(deck.snapshot().settings.model).decode.median > 0

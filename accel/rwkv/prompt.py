@@ -13,11 +13,11 @@ from torch.nn import functional
 from accel.runtime.call import Call, Pointer
 from accel.runtime.graphs import Replay
 from accel.runtime.launch import prepare
-from assistant.rwkv import prompt_kernels as kernels
-from assistant.rwkv.matrix import Matrix
-from assistant.rwkv.parameters import Layer, Norm, Parameters, Rank
-from assistant.rwkv.state import State
-from assistant.weights import HEAD
+from accel.rwkv import prompt_kernels as kernels
+from accel.rwkv.parameters import Layer, Norm, Parameters, Rank
+from accel.rwkv.state import State
+from accel.rwkv.storage import Matrix
+from accel.rwkv.weights import HEAD
 
 _TOKENS = 16
 """Of a head, a program of the kernels before and after the recurrence."""

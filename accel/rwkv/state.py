@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from assistant.weights import HEAD
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.weights import HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,18 @@ class State:
 
     @classmethod
     def loads(cls, data: bytes, like: State, model: str) -> State:
-        """What `dumps` wrote. `like`: any state of the model. Raises UserError for what is no state, or not of this model."""
+        """What `dumps` wrote. `like`: any state of the model. Raises ModelError for what is no state, or not of this model."""
         try:
             found = load(data)
         except (SafetensorError, ValueError) as e:
-            raise UserError(
+            raise ModelError(
                 f"this is not a saved state, or it is damaged ({e}). Begin again."
             ) from e
         if (
             set(found) != {"shift", "wkv", "model"}
             or bytes(found["model"].tolist()) != model.encode()
         ):
-            raise UserError("this saved state belongs to another model. Begin again.")
+            raise ModelError("this saved state belongs to another model. Begin again.")
         state = cls(found["shift"], found["wkv"])
         for ours, theirs in ((like.shift, state.shift), (like.wkv, state.wkv)):
             if (
@@ -97,7 +97,7 @@ class State:
                 or ours.shape[2:] != theirs.shape[2:]
                 or len(ours) != len(theirs)
             ):
-                raise UserError(
+                raise ModelError(
                     "this saved state has another shape or data type than the model's. Begin again."
                 )
         return state.to(like.shift.device)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rwkv_models import vocabulary_file
 
-from assistant.tokenizer import Tokenizer
-from scheduler.protocol.errors import UserError
+from accel.rwkv.errors import ModelError
+from accel.rwkv.tokenizer import Tokenizer
+from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 
 WORLD = Tokenizer.load(vocabulary_file())
 
@@ -72,7 +72,7 @@ def test_any_vocabulary_of_that_format_works_and_a_missing_byte_is_named(tmp_pat
     small = Tokenizer.load(file)
     assert small.encode(b"aabaa\xff") == [3, 1, 1, 4]
     assert small.size == 5
-    with pytest.raises(UserError, match="no token for the byte 0x63"):
+    with pytest.raises(ModelError, match="no token for the byte 0x63"):
         small.encode("abc")
 
 
@@ -96,13 +96,13 @@ def test_any_vocabulary_of_that_format_works_and_a_missing_byte_is_named(tmp_pat
 def test_a_line_that_is_no_token_is_refused_and_never_evaluated(tmp_path, line) -> None:
     sentinel, file = tmp_path / "it-ran", tmp_path / "v.txt"
     file.write_text(line.replace("SENTINEL", str(sentinel)))
-    with pytest.raises(UserError, match="vocabulary"):
+    with pytest.raises(ModelError, match="vocabulary"):
         Tokenizer.load(file)
     assert not sentinel.exists()
 
 
 def test_a_model_without_a_vocabulary_says_which_file_to_put_where(tmp_path) -> None:
-    with pytest.raises(UserError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):
+    with pytest.raises(ModelError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):
         Tokenizer.load(tmp_path)
-    with pytest.raises(UserError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):
+    with pytest.raises(ModelError, match=r"no vocabulary at .*rwkv_vocab_v20230424.txt"):
         Tokenizer.load(Path(tmp_path) / "model.pth")

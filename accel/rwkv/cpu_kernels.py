@@ -2,18 +2,20 @@
 
 At 10 to 20 million parameters, Python and torch spend as long on their operations as on the arithmetic. A weight is read once a token,
 so the step is as fast as memory delivers them; in int8 that is a quarter of the bytes. Compiled code is kept beside this file, where that
-cannot be written in the user's cache folder, at last in the state folder. `assistant.rwkv.layers` says the same in torch, and is what this
+cannot be written in the user's cache folder, at last in the state folder. `accel.rwkv.layers` says the same in torch, and is what this
 is tested against.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 from numba import config, njit
 
-from assistant.rwkv.layers import DECAY, GROUP_EPS
-from assistant.weights import HEAD
-from scheduler.protocol import paths
+from accel.rwkv.layers import DECAY, GROUP_EPS
+from accel.rwkv.weights import HEAD
 
 # Sums in any order and fused multiply-adds; infinities and NaNs stay what they are, so that a damaged model is noticed.
 _OPTIONS = {
@@ -25,12 +27,19 @@ _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 """What only other compiled code calls: wrappers for Python would be compiled, too."""
 
 
+def _state_folder() -> Path:
+    """Return GPU Deck's state folder, which `scheduler.protocol.paths.home` names by the same rule."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    chosen = os.environ.get("GPUDECK_HOME") or Path(base) / "gpudeck"
+    return Path(chosen).expanduser().absolute()
+
+
 def _entry(function):
     """What Python calls, kept on disk."""
     try:
         return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # there is no folder that Numba would take and can write
-        chosen, config.CACHE_DIR = config.CACHE_DIR, str(paths.home() / "compiled")
+        chosen, config.CACHE_DIR = config.CACHE_DIR, str(_state_folder() / "compiled")
         try:
             return njit(cache=True, **_OPTIONS)(function)
         finally:
@@ -142,7 +151,7 @@ def _head_step(r, w, k, v, a, b, state, y):
 
 @_entry
 def recurrence(r, w, k, v, a, b, state, y):
-    """Vectors and y [B, T, H, 64], states [B, H, 64, 64] in place: `assistant.rwkv.wkv.sequential`."""
+    """Vectors and y [B, T, H, 64], states [B, H, 64, 64] in place: `accel.rwkv.wkv.sequential`."""
     batch, length, heads = r.shape[0], r.shape[1], r.shape[2]
     for n in range(batch):
         for h in range(heads):
