@@ -10,9 +10,10 @@ from assistant.engine.prompts import prompt
 from assistant.facts import Fact
 from assistant.intents.plain import plain
 from assistant.intents.routes import SYSTEM
-from assistant.training import decks, requests
+from assistant.training import requests
 from assistant.training.briefs import told
 from assistant.training.phrasings import Part
+from assistant.workloads import random_machines
 from assistant.writing import compact
 
 _QUESTIONS = 0.4
@@ -41,7 +42,9 @@ def routing(random: Random, part: Part = "learnt") -> Sample:
 
 def writing(random: Random, facts: tuple[Fact, ...]) -> tuple[Sample, str | None]:
     """A brief of facts, or the answer to a question (which is returned, too)."""
-    question = decks.question(random, facts) if random.random() < _QUESTIONS else None
+    question = (
+        random_machines.random_question(random, facts) if random.random() < _QUESTIONS else None
+    )
     known = compact.compact(facts, question)
     return Sample(prompt(compact.SYSTEM, known.text), " " + told(random, known)), question
 
@@ -59,7 +62,7 @@ def stream(seed: int, texts: float) -> Iterator[Sample]:
     random = Random(seed)
     while True:
         if random.random() < texts:
-            facts = decks.deck(random, gaps=_GAPS)
+            facts = random_machines.random_facts(random, gaps=_GAPS)
             subjects = sum(fact.name.endswith((".label", ".state")) for fact in facts)
             for _ in range(min(max(1, subjects), _TEXTS_OF_ONE)):
                 yield writing(random, facts)[0]

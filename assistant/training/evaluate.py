@@ -24,9 +24,10 @@ from assistant.intents.masks import masked
 from assistant.intents.plain import plain
 from assistant.intents.route import SURE, WAYS
 from assistant.intents.rules import by_rules
-from assistant.training import decks, requests
+from assistant.training import requests
 from assistant.training.handwritten import Asked, handwritten
 from assistant.training.phrasings import Part, voices
+from assistant.workloads import random_machines
 from assistant.writing import compact
 from assistant.writing.verify import Refused, fill, verify
 from assistant.writing.writer import write
@@ -177,8 +178,12 @@ def _texts(engine: Engine, random: Random, count: int) -> dict[str, dict[str, fl
         recorded, asks = random.random() < 0.5, random.random() < 0.5
         kind = kinds.setdefault(_KINDS[2 * recorded + asks], [])
         if len(kind) < count:
-            facts = decks.deck(random, decks.HELD_OUT_NAMES, recorded)
-            kind.append(judged(engine, facts, decks.question(random, facts) if asks else None))
+            facts = random_machines.random_facts(random, random_machines.HELD_OUT_NAMES, recorded)
+            kind.append(
+                judged(
+                    engine, facts, random_machines.random_question(random, facts) if asks else None
+                )
+            )
     shares = {
         "faithful": "faithful",
         "complete": "faithful and complete",

@@ -79,10 +79,10 @@ class _Tally:
 
     def write(self, random: Random) -> None:
         from assistant.engine.engine import EngineAuthor
-        from assistant.training.decks import deck
+        from assistant.workloads.random_machines import random_facts
         from assistant.writing.writer import write
 
-        facts, author = deck(random), EngineAuthor(self._engine, lambda: False)
+        facts, author = random_facts(random), EngineAuthor(self._engine, lambda: False)
         began = time.perf_counter()
         text, writer = write(facts, None, author, limits=self._limits)
         self.took.append(time.perf_counter() - began)

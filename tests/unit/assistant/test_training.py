@@ -25,7 +25,6 @@ from assistant.training import (
     briefs,
     card,
     data,
-    decks,
     evaluate,
     handwritten,
     phrasings,
@@ -35,6 +34,7 @@ from assistant.training import (
 )
 from assistant.training.corpus import stream
 from assistant.training.network import Network
+from assistant.workloads import random_machines
 from assistant.writing import compact
 from assistant.writing.verify import fill, verify
 from scheduler.protocol.errors import UserError
@@ -45,8 +45,8 @@ SLOT = re.compile(r"\{[^{}]*\}")
 def test_every_text_it_learns_from_is_faithful_complete_and_without_a_digit_of_its_own() -> None:
     for seed in range(80):
         random = Random(seed)
-        facts = decks.deck(random, gaps=0.4)
-        for question in (None, decks.question(random, facts)):
+        facts = random_machines.random_facts(random, gaps=0.4)
+        for question in (None, random_machines.random_question(random, facts)):
             known = compact.compact(facts, question)
             text = briefs.told(random, known)
             for end in (found.end() for found in re.finditer(r"[.](?= |$)", text)):
@@ -383,7 +383,7 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(
         isinstance(evaluate.written(engine, routes.SYSTEM, "pause the queue"), str)
         and engine.compact
     )
-    assert not any(evaluate.judged(engine, decks.deck(Random(1)), None)), (
+    assert not any(evaluate.judged(engine, random_machines.random_facts(Random(1)), None)), (
         "it has not learnt to write"
     )
     _is_a_mean_of_its_steps(tmp_path)

@@ -24,7 +24,7 @@ from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Prose, Report, Table
-from assistant.training import decks
+from assistant.workloads import random_machines
 from assistant.writing.writer import write
 from scheduler.protocol.jobs import Event, Usage
 from scheduler.protocol.snapshot import Alert
@@ -154,16 +154,16 @@ def test_no_number_of_a_model_that_was_trained_is_shown_that_is_none(folder: Pat
 
 def material(random: Random) -> Material:
     """A random machine as a report finds it: on one of its jobs, or on a day."""
-    snapshot, jobs, histories = decks.machine(random)
+    snapshot, jobs, histories = random_machines.random_machine(random)
     jobs = tuple(msgspec.structs.replace(job, usage=usage(random)) for job in jobs)
-    span = (decks.NOW - decks.SPAN, decks.NOW)
+    span = (random_machines.NOW - random_machines.SPAN, random_machines.NOW)
     if jobs and random.random() < 0.4:
         kind, jobs = "job", jobs[:1]
     else:
         kind = "daily"
     events = (
-        Event(decks.NOW - 90, "submitted"),
-        Event(decks.NOW - 80, "started", "attempt 1 on GPU 0, 20 GiB reserved"),
+        Event(random_machines.NOW - 90, "submitted"),
+        Event(random_machines.NOW - 80, "started", "attempt 1 on GPU 0, 20 GiB reserved"),
     )
     alerts = (
         Alert(
@@ -172,8 +172,8 @@ def material(random: Random) -> Material:
             "g0",
             None,
             "GPU 0 is at 93 °C",
-            decks.NOW - 60,
-            decks.NOW - 50,
+            random_machines.NOW - 60,
+            random_machines.NOW - 50,
         ),
     )
     facts = gather(snapshot, jobs, histories, *span)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from assistant.facts import Fact, phrases
-from assistant.training import decks
+from assistant.workloads import random_machines
 from assistant.writing.writer import write
 
 Facts = tuple[Fact, ...]
@@ -135,7 +135,7 @@ def _moment(fact: Fact) -> frozenset[tuple[str, str]]:
 
 def world(random: Random) -> tuple[Facts, str]:
     """The facts of a random machine, and what is the matter with them: `none`, some `missing`, some `contradicted` by another source."""
-    facts, kinds = list(decks.deck(random)), []
+    facts, kinds = list(random_machines.random_facts(random)), []
     if random.random() < 0.05:
         return (), "none"
     if random.random() < 0.3:

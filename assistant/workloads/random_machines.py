@@ -1,11 +1,14 @@
-"""Random machines: devices, readings with gaps, and jobs in every state, told as facts by the same code that tells real ones."""
+"""Draw random machines, and gather their facts with the code that gathers those of real ones.
+
+They have devices, readings with gaps, and jobs in every state. The RAIN workload writes about them, and the
+assistant's own model is trained on them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -15,6 +18,7 @@ from assistant.facts import FIELDS_SPAN, Fact, gather, phrases
 from scheduler.devices import trace
 from scheduler.devices.replay import ReplaySource
 from scheduler.protocol import jobs as j
+from scheduler.protocol import paths
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
@@ -52,20 +56,20 @@ _TOPICS = ("temperature", "power", "memory", "utilisation", "tflops", "is it idl
 _STATES = ("failed", "waiting", "running", "done", "cancelled")
 _KEPT = (".called", ".name", ".state", ".label", ".reason", ".verdict", ".backend")
 _DISPUTED = (".temp", ".power", ".util", ".mem_used", ".tflops")
-TRACE = Path(__file__).parents[2] / "assets" / "h100.trace.gz"
+TRACE = paths.assets() / "h100.trace.gz"
 """A recording of an H100: idle, a matrix product, attention, a copy."""
 _RANGES = {"util": 100.0, "temp": 95.0, "power": 700.0, "tflops": 800.0, "mem_used": 8e10}
 
 
-def deck(
+def random_facts(
     random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None, gaps: float = 0.15
 ) -> tuple[Fact, ...]:
     """The facts of one machine; in this share of machines some are missing, and in a quarter another source contradicts some."""
-    snapshot, jobs, histories = machine(random, names, recorded)
+    snapshot, jobs, histories = random_machine(random, names, recorded)
     return _worn(random, gather(snapshot, jobs, histories, NOW - SPAN, NOW), gaps)
 
 
-def machine(
+def random_machine(
     random: Random, names: tuple[str, ...] = NAMES, recorded: bool | None = None
 ) -> tuple[Snapshot, tuple[j.Job, ...], dict[str, Columns]]:
     """A snapshot, jobs, and histories by device, of a random machine or of the recorded one at a random moment (None: now and then).
@@ -90,7 +94,7 @@ def machine(
     )
 
 
-def question(random: Random, facts: Sequence[Fact]) -> str:
+def random_question(random: Random, facts: Sequence[Fact]) -> str:
     """One that `assistant.facts.selection` understands: about metrics, devices, jobs there are and jobs there are not."""
     if random.random() < 0.6:
         about = " ".join(random.sample(_TOPICS, random.choice((1, 1, 1, 1, 2, 3))))
