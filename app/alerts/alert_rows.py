@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.format.devices import Meaning
 from app.format.values import clock, duration
+from app.strip.tile_model import Meaning
 from scheduler.protocol.snapshot import Alert, Snapshot
 
 _MEANINGS: dict[str, Meaning] = {

@@ -12,7 +12,7 @@ from app.format.values import plural
 from app.link.requests import Acknowledge, AlertLog, Logged, Reply
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
+from app.widgets.controls import button, label, row, set_text
 from app.widgets.list_table import list_card, list_table
 from scheduler.protocol.snapshot import Alert
 

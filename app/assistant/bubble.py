@@ -14,7 +14,7 @@ from app.assistant.sparkline import Sparklines
 from app.assistant.writing import told
 from app.format.values import plural
 from app.widgets import theme
-from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from app.widgets.safe_text import SafeText
 
 _FOOTER = 20

@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.widgets import theme
-from app.widgets.basic import button, label
+from app.widgets.controls import button, label
 from assistant.intents.choices import MOST, Choice
 
 NONE = "none"

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QVBoxLayout, QWidget
 from app.assistant.prompt import Prompt
 from app.assistant.session_requests import PRESETS, Preset
 from app.widgets import theme
-from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 
 
 class Entry(QWidget):

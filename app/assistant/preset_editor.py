@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBox
 
 from app.assistant.session_requests import Preset
 from app.widgets import theme
-from app.widgets.basic import button, label, row
+from app.widgets.controls import button, label, row
 
 
 class PresetEditor(QWidget):

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.assistant.proposals import ANSWERS, standing
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
+from app.widgets.controls import button, label, row, set_text
 from assistant.tools.proposal import How, Proposal
 
 

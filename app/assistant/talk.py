@@ -35,7 +35,7 @@ from app.link.requests import (
 from app.link.state import State
 from app.report.file import FILTER
 from app.widgets import theme
-from app.widgets.basic import ask_where, label, set_text
+from app.widgets.controls import ask_save_path, label, set_text
 from assistant.intents.choices import Choice, numbered
 from assistant.tools.proposal import How
 from scheduler.protocol.errors import UserError
@@ -268,7 +268,7 @@ class Talk(QWidget):
 
     def _save_report(self, report: bytes, at: float) -> None:
         name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
-        ask_where(
+        ask_save_path(
             self,
             "Save the report",
             name,

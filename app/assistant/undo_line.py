@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QWidget
 
-from app.widgets.basic import button, elided, row, set_tooltip
+from app.widgets.controls import button, elided, row, set_tooltip
 
 
 class UndoLine(QWidget):

@@ -13,7 +13,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.charts.past import Strand
+from app.charts.past_curves import Band
 from app.charts.plotting import pg
 from app.charts.series import Floats
 
@@ -65,7 +65,7 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             self.paths[device] = _pen(colors[device]), path
         self.update()
 
-    def show_bands(self, bands: dict[str, Strand], colors: dict[str, str], step: float) -> None:
+    def show_bands(self, bands: dict[str, Band], colors: dict[str, str], step: float) -> None:
         """`step`: seconds of a bucket."""
         self.bands = []
         for device, strand in bands.items():

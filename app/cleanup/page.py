@@ -6,26 +6,26 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
+from app.cleanup.find_tree import FindTree
 from app.cleanup.requests import Clean as CleanUp
 from app.cleanup.requests import (
     Cleaned,
     CleaningReply,
     CleaningRequest,
     EmptyTrash,
-    InTrash,
     Progress,
     PutBack,
     Restored,
     Scan,
     Scanned,
     StopScan,
+    TrashContents,
     TrashEmptied,
 )
 from app.cleanup.summary import counted, stays, told
-from app.cleanup.tree import FindTree
 from app.link.requests import Refused, Reply
 from app.widgets import theme
-from app.widgets.basic import button, card, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, card, elided, label, row, set_text, set_tooltip
 from assistant.housekeeping import Left
 
 NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and where else is looked, is under Settings, Clean-up."
@@ -42,7 +42,7 @@ class Clean(QWidget):
         super().__init__()
         self._busy = ""
         """What is under way: empty for nothing."""
-        self._trash = InTrash()
+        self._trash = TrashContents()
         self._looked = False
         self.back = button("Back", tooltip="Back to the settings (Esc)")
         self.back.clicked.connect(self.left)

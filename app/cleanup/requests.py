@@ -37,7 +37,7 @@ class EmptyTrash(msgspec.Struct, frozen=True):
 CleaningRequest = Scan | StopScan | Clean | PutBack | EmptyTrash
 
 
-class InTrash(msgspec.Struct, frozen=True):
+class TrashContents(msgspec.Struct, frozen=True):
     """What clean-ups left in the trash."""
 
     count: int = 0
@@ -54,7 +54,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 class Scanned(msgspec.Struct, frozen=True):
     finds: tuple[Find, ...]
-    trash: InTrash
+    trash: TrashContents
     unseen: tuple[str, ...] = ()
     """What could not be looked at, and why."""
     stopped: str = ""
@@ -63,17 +63,17 @@ class Scanned(msgspec.Struct, frozen=True):
 
 class Cleaned(msgspec.Struct, frozen=True):
     receipt: Receipt
-    trash: InTrash
+    trash: TrashContents
 
 
 class Restored(msgspec.Struct, frozen=True):
     undone: Undone
-    trash: InTrash
+    trash: TrashContents
 
 
 class TrashEmptied(msgspec.Struct, frozen=True):
     emptied: Emptied
-    trash: InTrash
+    trash: TrashContents
 
 
 CleaningReply = Progress | Scanned | Cleaned | Restored | TrashEmptied

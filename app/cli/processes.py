@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from app.cli.output import say, say_json, status_line, table
 from app.cli.usage import UsageError
-from app.processes.rows import COLUMNS, question, rows
+from app.processes.process_rows import COLUMNS, question, rows
 from scheduler.client import Client
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import NotFound, UserError

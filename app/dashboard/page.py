@@ -7,25 +7,25 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.charts.axis import round_up
-from app.charts.chart import AXIS_WIDTH, EDGE_WIDTH, ChartCard
-from app.charts.chart_data import Chart, charts, scale, title
-from app.charts.charted import Charted, Drawn, value_at
-from app.charts.pace import Pace, Turns, stepped
-from app.charts.past import PIXELS_A_BIN, Remember
+from app.charts.chart_card import AXIS_WIDTH, EDGE_WIDTH, ChartCard
+from app.charts.chart_model import Chart, charts, scale, title
+from app.charts.chart_source import ChartContents, ChartSource, value_at
+from app.charts.past_curves import PIXELS_A_BIN, LoadPast
+from app.charts.refresh_rate import Pace, Turns, stepped
+from app.charts.scales import round_up
 from app.dashboard.job_spans import Span, spans
 from app.dashboard.jobs_band import JobSpans
 from app.dashboard.legend import Legend
-from app.dashboard.marks import job_spans, marks
-from app.dashboard.marks_band import Marks, color
+from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
-from app.dashboard.timespan import TimeSpan
+from app.dashboard.timeline import job_spans, marks
+from app.dashboard.timeline_bands import Marks, color
 from app.format.values import NOT_AVAILABLE, clock, device_label, show
-from app.link.requests import Accepted, Export, Refused, Remembered, Reply
+from app.link.requests import Accepted, Export, PastLoaded, Refused, Reply
 from app.link.state import State
-from app.strip.fleet import MANY
+from app.strip.fleet_model import MANY
 from app.widgets import theme
-from app.widgets.basic import ask_where, column
+from app.widgets.controls import ask_save_path, column
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.snapshot import Snapshot
 
@@ -59,10 +59,10 @@ class Dashboard(QWidget):
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
-        self.span = TimeSpan()
+        self.span = TimeAxis()
         self._pace, self._turns = Pace(), Turns()
         self._only: tuple[str, ...] = ()
-        self.charted = Charted(state.history)
+        self.charted = ChartSource(state.history)
         self.at: float | None = None
         """Where on the time axis, from 0 to 1."""
         self.beside: float | None = None
@@ -128,7 +128,7 @@ class Dashboard(QWidget):
     def deliver(self, reply: Reply) -> None:
         """What came of a request."""
         match reply:
-            case Remembered(page=page):
+            case PastLoaded(page=page):
                 self.charted.take(page)
                 if self.isVisible():
                     self.refresh()
@@ -136,7 +136,7 @@ class Dashboard(QWidget):
                 self.said.emit(f"written to {file}")
             case Refused(request=Export(), message=message):
                 self.said.emit(message)
-            case Refused(request=Remember() as request):
+            case Refused(request=LoadPast() as request):
                 self.charted.refused(request)
 
     def show_only(self, devices: tuple[str, ...]) -> None:
@@ -195,7 +195,7 @@ class Dashboard(QWidget):
 
     def export(self) -> None:
         """Ask for a file's name; what is shown is written to it, as the name's ending says."""
-        ask_where(self, "Export what is shown", "gpudeck.csv", _FORMATS, self.save)
+        ask_save_path(self, "Export what is shown", "gpudeck.csv", _FORMATS, self.save)
 
     def save(self, file: str) -> None:
         """Write the stretch that is shown: a picture of it, or the values of the devices that are not hidden."""
@@ -312,7 +312,7 @@ class Dashboard(QWidget):
         self.bar.show_span(self.span, self._words(snapshot.time))
 
     def _show_cursor(
-        self, made: ChartCard, chart: Chart, drawn: Drawn, colors: dict[str, str]
+        self, made: ChartCard, chart: Chart, drawn: ChartContents, colors: dict[str, str]
     ) -> None:
         """The values where the cursor stands."""
         start, end = self.span.limits

@@ -6,10 +6,10 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QWidget
 
 from app.dashboard.job_spans import Span
-from app.dashboard.timespan import TimeSpan
+from app.dashboard.time_axis import TimeAxis
 from app.format.values import clock
 from app.widgets import theme
-from app.widgets.basic import button, elided, row, set_text
+from app.widgets.controls import button, elided, row, set_text
 
 SPANS = (
     ("1 min", 60.0),
@@ -77,7 +77,7 @@ class TimeBar(QWidget):
         layout.setStretch(0, 1)
         self.setLayout(layout)
 
-    def show_span(self, span: TimeSpan, words: str) -> None:
+    def show_span(self, span: TimeAxis, words: str) -> None:
         """`words`: what else is to be said of it."""
         set_text(self.where, words)
         self.live.setChecked(span.live)

@@ -6,14 +6,14 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from app.devices.facts import Facts
+from app.devices.device_facts import DevicePage, device_page
+from app.devices.fact_table import Facts
 from app.devices.parts import Group
-from app.devices.sections import DevicePage, device_page
 from app.link.requests import Inspected, Reply
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import button, card, elided, label, row, set_text
-from app.widgets.inspector import Inspector
+from app.widgets.controls import button, card, elided, label, row, set_text
+from app.widgets.detail_poller import DetailPoller
 
 _NARROWEST = 330
 """Pixels that a column of groups needs."""
@@ -40,7 +40,7 @@ class Device(QWidget):
         self.groups: dict[str, Facts] = {}
         self._frames: list[QFrame] = []
         self._columns: list[QVBoxLayout] = []
-        self.inspector = Inspector(self)
+        self.inspector = DetailPoller(self)
         self.inspector.wanted.connect(self.requested)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for keys, slot in (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.format.devices import Meaning
 from app.format.values import NOT_AVAILABLE, show
+from app.strip.tile_model import Meaning
 from scheduler.protocol.devices import Part
 from scheduler.protocol.fields import FIELDS
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.format.job_line import before_cancelling
 from app.widgets import theme
-from app.widgets.basic import button, card, label, row, set_text
+from app.widgets.controls import button, card, label, row, set_text
 
 
 class CancelLine(QWidget):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from app.charts.axis import round_up
-from app.charts.chart_data import Chart, Value, charts, scale
+from app.charts.chart_model import Chart, Value, charts, scale
 from app.charts.history import SECONDS
+from app.charts.scales import round_up
 from app.charts.series import Floats, decimate
 from app.jobs.rows import ended, started
 from app.jobs.shares import FIELDS

@@ -5,14 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QWidget
 
-from app.charts.chart import ChartCard
-from app.charts.chart_data import title
-from app.charts.charted import Drawn
+from app.charts.chart_card import ChartCard
+from app.charts.chart_model import title
+from app.charts.chart_source import ChartContents
 from app.jobs.charts import OWN, job_charts
 from app.jobs.shares import FIELDS
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import row
+from app.widgets.controls import row
 from scheduler.protocol.jobs import Job
 
 _HEIGHT = 132
@@ -42,7 +42,7 @@ class JobCharts(QWidget):
             here = {name: color for name, color in colors.items() if name in one.series}
             card = self.cards[one.chart.field]
             card.show_chart(one.chart, here)
-            card.show_series(one.chart, one.limits, Drawn(one.series), here)
+            card.show_series(one.chart, one.limits, ChartContents(one.series), here)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.PaletteChange:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.jobs.compare import Pair, compare
 from app.widgets import theme
-from app.widgets.basic import card, column, label, row, set_text
+from app.widgets.controls import card, column, label, row, set_text
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot

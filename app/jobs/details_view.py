@@ -14,7 +14,7 @@ from app.link.requests import Tail, Tailed, Timeline, Told
 from app.link.state import State
 from app.report.file import FILTER
 from app.widgets import theme
-from app.widgets.basic import ask_where, button, card, column, elided, label, row, set_text
+from app.widgets.controls import ask_save_path, button, card, column, elided, label, row, set_text
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.jobs import Event, Job, Queued
 from scheduler.protocol.snapshot import Snapshot
@@ -176,7 +176,7 @@ class JobDetails(QWidget):
         if self._shown is None:
             return
         job = self._shown.id
-        ask_where(
+        ask_save_path(
             self,
             "Save a report on the job",
             f"job-{job}.html",

@@ -11,7 +11,7 @@ from app.jobs.form import AWAY, FIELDS, HERE, ROWS, Field, JobForm
 from app.jobs.rows import device_labels
 from app.link.requests import Foresee, Foretold, Submit
 from app.widgets import theme
-from app.widgets.basic import button, card, column, label, row, set_text
+from app.widgets.controls import button, card, column, label, row, set_text
 from scheduler.protocol.snapshot import Snapshot
 
 NO_COMMAND = "Type a command: it runs as it is, without a shell."

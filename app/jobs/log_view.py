@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QFontDatabase, QKeyEvent, QTextCursor, QTextDo
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
+from app.widgets.controls import button, label, row, set_text
 
 _MOST_LINES = 5000
 _MOST_MARKED = 1000

@@ -40,7 +40,7 @@ from app.link.requests import (
 )
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
+from app.widgets.controls import button, label, row, set_text
 from app.widgets.list_table import list_card, list_table
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import Search

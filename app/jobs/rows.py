@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.format.devices import Meaning
 from app.format.values import clock, device_label, duration, significant
+from app.strip.tile_model import Meaning
 from app.workloads.results import card, result_of
 from scheduler.protocol.jobs import (
     STARTS,

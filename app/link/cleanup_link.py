@@ -13,12 +13,12 @@ from app.cleanup.requests import (
     Cleaned,
     CleaningReply,
     EmptyTrash,
-    InTrash,
     Progress,
     PutBack,
     Restored,
     Scan,
     Scanned,
+    TrashContents,
     TrashEmptied,
 )
 from scheduler.client import Client
@@ -67,11 +67,11 @@ class Cleaning:
         return Scanned(finds, in_trash(), tuple(watch.unseen), watch.stopped)
 
 
-def in_trash() -> InTrash:
+def in_trash() -> TrashContents:
     """What clean-ups left there."""
     from assistant.housekeeping import receipts
 
     there = receipts()
-    return InTrash(
+    return TrashContents(
         sum(len(r.items) for r in there), sum(r.bytes for r in there), there[0].id if there else ""
     )

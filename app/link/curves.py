@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from app.assistant.message import Curve
-from app.charts.chart_data import scale, title
+from app.charts.chart_model import scale, title
 from app.format.values import device_label
 from assistant.facts import FIELDS_SPAN, Fact
 from assistant.facts.devices import subject

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.assistant.session_requests import SessionReply, SessionRequest
-from app.charts.past import Page, Remember
+from app.charts.past_curves import LoadPast, Page
 from app.cleanup.requests import CleaningReply, CleaningRequest
 from app.models.model_requests import ModelReply, ModelRequest
 from scheduler.protocol.devices import Detail, Device, Process
@@ -215,7 +215,7 @@ Request = (
     | Fetch
     | Save
     | AlertLog
-    | Remember
+    | LoadPast
     | Export
     | Acknowledge
     | Inspect
@@ -336,12 +336,12 @@ class Answered(msgspec.Struct, frozen=True):
     """It asks back which of these is meant."""
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class PastLoaded(msgspec.Struct, frozen=True):
     page: Page
 
 
 Reply = (
-    Remembered
+    PastLoaded
     | Submitted
     | Foretold
     | Configured

@@ -12,7 +12,7 @@ import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.assistant.session_requests import SessionRequest
-from app.charts.past import Page, Remember, page
+from app.charts.past_curves import LoadPast, Page, page
 from app.cleanup.requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.link.cleanup_link import Cleaning
 from app.link.requests import (
@@ -37,9 +37,9 @@ from app.link.requests import (
     Kill,
     Logged,
     Move,
+    PastLoaded,
     Pause,
     Refused,
-    Remembered,
     Repeat,
     Reply,
     Request,
@@ -206,8 +206,8 @@ class Verbs(QObject):
                 return Inspected(self._with_client(lambda c: c.details()))
             case Kill(process=process):
                 self._with_client(lambda c: c.kill(process))
-            case Remember():
-                return Remembered(self._with_client(lambda c: _remember(c, request)))
+            case LoadPast():
+                return PastLoaded(self._with_client(lambda c: _remember(c, request)))
             case AlertLog():
                 return Logged(self._with_client(lambda c: c.alerts()))
             case _:
@@ -239,7 +239,7 @@ class Verbs(QObject):
                     self._open.discard(client)
 
 
-def _remember(client: Client, request: Remember) -> Page:
+def _remember(client: Client, request: LoadPast) -> Page:
     fields, since, until = request.fields, request.since, request.until
     answers = {
         device: client.history(device, fields, since, until, request.points)

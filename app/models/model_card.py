@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
 from app.models.model_list import details
 from app.widgets import theme
-from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from assistant.library.describe import Model
 
 

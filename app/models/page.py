@@ -30,7 +30,7 @@ from app.models.model_requests import (
     Timing,
 )
 from app.widgets import theme
-from app.widgets.basic import Bar, button, elided, label, row, set_text
+from app.widgets.controls import Bar, button, elided, label, row, set_text
 from assistant.library.describe import Model
 from assistant.library.known import setting_of
 from scheduler.protocol.settings import TEMPLATE

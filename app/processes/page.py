@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.link.requests import Accepted, Inspect, Inspected, Kill, Refused, Reply
 from app.link.state import State
-from app.processes.rows import Row, question, rows
-from app.processes.table import ProcessTable, process_view
+from app.processes.process_rows import Row, question, rows
+from app.processes.process_table import ProcessTable, process_view
 from app.widgets import theme
-from app.widgets.basic import button, card, label, row, set_text
+from app.widgets.controls import button, card, label, row, set_text
+from app.widgets.detail_poller import DetailPoller
 from app.widgets.filter_box import filter_box
-from app.widgets.inspector import Inspector
 from app.widgets.list_table import list_card
 
 EMPTY = "No process uses a GPU."
@@ -50,7 +50,7 @@ class Processes(QWidget):
         self.no.clicked.connect(lambda: self._ask_about(None))
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.inspector = Inspector(self)
+        self.inspector = DetailPoller(self)
         self.inspector.wanted.connect(self.requested)
         self._lay_out()
         for keys, slot in (

@@ -13,7 +13,7 @@ from app.settings.diagnostics import diagnostics
 from app.settings.form import SETTINGS, change, text_of
 from app.settings.setting_row import SettingRow
 from app.widgets import theme
-from app.widgets.basic import button, card, label, row, set_text
+from app.widgets.controls import button, card, label, row, set_text
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.errors import UserError
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QW
 
 from app.settings.form import Setting
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
+from app.widgets.controls import button, label, row, set_text
 
 W = TypeVar("W", bound=QWidget)
 _CAPTION_WIDTH, _EDITOR_WIDTH = 150, 260

@@ -18,8 +18,8 @@ from app.shell.notifier import Herald
 from app.shell.notify import notify
 from app.shell.tray import Tray
 from app.shell.window import MainWindow
-from app.strip.brief import brief
-from app.strip.compact import Compact
+from app.strip.compact import CompactStrip
+from app.strip.summary import brief
 from app.widgets import theme
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -41,7 +41,7 @@ class Desktop(QObject):
         self._ahead = QTimer(self)
         self._ahead.setSingleShot(True)
         self._ahead.setInterval(_AHEAD_MS)
-        self.tray, self.compact = Tray(), Compact()
+        self.tray, self.compact = Tray(), CompactStrip()
         self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
         self.feed.arrived.connect(self._take)
         self._ahead.timeout.connect(self._settle)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import button, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 
 
 class Dot(QWidget):

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
-from app.strip.brief import Brief
+from app.strip.summary import Brief
 from app.widgets import theme
 
 _SIZE = 64

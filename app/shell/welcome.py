@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 from app.link.state import State
 from app.shell.welcome_steps import STEPS, background, found
 from app.widgets import theme
-from app.widgets.basic import button, card, label, set_text
+from app.widgets.controls import button, card, label, set_text
 
 _WIDEST, _BUTTON = 760, 110
 

@@ -10,9 +10,8 @@ from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QSho
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.alerts.alert_rows import unseen
-from app.charts.past import Remember
+from app.charts.past_curves import LoadPast
 from app.dashboard.page import Dashboard
-from app.format.devices import tiles
 from app.link.requests import (
     Accepted,
     Acknowledge,
@@ -43,6 +42,7 @@ from app.link.state import State
 from app.shell.rail import Rail
 from app.shell.status_line import StatusLine
 from app.strip.strip import Strip
+from app.strip.tile_model import tiles
 from app.widgets import theme
 from scheduler.protocol.snapshot import Columns, Snapshot
 
@@ -315,7 +315,7 @@ class MainWindow(QWidget):
 
     def _request(self, request: Request) -> None:
         if not isinstance(
-            request, Tail | Timeline | Find | Foresee | AlertLog | Inspect | Remember
+            request, Tail | Timeline | Find | Foresee | AlertLog | Inspect | LoadPast
         ):
             self.status.show_message("")
         self.requested.emit(request)

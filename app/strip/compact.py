@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.strip.brief import Brief, Row
+from app.strip.summary import Brief, Row
 from app.widgets import theme
 
 _TITLE, _COLUMNS, _BAR = 62, (52, 76, 52, 52), 60
@@ -16,7 +16,7 @@ _LEFT, _RIGHT = (
 )
 
 
-class Compact(QWidget):
+class CompactStrip(QWidget):
     """Drag it anywhere; Esc closes it; a double click, or Return, emits `opened`. Emits `closed` when it goes."""
 
     opened = Signal()

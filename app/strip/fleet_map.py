@@ -6,17 +6,17 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.strip.fleet import Cell
+from app.strip.fleet_model import Cell
 from app.widgets import theme
-from app.widgets.heat_map import readable, shade
-from app.widgets.marked import Mark, Marked
+from app.widgets.mark_chart import ChartMark, MarkChart
+from app.workloads.heat_map_view import readable, shade
 
 _WIDTH, _HEIGHT, _GAP = 70, 34, 3
 _EDGE = 3
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 
 
-class FleetMap(Marked):
+class FleetMap(MarkChart):
     """Point at a cell for its figures; a click, or Return on the current one, emits `opened` with the device."""
 
     opened = Signal(str)
@@ -55,8 +55,8 @@ class FleetMap(Marked):
     def minimumSizeHint(self) -> QSize:
         return QSize(_WIDTH, _HEIGHT + _GAP)
 
-    def marks(self) -> list[Mark]:
-        return [Mark(self._box(at), cell.tooltip) for at, cell in enumerate(self.cells)]
+    def marks(self) -> list[ChartMark]:
+        return [ChartMark(self._box(at), cell.tooltip) for at, cell in enumerate(self.cells)]
 
     def draw(self, painter: QPainter) -> None:
         small, strong = theme.font(theme.SMALL), theme.font(theme.BASE, strong=True)

@@ -7,11 +7,11 @@ import time
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QScrollArea, QVBoxLayout, QWidget
 
-from app.format.devices import Tile
-from app.strip.fleet import CHARTED, KINDS, ORDERS, QUANTITIES, cells, chosen
 from app.strip.fleet_map import FleetMap
+from app.strip.fleet_model import CHARTED, KINDS, ORDERS, QUANTITIES, cells, chosen
+from app.strip.tile_model import Tile
 from app.widgets import theme
-from app.widgets.basic import label, row, set_text
+from app.widgets.controls import label, row, set_text
 from app.widgets.filter_box import filter_box
 
 _REORDER_S = 5.0

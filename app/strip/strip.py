@@ -9,12 +9,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QStackedWidget, QWidget
 
-from app.charts.pace import Turns
-from app.format.devices import Tile
-from app.strip.fleet import MANY
-from app.strip.tile import NARROWEST, Form, TileView
+from app.charts.refresh_rate import Turns
+from app.strip.fleet_model import MANY
+from app.strip.tile_model import Tile
+from app.strip.tile_view import NARROWEST, Form, TileView
 from app.widgets import theme
-from app.widgets.basic import label
+from app.widgets.controls import label
 
 if TYPE_CHECKING:
     from app.strip.fleet_view import Fleet

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.widgets import theme
-from app.widgets.basic import card
+from app.widgets.controls import card
 from app.widgets.whole_rows import WholeRows
 
 _ROW = 30

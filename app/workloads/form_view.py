@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QLabel, QLineEd
 
 from accel.workloads.catalog import Param
 from app.widgets import theme
-from app.widgets.basic import label, set_text
+from app.widgets.controls import label, set_text
 from app.workloads.form import Form
 
 _EDITOR_WIDTH = 132

@@ -18,9 +18,9 @@ from app.jobs.rows import device_labels, row
 from app.link.requests import Accepted, Fetch, Fetched, Refused, Reply, Save
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.basic import button, label, rule, set_text
-from app.widgets.basic import card as framed
-from app.widgets.basic import row as line_of
+from app.widgets.controls import button, label, rule, set_text
+from app.widgets.controls import card as framed
+from app.widgets.controls import row as line_of
 from app.workloads.form import Form
 from app.workloads.form_view import FormView
 from app.workloads.result_bars import ResultBars

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 from accel.result import Result
 from app.jobs.rows import Row
 from app.widgets import theme
-from app.widgets.basic import ask_where, button, label, row, set_text
+from app.widgets.controls import ask_save_path, button, label, row, set_text
 from app.widgets.safe_text import FittedText
-from app.workloads.cells_view import DETAILS, CellsView
+from app.workloads.cell_charts import DETAILS, CellCharts
 from app.workloads.results import Card
 
 FORMATS = "CSV (*.csv);;JSON (*.json)"
@@ -30,7 +30,7 @@ class ResultCard(QWidget):
         self.params = label(size="small", meaning="muted", wrap=True)
         self.figure, self.unit = label(size="huge"), label(meaning="muted", wrap=True)
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
-        self.cells = CellsView()
+        self.cells = CellCharts()
         self.cells.viewed.connect(self._show_view)
         self.facts = FittedText()
         self.facts.setAccessibleName("About the result")
@@ -101,7 +101,7 @@ class ResultCard(QWidget):
         if self._card is None:
             return
         job = self._card.job
-        ask_where(
+        ask_save_path(
             self,
             "Save the result",
             f"{self._card.workload}-{job}.csv",

@@ -8,14 +8,14 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.widgets import theme
-from app.widgets.marked import Mark, Marked, contender_color, draw_legend
+from app.widgets.mark_chart import ChartMark, MarkChart, contender_color, draw_legend
 from app.workloads.roofline import Roofline, attainable, ticks
 
 _LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0
 _RIGHTWARDS = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
-class RooflineView(Marked):
+class RooflineView(MarkChart):
     def __init__(self) -> None:
         super().__init__("Roofline")
         self.roofline = Roofline((), (), 0.0, 0.0, "", "", (), (1.0, 1000.0), (1.0, 1000.0))
@@ -32,10 +32,12 @@ class RooflineView(Marked):
     def sizeHint(self) -> QSize:
         return QSize(600, 400)
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ChartMark]:
         r = _RADIUS + 1
         centers = [(self._at(p.intensity, p.tflops), p) for p in self.roofline.points]
-        return [Mark(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r), p.tooltip) for c, p in centers]
+        return [
+            ChartMark(QRectF(c.x() - r, c.y() - r, 2 * r, 2 * r), p.tooltip) for c, p in centers
+        ]
 
     def draw(self, painter: QPainter) -> None:
         self._top = draw_legend(painter, self.order, self.width()) + theme.S

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.jobs.rows import Row
 from app.widgets import theme
-from app.widgets.basic import Bar, label, row, set_text
+from app.widgets.controls import Bar, label, row, set_text
 
 
 class RunLine(QWidget):

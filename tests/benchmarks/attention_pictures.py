@@ -66,11 +66,11 @@ def _cell(row: dict[str, str]) -> Cell:
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from app.widgets import theme
-    from app.workloads.cells_view import CellsView
+    from app.workloads.cell_charts import CellCharts
 
     app = theme.application()
     theme.apply(app, "light")
-    view = CellsView()
+    view = CellCharts()
     view.show_result(measured(RESULTS / "attention_grid.csv"), ())
     view.show()
     for index, (name, size) in enumerate(SIZES.items()):

@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstal
 from PySide6.QtWidgets import QApplication
 
 from app.assistant.session_requests import SessionRequest
-from app.charts.past import Remember
+from app.charts.past_curves import LoadPast
 from app.link.requests import Find, Link, Request, Wake
 from app.models.model_requests import ListModels
 from app.shell.window import MainWindow
@@ -54,7 +54,7 @@ class Fed:
         self.files: list[SessionRequest] = []
         self.models: list[ListModels] = []
         self.finds: list[Find] = []
-        self.remember: list[Remember] = []
+        self.remember: list[LoadPast] = []
         self.woken = 0
         self.window.requested.connect(self._keep)
         self.window.show()
@@ -64,7 +64,7 @@ class Fed:
             self.woken += 1
         elif isinstance(request, Find):
             self.finds.append(request)
-        elif isinstance(request, Remember):
+        elif isinstance(request, LoadPast):
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)

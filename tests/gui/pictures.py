@@ -29,7 +29,7 @@ from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.assistant.message import Curve
-from app.cleanup.requests import InTrash, Scan, Scanned
+from app.cleanup.requests import Scan, Scanned, TrashContents
 from app.link.requests import Answered, Inspect, Inspected, Request
 from app.shell.desktop import Desktop
 from app.widgets import theme
@@ -114,7 +114,7 @@ SCANNED = Scanned(
         )
         for kind, name, size, days in _DEBRIS
     ),
-    InTrash(),
+    TrashContents(),
 )
 
 

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.widgets.basic import Elided
+from app.widgets.controls import ElidedLabel
 
 CONTROLS = (QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QAbstractSlider)
 
@@ -50,7 +50,7 @@ def clipped(window: QWidget) -> list[str]:
         if (
             not isinstance(widget, QLabel | QAbstractButton | QComboBox | QLineEdit)
             or not widget.isVisible()
-            or isinstance(widget, Elided)
+            or isinstance(widget, ElidedLabel)
         ):
             continue
         need, have = (

@@ -12,8 +12,8 @@ from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtTest import QTest
 
 from app.shell.tray import Tray, picture
-from app.strip.brief import LISTED, brief
-from app.strip.compact import Compact
+from app.strip.compact import CompactStrip
+from app.strip.summary import LISTED, brief
 from app.widgets import theme
 from scheduler.protocol import settings
 from scheduler.protocol.settings import Settings
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_no_zero(qapp):
 
 @pytest.mark.parametrize("count", [1, 8, 72])
 def test_the_compact_strip_stays_small_and_on_top(qapp, count):
-    strip = Compact()
+    strip = CompactStrip()
     strip.show_brief(brief(snapshots.gpu_snapshot(count)))
     strip.show()
     qapp.processEvents()

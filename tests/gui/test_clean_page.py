@@ -15,13 +15,13 @@ from app.cleanup.requests import (
     Clean,
     Cleaned,
     EmptyTrash,
-    InTrash,
     Progress,
     PutBack,
     Restored,
     Scan,
     Scanned,
     StopScan,
+    TrashContents,
     TrashEmptied,
 )
 from app.link.requests import Refused
@@ -81,8 +81,8 @@ def page(qapp, clean_qt, asked):
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def scanned(page, *finds: Find, trash: InTrash | None = None, **more: object) -> None:
-    page.deliver(Scanned(finds, trash or InTrash(), **more))  # type: ignore[arg-type]
+def scanned(page, *finds: Find, trash: TrashContents | None = None, **more: object) -> None:
+    page.deliver(Scanned(finds, trash or TrashContents(), **more))  # type: ignore[arg-type]
     settle()
 
 
@@ -160,7 +160,9 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     model = page.tree.rows
     model.setData(model.index(2, 0), OFF, BOX)
     model.setData(model.index(1, 0), ON, BOX)
-    page.deliver(Cleaned(Receipt("one", 0.0, moved, (left,)), InTrash(12, 174 * 2**20, "one")))
+    page.deliver(
+        Cleaned(Receipt("one", 0.0, moved, (left,)), TrashContents(12, 174 * 2**20, "one"))
+    )
     settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
     assert model.chosen() == (ARTEFACTS,), "what was chosen and left stays so"
@@ -172,13 +174,13 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert asked == [PutBack("one")]
-    page.deliver(Restored(Undone("one", KERNELS), InTrash()))
+    page.deliver(Restored(Undone("one", KERNELS), TrashContents()))
     assert asked[-1] == Scan(), "the list is made anew"
     assert not page.undo.isVisible()
 
 
 def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
-    scanned(page, trash=InTrash(3, GIB, "one"))
+    scanned(page, trash=TrashContents(3, GIB, "one"))
     assert page.empty.text() == NOTHING
     asked.clear()
     page.empty_trash.click()
@@ -190,7 +192,7 @@ def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
     page.empty_trash.click()
     page.yes.click()
     assert asked == [EmptyTrash()]
-    page.deliver(TrashEmptied(Emptied(3, GIB), InTrash()))
+    page.deliver(TrashEmptied(Emptied(3, GIB), TrashContents()))
     assert page.said.text() == "3 things, 1.0 GiB, deleted"
 
 

@@ -7,8 +7,8 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
-from app.charts.chart_data import scale
-from app.charts.chart_values import Values
+from app.charts.chart_model import scale
+from app.charts.value_line import Values
 from tests.gui import snapshots
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW

@@ -9,11 +9,11 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.devices.sections import _FIRST
+from app.devices.device_facts import _FIRST
 from app.link.requests import Inspect, Inspected
-from app.strip.fleet import CHARTED, MANY
+from app.strip.fleet_model import CHARTED, MANY
 from app.widgets import theme
-from app.widgets.heat_map import luminance, shade
+from app.workloads.heat_map_view import luminance, shade
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
 from tests.gui import snapshots

@@ -8,8 +8,8 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
-from app.charts.past import Remember, page
-from app.link.requests import Accepted, Export, Refused, Remembered
+from app.charts.past_curves import LoadPast, page
+from app.link.requests import Accepted, Export, PastLoaded, Refused
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
 from scheduler.store.keeper import Keeper
@@ -61,13 +61,13 @@ def seen(fed, keeper):
     """A window whose charts get their past from a real history."""
 
     def answer(request):
-        if isinstance(request, Remember):
+        if isinstance(request, LoadPast):
             what = request.fields, request.since, request.until, request.points
             answers = {
                 device: keeper.past(device, *what) for device in request.devices if request.fields
             }
             fed.window.deliver(
-                Remembered(
+                PastLoaded(
                     page(request, answers, tuple(keeper.annotations(request.since, request.until)))
                 )
             )

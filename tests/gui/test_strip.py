@@ -10,7 +10,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.strip import strip as strip_module
-from app.strip.tile import Cell
+from app.strip.tile_view import Cell
 from app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW

@@ -19,8 +19,9 @@ from app.link.requests import (
     Save,
 )
 from app.tour import render
-from app.widgets import heat_map, theme
-from app.workloads.cells_view import VIEWS
+from app.widgets import theme
+from app.workloads import heat_map_view
+from app.workloads.cell_charts import VIEWS
 from scheduler.protocol.jobs import Done, listed
 from tests.gui import snapshots
 from tests.gui.readable import clipped, contrast, texts
@@ -142,8 +143,11 @@ def test_figures_in_the_heat_map_can_be_read(qapp):
     for scheme in ("light", "dark"):
         theme.apply(qapp, scheme)
         for share in np.linspace(0, 1, 21):
-            ground = heat_map.shade(float(share))
-            assert contrast(heat_map.readable(ground).name(), ground.name()) >= 4.5, (scheme, share)
+            ground = heat_map_view.shade(float(share))
+            assert contrast(heat_map_view.readable(ground).name(), ground.name()) >= 4.5, (
+                scheme,
+                share,
+            )
 
 
 def test_selectors_choose_what_is_shown(compared):

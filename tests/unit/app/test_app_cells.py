@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from accel.result import BROKEN, Check, Sensors, Trials
 from accel.workloads.catalog import find
 from app.workloads import cells as c
-from app.workloads.contest import contest, ratios
+from app.workloads.comparison import contest, ratios
 from app.workloads.form import Form
-from app.workloads.heat import QUANTITIES, heat, quantities
+from app.workloads.heat_map import QUANTITIES, heat, quantities
 from app.workloads.result_export import as_csv, as_json, save_result
 from app.workloads.results import card
 from app.workloads.roofline import attainable, roofline, ticks

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts.pace import A_SECOND, FIGURES_A_SECOND, Pace, Turns, stepped
+from app.charts.refresh_rate import A_SECOND, FIGURES_A_SECOND, Pace, Turns, stepped
 
 FIELDS = ("util", "mem_used", "tflops", "temp", "power")
 

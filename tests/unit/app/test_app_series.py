@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts.axis import Top, round_top, round_up, ticks
 from app.charts.decimated import Decimated
 from app.charts.history import SECONDS, History
+from app.charts.scales import Top, round_top, round_up, ticks
 from app.charts.series import Ring, decimate
-from app.dashboard.timespan import FIRST, LONGEST, SHORTEST, TimeSpan
+from app.dashboard.time_axis import FIRST, LONGEST, SHORTEST, TimeAxis
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
@@ -127,7 +127,7 @@ def test_ten_thousand_snapshots_do_not_grow_the_history():
 
 
 def test_the_axis_fits_what_there_is_until_the_user_chooses():
-    span = TimeSpan()
+    span = TimeAxis()
     span.extend(100, 110)
     assert span.limits == (110 - FIRST, 110)
     span.extend(100, 400)
@@ -138,7 +138,7 @@ def test_the_axis_fits_what_there_is_until_the_user_chooses():
 
 
 def test_panning_leaves_live_and_comes_back_at_the_end():
-    span = TimeSpan()
+    span = TimeAxis()
     span.extend(0, 600)
     span.go_live(60)
     span.pan(-100)
@@ -153,7 +153,7 @@ def test_panning_leaves_live_and_comes_back_at_the_end():
 
 @given(st.lists(st.tuples(st.sampled_from(["pan", "zoom"]), st.floats(-3000, 3000)), max_size=30))
 def test_the_axis_stays_on_what_is_known(moves):
-    span = TimeSpan()
+    span = TimeAxis()
     span.extend(0, 600)
     for kind, amount in moves:
         if kind == "pan":
@@ -167,7 +167,7 @@ def test_the_axis_stays_on_what_is_known(moves):
 
 
 def test_zooming_keeps_the_moment_under_the_pointer():
-    span = TimeSpan()
+    span = TimeAxis()
     span.extend(0, 600)
     span.go_live(100)
     span.pan(-200)

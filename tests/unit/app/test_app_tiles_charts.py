@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from app.charts.chart_data import charts
-from app.format.devices import temperature_meaning, throttle, tiles
+from app.charts.chart_model import charts
+from app.strip.tile_model import temperature_meaning, throttle, tiles
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 

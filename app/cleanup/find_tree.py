@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
-from app.cleanup.tree_model import FindModel
+from app.cleanup.find_model import FindModel
 from assistant.housekeeping import Find
 
 _WIDTHS = (420, 100, 100)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.alerts.alert_rows import unseen
-from app.format.devices import Tile, tiles
-from app.strip.fleet import matter
+from app.strip.fleet_model import matter
+from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.snapshot import Snapshot
 
 LISTED = 12

@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QToolTip, QWidget
 
-from app.format.devices import QUIET, Metric, Tile
+from app.strip.tile_model import QUIET, Metric, Tile
 from app.widgets import theme
 
 Form = Literal["wide", "compact", "slim"]

@@ -19,14 +19,14 @@ _STEPS = {
 
 
 @dataclass(frozen=True)
-class Mark:
+class ChartMark:
     """Something drawn that stands for a measurement."""
 
     box: QRectF
     tooltip: str
 
 
-class Marked(QWidget):
+class MarkChart(QWidget):
     """Subclasses give `marks` and `draw`. Emits `pointed` with the tooltip of the mark that was chosen."""
 
     pointed = Signal(str)
@@ -37,7 +37,7 @@ class Marked(QWidget):
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ChartMark]:
         """All that can be pointed at, as it lies now."""
         raise NotImplementedError
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from app.dashboard.job_spans import Span, lanes
-from app.format.devices import Meaning
 from app.format.values import clock, duration
+from app.strip.tile_model import Meaning
 from scheduler.protocol.annotation import Annotation
 
 MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from app.widgets import theme
 
 
-class Elided(QLabel):
+class ElidedLabel(QLabel):
     """A line of text that ends in … where there is no room; the tooltip has all of it."""
 
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
@@ -76,8 +76,8 @@ def label(
     return made
 
 
-def elided(text: str = "", *, size: str = "", meaning: str = "") -> Elided:
-    made = Elided(text)
+def elided(text: str = "", *, size: str = "", meaning: str = "") -> ElidedLabel:
+    made = ElidedLabel(text)
     made.setProperty("scale", size)
     made.setProperty("meaning", meaning)
     return made
@@ -148,7 +148,7 @@ def plain_tooltip(text: str) -> str:
     return escape(text).replace("\n", "<br>") if "<" in text else text
 
 
-def ask_where(
+def ask_save_path(
     parent: QWidget, title: str, name: str, formats: str, chosen: Callable[[str], object]
 ) -> None:
     """Ask for a file to save to, `name` proposed; `chosen` gets its path. Nothing waits meanwhile."""

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.dashboard.marks import Mark
+from app.dashboard.timeline import Mark
 from app.widgets import theme
 
 _HEIGHT = 5

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy
 
 from app.devices.parts import Fact
 from app.widgets import theme
-from app.widgets.marked import Mark, Marked
+from app.widgets.mark_chart import ChartMark, MarkChart
 
 _LEFT = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine)
 _RIGHT = int(
@@ -17,7 +17,7 @@ _RIGHT = int(
 _PADDING = 7
 
 
-class Facts(Marked):
+class Facts(MarkChart):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.facts: tuple[Fact, ...] = ()
@@ -42,9 +42,9 @@ class Facts(Marked):
     def minimumSizeHint(self) -> QSize:
         return QSize(160, self.sizeHint().height())
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ChartMark]:
         return [
-            Mark(self._line(at), f"{fact.label} {fact.value}\n{fact.tooltip}")
+            ChartMark(self._line(at), f"{fact.label} {fact.value}\n{fact.tooltip}")
             for at, fact in enumerate(self.facts)
         ]
 

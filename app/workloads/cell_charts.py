@@ -18,13 +18,13 @@ from PySide6.QtWidgets import (
 
 from accel.result import Result
 from app.widgets import theme
-from app.widgets.basic import button, label, row, set_text
-from app.widgets.heat_map import HeatMap
-from app.widgets.marked import Marked
+from app.widgets.controls import button, label, row, set_text
+from app.widgets.mark_chart import MarkChart
 from app.workloads import cells as c
-from app.workloads.contest import contest
-from app.workloads.contest_bars import ContestBars
-from app.workloads.heat import heat, quantities
+from app.workloads.comparison import contest
+from app.workloads.comparison_view import ComparisonView
+from app.workloads.heat_map import heat, quantities
+from app.workloads.heat_map_view import HeatMapView
 from app.workloads.roofline import roofline
 from app.workloads.roofline_view import RooflineView
 
@@ -35,7 +35,7 @@ _PREFERRED = QSizePolicy.Policy.Preferred
 _TOLD_LINES, _WIDE = 4, 600
 
 
-class CellsView(QWidget):
+class CellCharts(QWidget):
     """Emits `viewed` when another view is chosen. DETAILS leaves the room to what stands below it."""
 
     viewed = Signal()
@@ -62,8 +62,8 @@ class CellsView(QWidget):
             box.setToolTip(name)
             box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
             box.currentIndexChanged.connect(self._draw)
-        self.heat, self.contest, self.roofline = HeatMap(), ContestBars(), RooflineView()
-        self.charts: tuple[Marked, ...] = (self.heat, self.contest, self.roofline)
+        self.heat, self.contest, self.roofline = HeatMapView(), ComparisonView(), RooflineView()
+        self.charts: tuple[MarkChart, ...] = (self.heat, self.contest, self.roofline)
         self.tabs = {name: button(name, kind="quiet", checkable=True) for name in VIEWS}
         group = QButtonGroup(self)
         self.note = label(meaning="muted", wrap=True)

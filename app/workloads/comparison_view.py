@@ -5,24 +5,24 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app.charts.axis import ticks
+from app.charts.scales import ticks
 from app.widgets import theme
-from app.widgets.marked import Mark, Marked, contender_color, draw_legend
-from app.workloads.contest import Bar, Contest
+from app.widgets.mark_chart import ChartMark, MarkChart, contender_color, draw_legend
+from app.workloads.comparison import Bar, Comparison
 
 _HEADROOM = 1.02
 _LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 
 
-class ContestBars(Marked):
+class ComparisonView(MarkChart):
     def __init__(self) -> None:
         super().__init__("Comparison of backends")
-        self.contest = Contest((), (), 0.0, "")
+        self.contest = Comparison((), (), 0.0, "")
         self._top = 0.0
         self.setMinimumHeight(140)
 
-    def show_contest(self, contest: Contest) -> None:
+    def show_contest(self, contest: Comparison) -> None:
         if contest != self.contest:
             self.contest = contest
             self.renew()
@@ -30,8 +30,10 @@ class ContestBars(Marked):
     def sizeHint(self) -> QSize:
         return QSize(600, 400)
 
-    def marks(self) -> list[Mark]:
-        return [Mark(box.adjusted(-1, -2, 1, 0), bar.tooltip) for box, bar, _ in self._placed()]
+    def marks(self) -> list[ChartMark]:
+        return [
+            ChartMark(box.adjusted(-1, -2, 1, 0), bar.tooltip) for box, bar, _ in self._placed()
+        ]
 
     def draw(self, painter: QPainter) -> None:
         t = theme.tokens()

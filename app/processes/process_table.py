@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import QTableView
 
-from app.processes.rows import COLUMNS, MEMORY, Row
+from app.processes.process_rows import COLUMNS, MEMORY, Row
 from app.widgets.list_table import list_table
 
 Index = QModelIndex | QPersistentModelIndex

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.devices.parts import Fact, Group, part_groups
-from app.format.devices import Meaning, Tile, temperature_meaning, throttle, tiles
 from app.format.values import NOT_AVAILABLE, Shown, clock, duration, show
+from app.strip.tile_model import Meaning, Tile, temperature_meaning, throttle, tiles
 from scheduler.protocol.devices import NA, Detail, Reading
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import DeviceState, Snapshot

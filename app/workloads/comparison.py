@@ -35,7 +35,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     contenders: tuple[str, ...]
     groups: tuple[Group, ...]
     highest: float
@@ -47,13 +47,13 @@ TARGET = 0.98
 """What `auto` is to reach of the best single backend, in every shape."""
 
 
-def contest(cells: Sequence[Cell], row: c.Row, direction: str) -> Contest:
+def contest(cells: Sequence[Cell], row: c.Row, direction: str) -> Comparison:
     """The chart of one row of the grid; `summary` tells of all its rows and directions."""
     here = [x for x in cells if (x.head_dim, x.causal) == row and x.direction == direction]
     groups = tuple(_group(seq, [x for x in here if x.seq == seq]) for seq in c.lengths(here))
     found = tuple(dict.fromkeys(x.contender for x in cells))
     highest = max((bar.high for group in groups for bar in group.bars), default=0.0)
-    return Contest(found, groups, highest, _summary(cells))
+    return Comparison(found, groups, highest, _summary(cells))
 
 
 def ratios(cells: Sequence[Cell]) -> list[tuple[float, Cell]]:

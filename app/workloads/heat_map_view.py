@@ -6,20 +6,20 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter
 
 from app.widgets import theme
-from app.widgets.marked import Mark, Marked
-from app.workloads.heat import Heat, Tile
+from app.widgets.mark_chart import ChartMark, MarkChart
+from app.workloads.heat_map import HeatMap, Tile
 
 _GAP, _HEADING, _SCALE, _HIGHEST_CELL, _WIDEST_CELL = 2.0, 20.0, 24.0, 48.0, 160.0
 _LOWEST_CELL = 22
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 
 
-class HeatMap(Marked):
+class HeatMapView(MarkChart):
     def __init__(self) -> None:
         super().__init__("Heat map")
-        self.heat = Heat((), (), (), "", "")
+        self.heat = HeatMap((), (), (), "", "")
 
-    def show_heat(self, heat: Heat) -> None:
+    def show_heat(self, heat: HeatMap) -> None:
         if heat != self.heat:
             self.heat = heat
             self.setMinimumHeight(self.minimumSizeHint().height())
@@ -32,8 +32,8 @@ class HeatMap(Marked):
     def sizeHint(self) -> QSize:
         return QSize(600, int(_HEADING + _SCALE + len(self.heat.rows) * 48))
 
-    def marks(self) -> list[Mark]:
-        return [Mark(box, tile.tooltip) for box, tile in self._placed()]
+    def marks(self) -> list[ChartMark]:
+        return [ChartMark(box, tile.tooltip) for box, tile in self._placed()]
 
     def draw(self, painter: QPainter) -> None:
         t = theme.tokens()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.format.devices import Metric, Tile
+from app.strip.tile_model import Metric, Tile
 
 MANY = 16
 """With more devices than this the strip is a map instead of tiles."""

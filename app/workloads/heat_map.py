@@ -23,7 +23,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatMap:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     tiles: tuple[tuple[Tile | None, ...], ...]
@@ -84,7 +84,7 @@ def quantities(cells: Sequence[Cell]) -> tuple[Quantity, ...]:
     )
 
 
-def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quantity) -> Heat:
+def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quantity) -> HeatMap:
     """The map of one contender. Colours mean the same for all contenders in a direction: they run from 0 to the highest of any."""
     values = [
         value
@@ -98,7 +98,7 @@ def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quanti
         tuple(_tile(shown.get((*row, seq)), quantity, highest, contender) for seq in columns)
         for row in rows
     )
-    return Heat(
+    return HeatMap(
         tuple(map(c.row_label, rows)),
         tuple(map(str, columns)),
         tiles,

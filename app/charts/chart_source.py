@@ -8,10 +8,10 @@ from dataclasses import field as also
 
 import numpy as np
 
-from app.charts.axis import round_up
-from app.charts.chart_data import scale
+from app.charts.chart_model import scale
 from app.charts.history import SECONDS, History
-from app.charts.past import PIXELS_A_BIN, Page, Past, Remember, Strand
+from app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, Page, Past
+from app.charts.scales import round_up
 from app.charts.series import Floats
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.fields import HEADLINE
@@ -20,11 +20,11 @@ Limits = tuple[float, float]
 
 
 @dataclass
-class Drawn:
+class ChartContents:
     """What one chart draws, in its unit: for each device times (s) and values, [n] each; behind them bands; of another time, ghosts."""
 
     lines: dict[str, tuple[Floats, Floats]]
-    bands: dict[str, Strand] = also(default_factory=dict)
+    bands: dict[str, Band] = also(default_factory=dict)
     ghosts: dict[str, tuple[Floats, Floats]] = also(default_factory=dict)
     step: float = 1.0
     """Seconds of a bucket."""
@@ -32,7 +32,7 @@ class Drawn:
     """Where the bands come from."""
 
 
-class Charted:
+class ChartSource:
     """Of all charts: they share a time axis."""
 
     def __init__(self, history: History) -> None:
@@ -50,7 +50,7 @@ class Charted:
 
     def wants(
         self, devices: tuple[str, ...], limits: Limits, beside: float | None, pixels: int
-    ) -> list[Remember]:
+    ) -> list[LoadPast]:
         """What to ask the daemon now. `beside`: begin of the stretch that this one is compared with."""
         known = self._history.span()
         if known is None:
@@ -76,7 +76,7 @@ class Charted:
         for past in (self._shown, self._compared, self._happened):
             past.take(page)
 
-    def refused(self, request: Remember) -> None:
+    def refused(self, request: LoadPast) -> None:
         for past in (self._shown, self._compared, self._happened):
             past.refused(request)
 
@@ -92,7 +92,7 @@ class Charted:
         limits: Limits,
         beside: float | None,
         widths: Mapping[str, int],
-    ) -> dict[str, Drawn]:
+    ) -> dict[str, ChartContents]:
         """For each field of `due` what it shows. `widths`: pixels of all charts."""
         if self.recent(limits):
             found = self._own(due, devices, limits, widths)
@@ -104,27 +104,27 @@ class Charted:
 
     def _own(
         self, due: Sequence[str], devices: Sequence[str], limits: Limits, widths: Mapping[str, int]
-    ) -> dict[str, Drawn]:
+    ) -> dict[str, ChartContents]:
         """Charts of one width are decimated together, where one of them is due."""
-        found: dict[str, Drawn] = {}
+        found: dict[str, ChartContents] = {}
         for width in {widths[field] for field in due}:
             fields = [field for field in widths if widths[field] == width]
             step = round_up((limits[1] - limits[0]) / width * PIXELS_A_BIN)
-            found |= {field: Drawn({}, step=step) for field in fields}
+            found |= {field: ChartContents({}, step=step) for field in fields}
             for device in devices:
                 times, values = self._history.window(device, fields, *limits, step)
                 for field, row in zip(fields, values, strict=True):
                     found[field].lines[device] = times, row / scale(field)
         return found
 
-    def _told(self, field: str, devices: Sequence[str], limits: Limits) -> Drawn:
+    def _told(self, field: str, devices: Sequence[str], limits: Limits) -> ChartContents:
         page = self._shown.page
         if page is None:
-            return Drawn({})
+            return ChartContents({})
         strands = {
             device: _scaled(page.strand(device, field).cut(*limits), field) for device in devices
         }
-        return Drawn(
+        return ChartContents(
             {d: (s.times, s.mean) for d, s in strands.items()}, strands, {}, page.step, page
         )
 
@@ -141,12 +141,12 @@ class Charted:
         return {device: (strand.times + shift, strand.mean) for device, strand in cut.items()}
 
 
-def _scaled(strand: Strand, field: str) -> Strand:
+def _scaled(strand: Band, field: str) -> Band:
     by = scale(field)
     return (
         strand
         if by == 1
-        else Strand(strand.times, strand.low / by, strand.mean / by, strand.high / by)
+        else Band(strand.times, strand.low / by, strand.mean / by, strand.high / by)
     )
 
 

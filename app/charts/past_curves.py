@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.charts.axis import round_up
+from app.charts.scales import round_up
 from app.charts.series import Floats
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.snapshot import Columns
@@ -24,7 +24,7 @@ _AGAIN_S = 2.0
 
 
 @dataclass(frozen=True)
-class Remember:
+class LoadPast:
     """Ask for a stretch of the past, and for what happened in it."""
 
     slot: str
@@ -37,7 +37,7 @@ class Remember:
 
 
 @dataclass(frozen=True)
-class Strand:
+class Band:
     """One field of a device: n buckets, NaN where there is a gap."""
 
     times: Floats
@@ -45,22 +45,22 @@ class Strand:
     mean: Floats
     high: Floats
 
-    def cut(self, start: float, end: float) -> Strand:
+    def cut(self, start: float, end: float) -> Band:
         """Those between the two times, and the next one at each side."""
         first, last = np.searchsorted(self.times, (start, end))
         part = slice(max(int(first) - 1, 0), int(last) + 1)
-        return Strand(self.times[part], self.low[part], self.mean[part], self.high[part])
+        return Band(self.times[part], self.low[part], self.mean[part], self.high[part])
 
 
-NOTHING = Strand(*(np.empty(0) for _ in range(4)))
+NOTHING = Band(*(np.empty(0) for _ in range(4)))
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
     """What came back."""
 
-    request: Remember
-    curves: Mapping[str, Mapping[str, Strand]]
+    request: LoadPast
+    curves: Mapping[str, Mapping[str, Band]]
     """By device, then by field."""
     annotations: tuple[Annotation, ...]
 
@@ -69,12 +69,12 @@ class Page:
         """Seconds of a bucket."""
         return (self.request.until - self.request.since) / self.request.points
 
-    def strand(self, device: str, field: str) -> Strand:
+    def strand(self, device: str, field: str) -> Band:
         return self.curves.get(device, {}).get(field, NOTHING)
 
 
 def page(
-    request: Remember, answers: Mapping[str, Columns], annotations: tuple[Annotation, ...]
+    request: LoadPast, answers: Mapping[str, Columns], annotations: tuple[Annotation, ...]
 ) -> Page:
     """`answers`: by device."""
     curves = {
@@ -84,12 +84,12 @@ def page(
     return Page(request, curves, annotations)
 
 
-def _strand(found: Columns, field: str) -> Strand:
+def _strand(found: Columns, field: str) -> Band:
     times = np.array(found.times, dtype=np.float64)
     low, mean, high = (
         np.array(part[field], dtype=np.float64) for part in (found.low, found.columns, found.high)
     )
-    return Strand(times, low, mean, high)
+    return Band(times, low, mean, high)
 
 
 class Past:
@@ -98,7 +98,7 @@ class Past:
     def __init__(self, slot: str) -> None:
         self.slot = slot
         self.page: Page | None = None
-        self._asked: Remember | None = None
+        self._asked: LoadPast | None = None
         self._refused = 0.0
 
     def want(
@@ -108,7 +108,7 @@ class Past:
         limits: tuple[float, float],
         pixels: int,
         newest: float,
-    ) -> Remember | None:
+    ) -> LoadPast | None:
         """What to ask now so that `limits` can be shown on so many pixels; None: nothing, or not yet."""
         start, end = limits
         step = round_up((end - start) / pixels * PIXELS_A_BIN)
@@ -118,7 +118,7 @@ class Past:
             return None
         margin = _MARGIN * (end - start)
         first, last = int((start - margin) // step), int(min(end + margin, newest) // step) + 1
-        self._asked = Remember(self.slot, devices, fields, first * step, last * step, last - first)
+        self._asked = LoadPast(self.slot, devices, fields, first * step, last * step, last - first)
         return self._asked
 
     def take(self, page: Page) -> None:
@@ -126,7 +126,7 @@ class Past:
         if page.request is self._asked:
             self.page, self._asked = page, None
 
-    def refused(self, request: Remember) -> None:
+    def refused(self, request: LoadPast) -> None:
         """It could not be answered: asked again after a while."""
         if request is self._asked:
             self._asked, self._refused = None, time.monotonic()

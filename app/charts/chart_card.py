@@ -8,15 +8,15 @@ import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QVBoxLayout, QWidget
 
-from app.charts.axis import Top, ticks
-from app.charts.chart_data import Chart
-from app.charts.chart_values import Values
-from app.charts.charted import Drawn
+from app.charts.chart_model import Chart
+from app.charts.chart_source import ChartContents
 from app.charts.clock_axis import ClockAxis
 from app.charts.curves import Curves
 from app.charts.plotting import pg
+from app.charts.scales import Top, ticks
+from app.charts.value_line import Values
 from app.widgets import theme
-from app.widgets.basic import card, elided, label, row, set_text, set_tooltip
+from app.widgets.controls import card, elided, label, row, set_text, set_tooltip
 
 AXIS_WIDTH = 42
 """Pixels left of the plotted area."""
@@ -203,7 +203,7 @@ class ChartCard:
         self,
         chart: Chart,
         limits: tuple[float, float],
-        drawn: Drawn,
+        drawn: ChartContents,
         colors: dict[str, str],
         moments: Sequence[tuple[float, str]] = (),
     ) -> None:

@@ -12,7 +12,7 @@ FIRST = 60.0
 """Seconds shown at first; more as there is more, until the user chooses."""
 
 
-class TimeSpan:
+class TimeAxis:
     """The shared time axis. Live: its right end is the newest reading."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from app.link.requests import Inspect, Inspected, Refused, Reply
 _EVERY_MS = 2000
 
 
-class Inspector(QTimer):
+class DetailPoller(QTimer):
     """Emits `wanted` with an `Inspect` at once and every two seconds while `page` is shown; one at a time."""
 
     wanted = Signal(object)
