@@ -17,9 +17,19 @@ import msgspec
 
 from assistant import messages as m
 from assistant.idle import Cancelled
-from assistant.intents.call import Call
-from assistant.messages import Answer, Chunk, Completed, Device, Event, Speed, State, Waiting, When
-from assistant.tools.proposal import NEW_JOBS, How, Proposal
+from assistant.intents.tool_call import ToolCall
+from assistant.messages import (
+    Answer,
+    Chunk,
+    Completion,
+    DeviceChoice,
+    Event,
+    ModelSpeed,
+    State,
+    Waiting,
+    When,
+)
+from assistant.tools.proposal import NEW_JOBS, Decision, Proposal
 from scheduler.background.launch import start_process
 from scheduler.client import Client
 from scheduler.protocol import paths
@@ -34,13 +44,13 @@ _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
 OnEvent = Callable[[Event], None]
 
 
-R = TypeVar("R", Answer, Completed, Speed)
+R = TypeVar("R", Answer, Completion, ModelSpeed)
 
 DEATHS = 5
 """Processes that may end under a request one after the other, without a word and with no text more, until that is an error."""
 
 
-def door() -> Path:
+def socket_path() -> Path:
     """The assistant's socket."""
     return paths.runtime() / "assistant.sock"
 
@@ -61,8 +71,8 @@ class Assistant:
         text: str,
         when: When = "now",
         on_event: OnEvent | None = None,
-        device: Device = "auto",
-        meant: Call | None = None,
+        device: DeviceChoice = "auto",
+        meant: ToolCall | None = None,
     ) -> Answer:
         """Answer a question. `on_event` hears what is waited for and the text piece by piece. `device`: cpu does not wait for a GPU.
 
@@ -79,7 +89,7 @@ class Assistant:
         done = self.approve(proposal, "once")
         return msgspec.structs.replace(done, call=answer.call, routed=answer.routed)
 
-    def approve(self, proposal: Proposal, how: How = "once") -> Answer:
+    def approve(self, proposal: Proposal, how: Decision = "once") -> Answer:
         """A person's word on a proposal: it is done, and the answer says so; `session`: and not asked again by this object; `never`: it
         is not done, nor proposed again, until that is taken back (`assistant.tools.permissions.take_back`).
 
@@ -106,7 +116,7 @@ class Assistant:
         on_event: OnEvent | None = None,
         *,
         daily: bool = False,
-        device: Device = "auto",
+        device: DeviceChoice = "auto",
     ) -> Answer:
         """A brief of one job, or of all that happened since a time (None: ten minutes ago), and `Answer.report`, all of it.
 
@@ -114,15 +124,17 @@ class Assistant:
         """
         return self._answer(m.Report(job, since, daily, when, self._new(), device), on_event)
 
-    def complete(self, request: m.Complete, on_event: OnEvent | None = None) -> Completed:
-        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does, and TooLong."""
-        return self._converse(msgspec.structs.replace(request, id=self._new()), on_event, Completed)
+    def complete(self, request: m.CompletionRequest, on_event: OnEvent | None = None) -> Completion:
+        """What the model makes of a prompt; its text comes to `on_event` in Chunks. Raises as `ask` does, and PromptTooLong."""
+        return self._converse(
+            msgspec.structs.replace(request, id=self._new()), on_event, Completion
+        )
 
     def benchmark(
         self, model: str, on: Literal["cpu", "cuda"] = "cpu", on_event: OnEvent | None = None
-    ) -> Speed:
+    ) -> ModelSpeed:
         """How fast the model in that folder or file is there. Raises as `ask` does."""
-        return self._converse(m.Benchmark(model, on, self._new()), on_event, Speed)
+        return self._converse(m.Benchmark(model, on, self._new()), on_event, ModelSpeed)
 
     def wake(self) -> None:
         """Have its process there, which loads the model: somebody is about to ask. Raises DaemonGone, UserError."""
@@ -156,7 +168,7 @@ class Assistant:
         return self._request
 
     def _once(self, request: m.Request) -> m.Reply:
-        connection = Connection(door(), self._timeout)
+        connection = Connection(socket_path(), self._timeout)
         try:
             connection.send(_ENCODE(request))
             reply = _DECODE(connection.receive())
@@ -195,7 +207,7 @@ class Assistant:
         connection = self._connect()
         try:
             told = set(self._told)
-            device: Device = "cpu" if m.UseCpu in told else request.device
+            device: DeviceChoice = "cpu" if m.UseCpu in told else request.device
             connection.send(_ENCODE(msgspec.structs.replace(request, device=device)))
             heard.begin()
             while isinstance(reply := _DECODE(connection.receive()), Event):
@@ -211,7 +223,7 @@ class Assistant:
 
     def _connect(self) -> Connection:
         try:
-            return Connection(door(), self._timeout)
+            return Connection(socket_path(), self._timeout)
         except (DaemonGone, FileNotFoundError) as e:
             if not self._start:
                 raise DaemonGone("the assistant does not run. It starts with: gpudeck ask") from e
@@ -222,7 +234,7 @@ class Assistant:
             "the assistant",
             env={ASSISTANT_MARK: "1"},
         )
-        return Connection(door(), self._timeout)
+        return Connection(socket_path(), self._timeout)
 
 
 class _Heard:
@@ -270,7 +282,7 @@ def _error(reply: m.Error) -> Exception:
         case "missing":
             return NotFound(reply.message)
         case "too long":
-            return m.TooLong(reply.message)
+            return m.PromptTooLong(reply.message)
         case "user":
             return UserError(reply.message)
         case "bug":

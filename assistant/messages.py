@@ -7,26 +7,26 @@ from typing import Annotated, Literal
 import msgspec
 
 from assistant.facts import Fact
-from assistant.intents.call import Call
 from assistant.intents.choices import Choice
 from assistant.intents.roles import Role
+from assistant.intents.tool_call import ToolCall
 from assistant.reports.report import Report as Written
-from assistant.tools.proposal import How, Proposal
+from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.errors import UserError
 
-MOST_TOKENS = 8192
+MAX_COMPLETION_TOKENS = 8192
 """Tokens that one completion may ask for."""
-MOST_READ = 8192
+MAX_PROMPT_TOKENS = 8192
 """Tokens of a program's prompt. A person who asks meanwhile waits until they are read: 2.4 s by the shipped model on one core of a CPU."""
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""
 
-Device = Literal["auto", "cpu"]
+DeviceChoice = Literal["auto", "cpu"]
 """auto: where the settings have the model run, waiting for that GPU where somebody else needs it. cpu: on the CPU, without a wait."""
 
 
-def slow(by: str) -> str:
+def slow_note(by: str) -> str:
     """What is to be said of what computes, where it is not the fastest there is."""
     return " (torch, until compiled for this machine)" if by == "torch" else ""
 
@@ -38,8 +38,8 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """Made by the client; Cancel and UseCpu name it. What is asked again by the same id goes on where it was when its process ended."""
     folder: str = ""
     """Where a job runs that is submitted so; empty: the user's home folder."""
-    device: Device = "auto"
-    meant: Call | None = None
+    device: DeviceChoice = "auto"
+    meant: ToolCall | None = None
     """What the person chose where they were asked back; None: it is to be found out."""
 
 
@@ -48,7 +48,7 @@ class Approve(msgspec.Struct, frozen=True, tag="approve"):
 
     proposal: str
     """Its id."""
-    how: How = "once"
+    how: Decision = "once"
     env: dict[str, str] = {}
     """Environment of a job that is submitted so; empty: the assistant's own."""
 
@@ -62,14 +62,14 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     """It is the report on a day, and called so."""
     when: When = "idle"
     id: str = ""
-    device: Device = "auto"
+    device: DeviceChoice = "auto"
 
 
-class Complete(msgspec.Struct, frozen=True, tag="complete"):
-    """Text that follows `prompt`, by the model alone: nothing in it is checked. The pieces come as Chunks, then Completed."""
+class CompletionRequest(msgspec.Struct, frozen=True, tag="complete"):
+    """Text that follows `prompt`, by the model alone: nothing in it is checked. The pieces come as Chunks, then Completion."""
 
     prompt: str
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)] = 256
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)] = 256
     """Tokens at most."""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     """0: greedy."""
@@ -80,9 +80,9 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     ] = ()
     """The text ends before the first of these."""
     id: str = ""
-    device: Device = "auto"
+    device: DeviceChoice = "auto"
     program: bool = False
-    """Another program asks, not the person, whose requests go before it; of its prompt no more than MOST_READ tokens are read."""
+    """Another program asks, not the person, whose requests go before it; of its prompt no more than MAX_PROMPT_TOKENS tokens are read."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
@@ -92,7 +92,7 @@ class Benchmark(msgspec.Struct, frozen=True, tag="benchmark"):
     """Its folder or file."""
     on: Literal["cpu", "cuda"] = "cpu"
     id: str = ""
-    device: Device = "auto"
+    device: DeviceChoice = "auto"
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -109,7 +109,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     pass
 
 
-Work = Ask | Report | Complete | Benchmark
+Work = Ask | Report | CompletionRequest | Benchmark
 Request = Work | Approve | Cancel | UseCpu | Status
 
 
@@ -142,7 +142,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Tokens the model wrote, those of refused texts included; 0 for the template."""
     report: Written | None = None
     """Of the role report: all of it, with tables, charts and sources; its first words are `text`."""
-    call: Call | None = None
+    call: ToolCall | None = None
     """The tool that the request was found to need, with its arguments; None where it was named outright."""
     routed: str = ""
     """Who found it: `rules` or `model NAME`."""
@@ -158,10 +158,10 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     @property
     def where(self) -> str:
         """In words: cpu (torch, until compiled for this machine)."""
-        return self.device + slow(self.by)
+        return self.device + slow_note(self.by)
 
 
-class Completed(msgspec.Struct, frozen=True, tag="completed"):
+class Completion(msgspec.Struct, frozen=True, tag="completed"):
     model: str
     device: str
     """Where the model ran: cpu or cuda."""
@@ -174,7 +174,7 @@ class Completed(msgspec.Struct, frozen=True, tag="completed"):
     seconds: float
 
 
-class Rate(msgspec.Struct, frozen=True):
+class TokenRate(msgspec.Struct, frozen=True):
     """Tokens a second: the median of some rounds, the lowest and the highest."""
 
     median: float
@@ -183,7 +183,7 @@ class Rate(msgspec.Struct, frozen=True):
     rounds: int
 
 
-class Speed(msgspec.Struct, frozen=True, tag="speed"):
+class ModelSpeed(msgspec.Struct, frozen=True, tag="speed"):
     """What a benchmark found."""
 
     model: str
@@ -191,8 +191,8 @@ class Speed(msgspec.Struct, frozen=True, tag="speed"):
     parameters: int
     loaded: float
     """Seconds to load it; near 0 where it was loaded already."""
-    decode: Rate
-    prefill: Rate
+    decode: TokenRate
+    prefill: TokenRate
 
 
 class Left(msgspec.Struct, frozen=True, tag="left"):
@@ -221,11 +221,11 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
     kind: Literal["user", "missing", "too long", "cancelled", "bug"] = "user"
 
 
-class TooLong(UserError):
+class PromptTooLong(UserError):
     """A program's prompt has more tokens than are read."""
 
 
 Event = Waiting | Chunk
-Done = Answer | Completed | Speed
+Done = Answer | Completion | ModelSpeed
 """The last word on a piece of work."""
 Reply = Waiting | Chunk | Done | Left | State | Ok | Error

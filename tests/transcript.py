@@ -21,7 +21,7 @@ from typing import NamedTuple
 from accel.workloads import catalog
 from assistant.client import Assistant
 from assistant.messages import Answer
-from assistant.tools.proposal import How
+from assistant.tools.proposal import Decision
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -40,7 +40,7 @@ class Turn(NamedTuple):
     """A question, and a person's word where something is proposed."""
 
     question: str
-    word: How | None = None
+    word: Decision | None = None
 
 
 JOBS = (

@@ -12,8 +12,8 @@ from app.assistant.message import Message, Wanted
 from app.assistant.proposals import said
 from app.assistant.tree import ROOT, Cut, Node, Saved, Tree
 from app.link.requests import Answered
-from assistant.intents.call import Call
-from assistant.tools.proposal import How
+from assistant.intents.tool_call import ToolCall
+from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
 
 MOST = 2000
@@ -79,7 +79,7 @@ class Conversation:
         text: str,
         wants: Wanted = "answer",
         instead: int | None = None,
-        meant: Call | None = None,
+        meant: ToolCall | None = None,
     ) -> int:
         """Your words, and room for the answer, by whose number it is told (not the message's).
 
@@ -109,7 +109,7 @@ class Conversation:
         """What an answer answers."""
         return self.tree.message(self.tree.parent(answer))
 
-    def asked(self, answer: int) -> tuple[str, Call | None]:
+    def asked(self, answer: int) -> tuple[str, ToolCall | None]:
         """What an answer is asked for by: your words; where you chose what they mean, those before the choice, and what you chose."""
         question = self.tree.parent(answer)
         message = self.tree.message(question)
@@ -137,7 +137,7 @@ class Conversation:
             (count - 1) / (last - first) if self.busy and count > _FEWEST and last > first else None
         )
 
-    def decide(self, answer: int, how: How) -> int:
+    def decide(self, answer: int, how: Decision) -> int:
         """Your word on what an answer proposes, and room for what comes of it; as `ask`. Raises UserError where it was given already."""
         message = self.tree.message(answer)
         if message.proposal is None or message.decision:

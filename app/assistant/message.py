@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from assistant.intents.call import Call
 from assistant.intents.choices import Choice
+from assistant.intents.tool_call import ToolCall
 from assistant.tools.proposal import Proposal
 
 Author = Literal["you", "assistant"]
@@ -61,7 +61,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """When it was said, seconds since the epoch."""
     choices: tuple[Choice, ...] = ()
     """It asks back which of these you mean."""
-    meant: Call | None = None
+    meant: ToolCall | None = None
     """Which of them you chose by this message of yours."""
 
     @property

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 from app.assistant.proposals import ANSWERS, standing
 from app.widgets import theme
 from app.widgets.controls import button, label, row, set_text
-from assistant.tools.proposal import How, Proposal
+from assistant.tools.proposal import Decision, Proposal
 
 
 class ProposalCard(QFrame):
@@ -70,7 +70,7 @@ class ProposalCard(QFrame):
         assert layout is not None
         layout.activate()
 
-    def _answer(self, how: How) -> QPushButton:
+    def _answer(self, how: Decision) -> QPushButton:
         made = button(
             ANSWERS[how].title,
             kind="primary" if how == "once" else "quiet" if how == "never" else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from assistant.tools.proposal import How, Proposal
+from assistant.tools.proposal import Decision, Proposal
 
 
 class Choice(NamedTuple):
@@ -16,7 +16,7 @@ class Choice(NamedTuple):
     """What is said once it was given."""
 
 
-ANSWERS: dict[How, Choice] = {
+ANSWERS: dict[Decision, Choice] = {
     "once": Choice("Allow once", "Do it now, this time", "Allowed once."),
     "session": Choice(
         "Allow for this session",
@@ -40,6 +40,6 @@ def standing(proposal: Proposal, decision: str, now: float) -> str:
     return " ".join(filter(None, (proposal.note, "Nothing is done before you allow it.")))
 
 
-def said(proposal: Proposal, how: How) -> str:
+def said(proposal: Proposal, how: Decision) -> str:
     """The answer, as your words in the conversation."""
     return f"{ANSWERS[how].title}: {proposal.title}"

@@ -37,7 +37,7 @@ from app.report.file import FILTER
 from app.widgets import theme
 from app.widgets.controls import ask_save_path, label, set_text
 from assistant.intents.choices import Choice, numbered
-from assistant.tools.proposal import How
+from assistant.tools.proposal import Decision
 from scheduler.protocol.errors import UserError
 
 _REDRAW_MS = 50
@@ -186,7 +186,7 @@ class Talk(QWidget):
             lambda number: Ask(text, number, choice.call),
         )
 
-    def _decide(self, answer: int, how: How) -> None:
+    def _decide(self, answer: int, how: Decision) -> None:
         """Your word on what was proposed."""
         proposal = self.conversation.tree.message(answer).proposal
         if proposal is not None:

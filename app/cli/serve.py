@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.cli.output import say
 from app.cli.token import read_token
-from assistant.serve.app import Serving, configured
+from assistant.serve.endpoint import OpenAIEndpoint, configured_model
 from assistant.serve.server import listen, serve
 from scheduler.protocol import paths
 
@@ -18,7 +18,7 @@ def run(args: Namespace) -> int:
     if args.new_token:
         file.unlink(missing_ok=True)
     token, made = read_token(file)
-    name = configured()
+    name = configured_model()
     with listen(args.port) as sock:
         say(f"OpenAI-compatible endpoint at http://127.0.0.1:{sock.getsockname()[1]}/v1")
         say(
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
             say(
                 "it was made for GPU Deck's own requests and facts, and cannot chat; for larger ones: gpudeck models pull OWNER/NAME"
             )
-        serve(Serving(token, "cpu" if args.cpu else "auto", args.patience).app(), sock)
+        serve(OpenAIEndpoint(token, "cpu" if args.cpu else "auto", args.patience).app(), sock)
     return 0
 
 

@@ -15,10 +15,10 @@ from app.cli.usage import UsageError
 from app.report.file import ENDINGS, check_ending, save_report
 from assistant.client import Assistant
 from assistant.intents.choices import Choice, numbered
-from assistant.messages import Answer, Device, Event, Waiting
+from assistant.messages import Answer, DeviceChoice, Event, Waiting
 from assistant.reports.files import FORMATS
 from assistant.tools.permissions import take_back
-from assistant.tools.proposal import How
+from assistant.tools.proposal import Decision
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.progress import printable
@@ -122,7 +122,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
     return 0
 
 
-def _word() -> How | None:
+def _word() -> Decision | None:
     """What the person at the terminal says; None: no."""
     sys.stderr.write("Do it? [y/N/never] ")
     sys.stderr.flush()
@@ -191,7 +191,7 @@ def _on_event(event: Event) -> None:
         sys.stderr.write(f"{printable(event.reason)} ({hint.rstrip('; ')})\n")
 
 
-def _device(args: Namespace) -> Device:
+def _device(args: Namespace) -> DeviceChoice:
     return "cpu" if args.cpu else "auto"
 
 

@@ -33,7 +33,7 @@ from app.models.model_requests import ModelRequest
 from app.report.file import save_report
 from assistant.client import Assistant
 from assistant.engine import chat
-from assistant.messages import Answer, Event, Waiting, slow
+from assistant.messages import Answer, Event, Waiting, slow_note
 from assistant.reports.report import packed, unpacked
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
@@ -130,7 +130,7 @@ class Assisting:
             tokens=done.tokens,
             seconds=done.seconds,
         )
-        return msgspec.structs.replace(told, device=done.device + slow(done.by), note=note)
+        return msgspec.structs.replace(told, device=done.device + slow_note(done.by), note=note)
 
     def _curves(self, answer: Answer) -> tuple[Curve, ...]:
         """None where the daemon has gone meanwhile: the answer is there all the same."""

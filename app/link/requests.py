@@ -19,9 +19,9 @@ from scheduler.protocol.submission import Wishes
 
 if TYPE_CHECKING:
     from app.assistant.message import Curve
-    from assistant.intents.call import Call
     from assistant.intents.choices import Choice
-    from assistant.tools.proposal import How, Proposal
+    from assistant.intents.tool_call import ToolCall
+    from assistant.tools.proposal import Decision, Proposal
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     text: str
     id: int = 0
-    meant: Call | None = None
+    meant: ToolCall | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -164,7 +164,7 @@ class Approve(msgspec.Struct, frozen=True):
     """A person's word on what the assistant proposed. `id` names the answer that says what was done."""
 
     proposal: Proposal
-    how: How
+    how: Decision
     id: int = 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.format.values import duration, memory, significant
 from assistant.library.describe import LARGE, Model
-from assistant.messages import Speed
+from assistant.messages import ModelSpeed
 from scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def chat_offer(models: Sequence[Model], used: str) -> tuple[bool, str]:
     )
 
 
-def speed_of(speed: Speed) -> str:
+def speed_of(speed: ModelSpeed) -> str:
     """What a benchmark found, in a line."""
     rates = [
         f"{what} {significant(rate.median)} tok/s (from {significant(rate.low)} to {significant(rate.high)})"

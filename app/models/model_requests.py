@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from assistant.library.describe import Model
     from assistant.library.hub import Progress
-    from assistant.messages import Speed
+    from assistant.messages import ModelSpeed
 
 
 class ListModels(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 class Timed(msgspec.Struct, frozen=True):
     path: str
-    speed: Speed | None
+    speed: ModelSpeed | None
     """None: it was stopped."""
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from assistant.engine.prompts import STOP, Speaker, conversation
-from assistant.messages import Complete
+from assistant.messages import CompletionRequest
 
 SYSTEM = (
     "You are the assistant of GPU Deck, a program for people who own NVIDIA GPUs. You cannot see the machine in this chat: where asked "
@@ -19,7 +19,7 @@ TEMPERATURE, TOP_P = 1.0, 0.4
 """As the official RWKV-7 chat models are used."""
 
 
-def request(turns: Sequence[str]) -> tuple[Complete, int]:
+def request(turns: Sequence[str]) -> tuple[CompletionRequest, int]:
     """`turns`: yours and the model's in turn, yours the first and the last. Also returns how many of the oldest were left out."""
     kept = list(turns)
     while len(kept) > 1 and sum(map(len, kept)) > LONGEST:
@@ -29,4 +29,6 @@ def request(turns: Sequence[str]) -> tuple[Complete, int]:
         [("System", SYSTEM), *((speakers[i % 2], turn) for i, turn in enumerate(kept))]
     )
     seed = random.getrandbits(31)
-    return Complete(prompt, TOKENS, TEMPERATURE, TOP_P, seed, (STOP,)), len(turns) - len(kept)
+    return CompletionRequest(prompt, TOKENS, TEMPERATURE, TOP_P, seed, (STOP,)), len(turns) - len(
+        kept
+    )

@@ -11,14 +11,14 @@ import torch
 from accel.rwkv.model import RWKV7
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import Tokenizer
-from assistant.engine.generate import Generation, Memory, begun, read
-from assistant.engine.journal import Forgetful, Journal
+from assistant.engine.checkpoint import Checkpoint, NoCheckpoint
+from assistant.engine.generate import DecodeState, Generation, begun, read
 from assistant.engine.pace import Pace
 from assistant.engine.prompts import prompt
-from assistant.engine.ways import likeliest
+from assistant.engine.search import likeliest
 from assistant.idle import Cancelled
 from assistant.library.describe import model_errors
-from assistant.messages import slow
+from assistant.messages import slow_note
 from assistant.writing.author import Way
 from assistant.writing.compact import trained_for
 from scheduler.protocol.errors import UserError
@@ -102,14 +102,14 @@ class Engine:
         return True
 
 
-class Mark:
+class TextPosition:
     """A place in a text (an `assistant.writing.author.Place`)."""
 
     def __init__(
         self,
         text: str,
-        memory: Memory | None,
-        before: Mark | None = None,
+        memory: DecodeState | None,
+        before: TextPosition | None = None,
         tokens: Sequence[int] = (),
         *,
         ended: bool = False,
@@ -123,7 +123,7 @@ class Mark:
         )
         """`memory`, not on the GPU, is None where it was not worth keeping; `tokens` lead here from `before`."""
 
-    def way(self) -> tuple[Memory, list[int]]:
+    def way(self) -> tuple[DecodeState, list[int]]:
         """The nearest memory on the way here, and the tokens since: to take them in gives the same bits as when they were written."""
         at, tokens = self, list[int]()
         while at.memory is None:
@@ -139,10 +139,10 @@ class EngineAuthor:
         self,
         engine: Engine,
         cancelled: Callable[[], bool],
-        journal: Journal | None = None,
+        checkpoint: Checkpoint | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`journal`: what was written before the process ended; it is written again, and then goes on. `say` hears how fast it is."""
+        """`checkpoint`: what was written before the process ended; it is written again, and then goes on. `say` hears how fast it is."""
         self.name, self.device, self.by, self.compact = (
             engine.name,
             engine.device,
@@ -151,15 +151,21 @@ class EngineAuthor:
         )
         self.tokens = 0
         """Tokens written so far."""
-        self._engine, self._cancelled, self._journal = engine, cancelled, journal or Forgetful()
-        self._pace = Pace(engine.name + slow(engine.by), say)
+        self._engine, self._cancelled, self._checkpoint = (
+            engine,
+            cancelled,
+            checkpoint or NoCheckpoint(),
+        )
+        self._pace = Pace(engine.name + slow_note(engine.by), say)
 
-    def begin(self, system: str, user: str) -> Mark:
+    def begin(self, system: str, user: str) -> TextPosition:
         """The place after the prompt. Raises Cancelled."""
         tokens = self._engine.encode(prompt(system, user))
-        return Mark("", begun(self._engine.model, tokens, self._journal, self._cancelled).to("cpu"))
+        return TextPosition(
+            "", begun(self._engine.model, tokens, self._checkpoint, self._cancelled).to("cpu")
+        )
 
-    def ways(self, after: Mark, count: int) -> list[Way]:
+    def ways(self, after: TextPosition, count: int) -> list[Way]:
         memory, behind = after.way()
         assert not behind, "a place after a prompt keeps its memory"
         found = likeliest(
@@ -171,14 +177,14 @@ class EngineAuthor:
             for tokens, chance in found
         ]
 
-    def leaning(self, after: Mark, question: str, answers: tuple[str, str]) -> float | None:
+    def leaning(self, after: TextPosition, question: str, answers: tuple[str, str]) -> float | None:
         model, encode = self._engine.model, self._engine.encode
         if model.parameters < JUDGES:
             return None
         memory, behind = after.way()
         memory = memory.to(model.device)
         for token in behind:
-            memory = Memory(*model.forward([token], memory.state))
+            memory = DecodeState(*model.forward([token], memory.state))
         logits = read(
             model, encode(f"\n\nUser: {question}\n\nAssistant:"), memory.state, self._cancelled
         ).logits
@@ -187,7 +193,7 @@ class EngineAuthor:
         ).tolist()
         return float(first - second)
 
-    def write(self, after: Mark, seed: int) -> Iterator[Mark]:
+    def write(self, after: TextPosition, seed: int) -> Iterator[TextPosition]:
         """Piece by piece; what a sentence ended with keeps its memory. Raises Cancelled, ValueError."""
         memory, behind = after.way()
         run = Generation(
@@ -197,7 +203,7 @@ class EngineAuthor:
             *memory.to(self._engine.model.device),
             limit=LIMIT,
             cancelled=self._cancelled,
-            journal=self._journal,
+            checkpoint=self._checkpoint,
             behind=behind,
         )
         kept, text, start, told = after, after.text, 0, 0
@@ -207,7 +213,7 @@ class EngineAuthor:
             text += piece
             if run.reason is not None or not run.settled:
                 continue
-            mark = Mark(text, None, kept, run.tokens[start:])
+            mark = TextPosition(text, None, kept, run.tokens[start:])
             if piece.endswith(_ENDS):
                 mark.memory = run.memory and run.memory.to("cpu")
                 kept, start = mark, told
@@ -215,4 +221,4 @@ class EngineAuthor:
         self.tokens += len(run.tokens) - told
         if run.reason == "cancelled":
             raise Cancelled
-        yield Mark(text, None, kept, run.tokens[start:], ended=True)
+        yield TextPosition(text, None, kept, run.tokens[start:], ended=True)

@@ -14,27 +14,27 @@ from accel.rwkv.errors import ModelError
 from accel.rwkv.model import RWKV7, State
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import END, Tokenizer
-from assistant.engine.journal import Forgetful, Journal
+from assistant.engine.checkpoint import Checkpoint, NoCheckpoint
 from assistant.engine.prompts import STOP
 from assistant.idle import Cancelled
 
 Reason = Literal["end", "stop", "length", "cancelled"]
 
 
-class Memory(NamedTuple):
+class DecodeState(NamedTuple):
     """A model after some text: the logits [V] of what comes next, and the state."""
 
     logits: Tensor
     state: State
 
-    def to(self, device: str | torch.device) -> Memory:
+    def to(self, device: str | torch.device) -> DecodeState:
         """The same on another device; bits do not change."""
-        return Memory(self.logits.to(device), self.state.to(device))
+        return DecodeState(self.logits.to(device), self.state.to(device))
 
 
 def read(
     model: RWKV7, tokens: Sequence[int], state: State | None, cancelled: Callable[[], bool]
-) -> Memory:
+) -> DecodeState:
     """Take in a prompt of at least one token -> logits [V] and the state after it. Raises Cancelled within moments of being told."""
 
     def look() -> None:
@@ -42,16 +42,16 @@ def read(
             raise Cancelled
 
     look()
-    return Memory(*model.forward(tokens, state, look))
+    return DecodeState(*model.forward(tokens, state, look))
 
 
-def saved(model: RWKV7, memory: Memory) -> bytes:
+def saved(model: RWKV7, memory: DecodeState) -> bytes:
     """As bytes that `restored` takes back bit for bit, in another process too."""
     state = torch.frombuffer(bytearray(model.saved(memory.state)), dtype=torch.uint8)
     return safetensors.save({"logits": memory.logits.cpu().contiguous(), "state": state})
 
 
-def restored(model: RWKV7, data: bytes | None) -> Memory | None:
+def restored(model: RWKV7, data: bytes | None) -> DecodeState | None:
     """What was saved; None where nothing was, or on a device that computes in another type: then the text is taken in again."""
     if data is None:
         return None
@@ -60,19 +60,19 @@ def restored(model: RWKV7, data: bytes | None) -> Memory | None:
         state = model.restored(found["state"].numpy().tobytes())
     except ModelError:
         return None
-    return Memory(found["logits"].to(state.shift.device), state)
+    return DecodeState(found["logits"].to(state.shift.device), state)
 
 
 def begun(
-    model: RWKV7, tokens: Sequence[int], journal: Journal, cancelled: Callable[[], bool]
-) -> Memory:
+    model: RWKV7, tokens: Sequence[int], checkpoint: Checkpoint, cancelled: Callable[[], bool]
+) -> DecodeState:
     """After a prompt, which is read once, however often the process ends. Raises Cancelled."""
     tokens = tokens or [END]
-    journal.begin(tokens, model.identity)
-    memory = restored(model, journal.saved(prompt=True))
+    checkpoint.begin(tokens, model.identity)
+    memory = restored(model, checkpoint.saved(prompt=True))
     if memory is None:
         memory = read(model, tokens, None, cancelled)
-        journal.save(saved(model, memory), prompt=True)
+        checkpoint.save(saved(model, memory), prompt=True)
     return memory
 
 
@@ -90,12 +90,12 @@ class Generation:
         limit: int,
         cancelled: Callable[[], bool] = lambda: False,
         stops: Sequence[str] = (STOP,),
-        journal: Journal | None = None,
+        checkpoint: Checkpoint | None = None,
         behind: Sequence[int] = (),
     ) -> None:
         """`limit`: tokens at most. `cancelled` is asked before every token. `stops`: texts that it ends before.
 
-        `journal`: its tokens come first, as if they were chosen now. `behind`: tokens that come before, and are not in the state yet.
+        `checkpoint`: its tokens come first, as if they were chosen now. `behind`: tokens that come before, and are not in the state yet.
         """
         self.reason: Reason | None = None
         """Why it ended; None before that."""
@@ -104,8 +104,8 @@ class Generation:
         """Whether all of them have been told: nothing is held back."""
         self._model, self._tokenizer, self._sampler = model, tokenizer, sampler
         self._limit, self._cancelled, self._stops = limit, cancelled, tuple(stops)
-        self._journal = journal or Forgetful()
-        self._memory, self._behind = Memory(logits, state), list(behind)
+        self._checkpoint = checkpoint or NoCheckpoint()
+        self._memory, self._behind = DecodeState(logits, state), list(behind)
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text, none empty. What might be the beginning of the stop text is held back until that is decided."""
@@ -128,7 +128,7 @@ class Generation:
             yield held
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> DecodeState | None:
         """After the last token; None where the model has not taken all of them in, as they were chosen long before."""
         return None if self._behind else self._memory
 
@@ -150,18 +150,18 @@ class Generation:
         return None
 
     def _taken(self) -> int:
-        """The journal's next token, for the model to take in when there is need; or one that is chosen now, and taken in."""
-        if (found := restored(self._model, self._journal.saved())) is not None:
+        """The checkpoint's next token, for the model to take in when there is need; or one that is chosen now, and taken in."""
+        if (found := restored(self._model, self._checkpoint.saved())) is not None:
             self._memory, self._behind = found, []
-        token = self._journal.token()
+        token = self._checkpoint.token()
         if token is not None:
             self._behind.append(token)
         else:
             memory = self._caught_up()
             token = self._sampler(memory.logits, len(self.tokens))
-            if self._journal.due():
-                self._journal.save(saved(self._model, memory))
-            self._journal.add(token)
+            if self._checkpoint.due():
+                self._checkpoint.save(saved(self._model, memory))
+            self._checkpoint.add(token)
             if token != END:
                 self._behind.append(token)
                 self._caught_up()
@@ -169,9 +169,9 @@ class Generation:
             self.tokens.append(token)
         return token
 
-    def _caught_up(self) -> Memory:
+    def _caught_up(self) -> DecodeState:
         while self._behind:
-            self._memory = Memory(*self._model.forward(self._behind[:1], self._memory.state))
+            self._memory = DecodeState(*self._model.forward(self._behind[:1], self._memory.state))
             del self._behind[0]
         return self._memory
 

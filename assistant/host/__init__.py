@@ -1,1 +1,1 @@
-"""The assistant process: one request at a time, its lease and its journal."""
+"""The assistant process: one request at a time, its lease and its checkpoint."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assistant.host.resident import Resident
-from assistant.host.turn import Turn
+from assistant.host.context import RequestContext
+from assistant.host.model_residency import ModelResidency
 from assistant.idle import Cancelled
-from assistant.messages import Benchmark, Rate, Speed
+from assistant.messages import Benchmark, ModelSpeed, TokenRate
 from scheduler.client import Client
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LONGEST_S = 20.0
 """For each of the two; a slow model has fewer rounds then, at least one."""
 
 
-def benchmark(resident: Resident, request: Benchmark, turn: Turn) -> Speed:
+def benchmark(resident: ModelResidency, request: Benchmark, turn: RequestContext) -> ModelSpeed:
     """Load the model, and time it. Raises Cancelled, and UserError where it cannot be had."""
     with Client(start=False) as daemon:
         settings = daemon.snapshot().settings
@@ -55,10 +55,10 @@ def benchmark(resident: Resident, request: Benchmark, turn: Turn) -> Speed:
         PROMPT,
         lambda n: turn.waiting(f"reads a prompt, round {n} of {ROUNDS}"),
     )
-    return Speed(engine.name, engine.device, engine.model.parameters, loaded, decode, prefill)
+    return ModelSpeed(engine.name, engine.device, engine.model.parameters, loaded, decode, prefill)
 
 
-def _rate(run: Callable[[], float], tokens: int, tell: Callable[[int], None]) -> Rate:
+def _rate(run: Callable[[], float], tokens: int, tell: Callable[[int], None]) -> TokenRate:
     """Tokens a second over the rounds, after one that is not counted: caches are filled in it."""
     tell(1)
     run()
@@ -67,7 +67,7 @@ def _rate(run: Callable[[], float], tokens: int, tell: Callable[[int], None]) ->
     while len(rates) < ROUNDS and (not rates or time.monotonic() < end):
         tell(len(rates) + 1)
         rates.append(tokens / run())
-    return Rate(statistics.median(rates), min(rates), max(rates), len(rates))
+    return TokenRate(statistics.median(rates), min(rates), max(rates), len(rates))
 
 
 def _decode(engine: Engine, look: Callable[[], None]) -> float:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from assistant.host.resident import Resident
-from assistant.host.turn import Turn
+from assistant.host.context import RequestContext
+from assistant.host.model_residency import ModelResidency
 from assistant.idle import Cancelled
-from assistant.messages import MOST_READ, Complete, Completed, TooLong, slow
+from assistant.messages import (
+    MAX_PROMPT_TOKENS,
+    Completion,
+    CompletionRequest,
+    PromptTooLong,
+    slow_note,
+)
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
 
-def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
+def complete(
+    resident: ModelResidency, request: CompletionRequest, turn: RequestContext
+) -> Completion:
     """Tell the text piece by piece, and then how it ended.
 
-    Raises Cancelled, TooLong, and UserError where there is no model that could.
+    Raises Cancelled, PromptTooLong, and UserError where there is no model that could.
     """
     began = time.monotonic()
     with Client(start=False) as daemon:
@@ -33,13 +41,13 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
         return turn.stop.is_set() or (engine.device == "cuda" and resident.evicted.is_set())
 
     tokens = engine.encode(request.prompt)
-    if request.program and len(tokens) > MOST_READ:
-        raise TooLong(
-            f"the prompt has {len(tokens)} tokens, and at most {MOST_READ} are read for a program: leave some of it out"
+    if request.program and len(tokens) > MAX_PROMPT_TOKENS:
+        raise PromptTooLong(
+            f"the prompt has {len(tokens)} tokens, and at most {MAX_PROMPT_TOKENS} are read for a program: leave some of it out"
         )
     turn.waiting(f"the model {engine.name} reads the prompt")
-    after = begun(engine.model, tokens, turn.journal, stopped)
-    turn.waiting(f"the model {engine.name} writes{slow(engine.by)}")
+    after = begun(engine.model, tokens, turn.checkpoint, stopped)
+    turn.waiting(f"the model {engine.name} writes{slow_note(engine.by)}")
     run = Generation(
         engine.model,
         engine.tokenizer,
@@ -48,14 +56,14 @@ def complete(resident: Resident, request: Complete, turn: Turn) -> Completed:
         limit=request.limit,
         cancelled=stopped,
         stops=request.stop,
-        journal=turn.journal,
+        checkpoint=turn.checkpoint,
     )
     for piece in run:
         turn.wrote(piece)
     if run.reason == "cancelled":
         raise Cancelled
     reason: Literal["stop", "length"] = "length" if run.reason == "length" else "stop"
-    return Completed(
+    return Completion(
         engine.name,
         engine.device,
         engine.by,

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assistant.facts import Fact, phrases
-from assistant.host.resident import Resident
-from assistant.host.turn import Turn
+from assistant.host.context import RequestContext
+from assistant.host.model_residency import ModelResidency
 from assistant.housekeeping import Watch
 from assistant.idle import Cancelled, run_when_idle
-from assistant.intents.call import Call, checked
 from assistant.intents.choices import choices, question
 from assistant.intents.period import Period, period
-from assistant.intents.route import Routed, route
+from assistant.intents.router import Routed, route
+from assistant.intents.tool_call import ToolCall, checked_call
 from assistant.messages import Answer, Approve, Ask, Report
 from assistant.reports.compose import compose
 from assistant.reports.material import Material, of_job, of_span
-from assistant.tools import housekeep
-from assistant.tools.answers import look
-from assistant.tools.find import find_job
+from assistant.tools import clean_up
+from assistant.tools.job_lookup import find_job
 from assistant.tools.jobs import facts_of
 from assistant.tools.proposal import Proposal
-from assistant.tools.proposals import Proposals
-from assistant.tools.told import Told
+from assistant.tools.proposal_store import ProposalStore
+from assistant.tools.registry import look
+from assistant.tools.tool import ToolResult
 from assistant.writing.template import tell
 from assistant.writing.template.words import sentence
 from assistant.writing.writer import Say, Written, by_template, write
@@ -58,10 +58,10 @@ class Desk:
 
     def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
         """`on_evicted(reason)` is called from another thread once the model must leave the GPU."""
-        self.resident = Resident(on_evicted)
-        self.proposals = Proposals()
+        self.resident = ModelResidency(on_evicted)
+        self.proposals = ProposalStore()
 
-    def answer(self, request: Ask | Report, turn: Turn) -> Answer:
+    def answer(self, request: Ask | Report, turn: RequestContext) -> Answer:
         """Raises Cancelled (also where the model had to leave the GPU), NotFound for a job there is not, DaemonGone, and UserError for
         what the user can put right."""
         began = time.monotonic()
@@ -86,7 +86,7 @@ class Desk:
         with suppress(UserError), Client(start=False) as daemon:
             settings = daemon.snapshot().settings
             if settings.model and settings.model_device == "cpu":
-                self.resident.engine(settings, Turn())
+                self.resident.engine(settings, RequestContext())
 
     def approve(self, request: Approve) -> Answer:
         """A person's word on a proposal. Raises UserError where it is gone, or cannot be carried out any more."""
@@ -97,7 +97,7 @@ class Desk:
             text = f"{text}\n\n{_proposed(outcome.proposal)}"
         return Answer(text, "template", outcome.role, proposal=outcome.proposal)
 
-    def _asked(self, daemon: Client, request: Ask, voice: Voice, turn: Turn) -> Answer:
+    def _asked(self, daemon: Client, request: Ask, voice: Voice, turn: RequestContext) -> Answer:
         turn.waiting("finds out what is asked for")
         routed = _routed(daemon, request, voice)
         if routed.choices:
@@ -116,10 +116,10 @@ class Desk:
             answer = answering.answer(call, request.text)
         return msgspec.structs.replace(answer, call=call, routed=routed.by)
 
-    def _clean(self, daemon: Client, call: Call, turn: Turn, certain: bool) -> Answer:
+    def _clean(self, daemon: Client, call: ToolCall, turn: RequestContext, certain: bool) -> Answer:
         """What may go, and the proposal to move it to the trash."""
         watch = Watch(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
-        found = housekeep.look(daemon, call, watch)
+        found = clean_up.look(daemon, call, watch)
         turn.look()
         text = tell(found.told.facts, found.told.say)
         if found.plan is None:
@@ -136,7 +136,7 @@ class Desk:
             proposal=proposal,
         )
 
-    def _propose(self, daemon: Client, request: Ask, call: Call, certain: bool) -> Answer:
+    def _propose(self, daemon: Client, request: Ask, call: ToolCall, certain: bool) -> Answer:
         """What would be done, or in a line why it cannot."""
         try:
             proposal, about = self.proposals.propose(
@@ -156,7 +156,7 @@ class Desk:
 class Voice:
     """Who writes one answer: the model, or the template, and why it is not the model."""
 
-    def __init__(self, resident: Resident, settings: Settings, turn: Turn) -> None:
+    def __init__(self, resident: ModelResidency, settings: Settings, turn: RequestContext) -> None:
         self._resident, self._settings, self._turn = resident, settings, turn
         self._author: EngineAuthor | None = None
         if not settings.model:
@@ -189,7 +189,7 @@ class Voice:
         return self._author
 
     def write(
-        self, facts: tuple[Fact, ...], question: str | None, told: Told | None = None
+        self, facts: tuple[Fact, ...], question: str | None, told: ToolResult | None = None
     ) -> tuple[Written, tuple[Fact, ...]]:
         """By the model, waiting for the GPU where that is needed; and what it was written from: where a text goes on that was begun before,
         the facts it was begun with. Raises Cancelled."""
@@ -226,7 +226,7 @@ class _Answering:
     def __init__(self, daemon: Client, voice: Voice) -> None:
         self._daemon, self._voice = daemon, voice
 
-    def answer(self, call: Call, question: str) -> Answer:
+    def answer(self, call: ToolCall, question: str) -> Answer:
         """What a tool that looks found out, or in a line why it found nothing."""
         try:
             told = look(self._daemon, call, question)
@@ -251,11 +251,11 @@ class _Answering:
 def _routed(daemon: Client, request: Ask, voice: Voice) -> Routed:
     """What the person chose, or what is found in the request."""
     if request.meant is not None:
-        return Routed(checked(request.meant), "your choice", certain=False)
+        return Routed(checked_call(request.meant), "your choice", certain=False)
     return route(request.text, [job.spec.name for job in daemon.jobs(_NAMED)], voice.at_hand())
 
 
-def _wait_for_idle(request: Ask | Report, turn: Turn) -> None:
+def _wait_for_idle(request: Ask | Report, turn: RequestContext) -> None:
     """Return once the devices are idle, or whoever asked would not wait. Raises Cancelled."""
     with Client(start=False) as daemon:
         if isinstance(request, Report) and request.job is not None:
@@ -279,7 +279,7 @@ def _material(daemon: Client, request: Report) -> Material:
     )
 
 
-def _reported(daemon: Client, call: Call) -> Material:
+def _reported(daemon: Client, call: ToolCall) -> Material:
     """What a report is made of: on one job, where the request names one, else on a span. Raises NotFound, UserError."""
     if call.tool == "job":
         return of_job(daemon, find_job(daemon, call.job() or "last").id)

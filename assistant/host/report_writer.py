@@ -38,7 +38,7 @@ _TAKEN = "another one writes the reports"
 _LOG = logging.getLogger("scribe")
 
 
-class Scribe:
+class ReportWriter:
     """Looks, waits, writes. Every call blocks."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         with alone(paths.home() / "scribe.lock", _TAKEN):
-            return _work(Scribe())
+            return _work(ReportWriter())
     except DaemonGone:
         return 0
     except UserError as e:
@@ -121,10 +121,10 @@ def main() -> int:
         return 0 if str(e) == _TAKEN else 1
 
 
-def _work(scribe: Scribe) -> int:
+def _work(writer: ReportWriter) -> int:
     while True:
         try:
-            if not scribe.turn():
+            if not writer.turn():
                 return 0
             time.sleep(LOOK_S)
         except DaemonGone:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from assistant.facts import phrases
-from assistant.intents.call import Call
+from assistant.intents.tool_call import ToolCall
 
 MOST = 3
 """Choices that are offered at most."""
@@ -51,10 +51,10 @@ class Choice(msgspec.Struct, frozen=True):
 
     words: str
     """For the person: plain text of one line."""
-    call: Call
+    call: ToolCall
 
 
-def choices(calls: Iterable[Call]) -> tuple[Choice, ...]:
+def choices(calls: Iterable[ToolCall]) -> tuple[Choice, ...]:
     """Those that differ in words, in their order."""
     told = {phrases.plain(said(call), _LONGEST): call for call in reversed(list(calls))}
     return tuple(Choice(words, call) for words, call in reversed(told.items()))
@@ -88,45 +88,45 @@ def numbered(asked: Sequence[Choice], answer: str) -> Choice | None:
     )
 
 
-def said(call: Call) -> str:
+def said(call: ToolCall) -> str:
     """A call in words, such as `why job 7 waits`."""
     return " ".join(_SAID[f"{call.role} {call.tool}"](call).split())
 
 
-def _job(call: Call, other: str = "the last job", name: str = "job") -> str:
+def _job(call: ToolCall, other: str = "the last job", name: str = "job") -> str:
     job = call.job(name)
     return other if job is None else "the last job" if job == "last" else f"job {job}"
 
 
-def _gpu(call: Call, other: str = "") -> str:
-    return other if (gpu := call.whole("gpu")) is None else f"GPU {gpu}"
+def _gpu(call: ToolCall, other: str = "") -> str:
+    return other if (gpu := call.integer("gpu")) is None else f"GPU {gpu}"
 
 
-def _when(call: Call) -> str:
+def _when(call: ToolCall) -> str:
     for unit in ("minutes", "hours", "days", "weeks"):
         if (count := call.number(unit)) is not None:
             return f"in the last {count:g} {unit}"
-    if since := call.words("since"):
+    if since := call.text("since"):
         return f"since {since}"
-    return _PERIODS.get(call.words("period"), call.words("period"))
+    return _PERIODS.get(call.text("period"), call.text("period"))
 
 
-def _metric(call: Call) -> str:
+def _metric(call: ToolCall) -> str:
     gpu = _gpu(call)
-    return f"the {_STATS.get(call.words('stat'), '')}{_METRICS.get(call.words('metric'), 'state')} of {gpu or 'the devices'} {_when(call)}"
+    return f"the {_STATS.get(call.text('stat'), '')}{_METRICS.get(call.text('metric'), 'state')} of {gpu or 'the devices'} {_when(call)}"
 
 
-def _state(call: Call) -> str:
-    state = call.words("state")
+def _state(call: ToolCall) -> str:
+    state = call.text("state")
     return "all jobs" if state in ("", "all") else f"the {state} jobs"
 
 
-def _jobs(call: Call, none: str) -> str:
+def _jobs(call: ToolCall, none: str) -> str:
     """One job, or all in a state."""
-    return _job(call) if call.job() is not None else _state(call) if call.words("state") else none
+    return _job(call) if call.job() is not None else _state(call) if call.text("state") else none
 
 
-def _energy(call: Call) -> str:
+def _energy(call: ToolCall) -> str:
     whose = _job(call, "") or _gpu(call)
     return (
         f"the energy that {whose} used {_when(call)}"
@@ -135,32 +135,32 @@ def _energy(call: Call) -> str:
     )
 
 
-def _compare(call: Call) -> str:
+def _compare(call: ToolCall) -> str:
     one = _gpu(call) or _job(call)
     other = (
         f"GPU {call.job('other')}"
-        if call.whole("gpu") is not None
+        if call.integer("gpu") is not None
         else _job(call, "its previous run", "other")
     )
     return f"compare {one} with {other}"
 
 
-def _move(call: Call) -> str:
-    place = call.words("place")
+def _move(call: ToolCall) -> str:
+    place = call.text("place")
     if place in ("before", "after"):
         return f"run {_job(call)} {place} {_job(call, 'another job', 'other')}"
     return f"move {_job(call)} to the {'end' if place == 'last' else 'front'} of the queue"
 
 
-def _submit(call: Call) -> str:
-    what = call.words("command") or (
-        f"the workload {call.words('workload')}" if call.words("workload") else "a new job"
+def _submit(call: ToolCall) -> str:
+    what = call.text("command") or (
+        f"the workload {call.text('workload')}" if call.text("workload") else "a new job"
     )
-    gpus = call.whole("gpus")
+    gpus = call.integer("gpus")
     return f"run {what} {'' if gpus is None else f'on {gpus} GPUs'}"
 
 
-_SAID: dict[str, Callable[[Call], str]] = {
+_SAID: dict[str, Callable[[ToolCall], str]] = {
     "answer device": _metric,
     "answer history": _metric,
     "answer job": lambda call: f"how {_job(call)} stands",
@@ -178,11 +178,11 @@ _SAID: dict[str, Callable[[Call], str]] = {
     "answer other": lambda call: "something I cannot do",
     "report brief": lambda call: f"a report of what happened {_when(call)}",
     "report daily": lambda call: (
-        f"the daily report {'of ' + call.words('period') if call.words('period') else ''}"
+        f"the daily report {'of ' + call.text('period') if call.text('period') else ''}"
     ),
     "report job": lambda call: f"a report on {_job(call)}",
     "housekeep scan": lambda call: (
-        f"find {_KINDS.get(call.words('what'), 'what can be cleaned up')}"
+        f"find {_KINDS.get(call.text('what'), 'what can be cleaned up')}"
     ),
     "housekeep undo": lambda call: "take back the last clean-up",
     "operate cancel": lambda call: f"cancel {_jobs(call, 'a job')}",
@@ -196,6 +196,6 @@ _SAID: dict[str, Callable[[Call], str]] = {
     ),
     "operate retry": lambda call: f"run {_jobs(call, 'a job')} again",
     "operate kill": lambda call: (
-        f"end process {pid}" if (pid := call.whole("pid")) is not None else "end a process"
+        f"end process {pid}" if (pid := call.integer("pid")) is not None else "end a process"
     ),
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from assistant.intents.plain import bare
+from assistant.intents.normalize import bare
 
 _FORBIDS = re.compile(
     r"\b(?:dont|do not|not|never|no(?! \{)|avoid|refrain|nicht|nie|niemals|kein\w*|pas|jamais|aucun\w*|nunca|jamas|ningun\w*)\b"

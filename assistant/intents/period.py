@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from assistant.intents.call import Call
+from assistant.intents.tool_call import ToolCall
 
 _UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0}
 _NIGHT = (20, 8)
@@ -19,14 +19,14 @@ class Period(NamedTuple):
     until: float
 
 
-def period(call: Call, now: float) -> Period | None:
+def period(call: ToolCall, now: float) -> Period | None:
     """None where the call names none."""
     for unit, seconds in _UNITS.items():
         if (count := call.number(unit)) is not None:
             return Period(now - count * seconds, now)
-    if since := call.words("since"):
+    if since := call.text("since"):
         return Period(_since(since, now), now)
-    return _named(call.words("period"), now) if call.words("period") else None
+    return _named(call.text("period"), now) if call.text("period") else None
 
 
 def _since(text: str, now: float) -> float:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from assistant.facts.selection import JOB_TOPICS, TOPICS, first
 from assistant.intents import patterns as p
-from assistant.intents.call import Call, Value, call
 from assistant.intents.masks import masked
 from assistant.intents.roles import role_of
-from assistant.intents.routes import KINDS, STATES
+from assistant.intents.table import KINDS, STATES
+from assistant.intents.tool_call import ToolCall, Value, tool_call
 
 
 def _topics(table: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:
@@ -21,7 +21,7 @@ def _topics(table: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:
     return {name: words for name, (words, _) in table.items()}
 
 
-def by_rules(request: str, names: Iterable[str] = ()) -> Call | None:
+def by_rules(request: str, names: Iterable[str] = ()) -> ToolCall | None:
     """The call; None where it asks for something to be done that no tool does. `names`: what jobs are called."""
     text, values = masked(request, names)
     return _Reading(" ".join(text.lower().split()), values).call()
@@ -33,7 +33,7 @@ class _Reading:
     def __init__(self, text: str, values: dict[str, str]) -> None:
         self._text, self._values = text, values
 
-    def call(self) -> Call | None:
+    def call(self) -> ToolCall | None:
         try:
             match role_of(self._text):
                 case "operate":
@@ -47,20 +47,20 @@ class _Reading:
         except (
             ValueError
         ):  # it names the right thing with a value out of bounds: a job of more than 18 digits
-            return call("answer", "other")
+            return tool_call("answer", "other")
 
-    def _operate(self) -> Call | None:
+    def _operate(self) -> ToolCall | None:
         says = self._says
         if says(r"(?:process|pid)\b.*\{n\d+\}"):
-            return call("operate", "kill", pid=self._first(p.ANY))
+            return tool_call("operate", "kill", pid=self._first(p.ANY))
         if says(
             r"pause|hold|on ice|freeze|suspend|stop (?:starting|launching)|(?:don't|do not) start|no (?:more|new) jobs"
         ):
-            return call("operate", "pause", job=self._job(p.ANY))
+            return tool_call("operate", "pause", job=self._job(p.ANY))
         if says(r"resume|unpause|release|unfreeze|continue|carry on|go on|start jobs again"):
-            return call("operate", "resume", job=self._job(p.ANY))
+            return tool_call("operate", "resume", job=self._job(p.ANY))
         if says(r"retry|re-?run|resubmit|restart|again|once more|more try|another try"):
-            return call(
+            return tool_call(
                 "operate",
                 "retry",
                 job=(job := self._job(p.ANY)),
@@ -79,102 +79,106 @@ class _Reading:
         ):
             job = self._job(p.ANY)
             state = "queued" if self._says("clear the queue") else first(self._text, p.STATES)
-            return call("operate", "cancel", job=job, state=None if job else state)
+            return tool_call("operate", "cancel", job=job, state=None if job else state)
         return (
             self._submit()
             if says(r"start|run|launch|submit|queue|enqueue|benchmark|measure|execute|time|tune")
             else None
         )
 
-    def _move(self) -> Call | None:
+    def _move(self) -> ToolCall | None:
         found = [self._values[slot.strip("{}")] for slot in p.ANY.findall(self._text)]
         beside = re.search(r"\b(before|after|behind|ahead of)\b", self._text)
         if len(found) > 1 and beside:
             place = "before" if beside[1] in ("before", "ahead of") else "after"
-            return call("operate", "move", job=found[0], place=place, other=found[1])
+            return tool_call("operate", "move", job=found[0], place=place, other=found[1])
         last = self._says(r"last|(?:to the |the )(?:end|back|bottom)")
-        return call(
+        return tool_call(
             "operate", "move", job=found[0] if found else None, place="last" if last else "first"
         )
 
-    def _submit(self) -> Call | None:
+    def _submit(self) -> ToolCall | None:
         gpus = p.GPUS.search(self._text)
         count = None if gpus is None else self._value(gpus[1]) if gpus[1] else "1"
         if workload := first(self._text, p.WORKLOADS):
-            return call("operate", "submit", workload=workload)
+            return tool_call("operate", "submit", workload=workload)
         command = re.search(r"\{w\d+\}", self._text)
-        return call(
+        return tool_call(
             "operate", "submit", command=self._value(command[0]) if command else None, gpus=count
         )
 
-    def _housekeep(self) -> Call:
+    def _housekeep(self) -> ToolCall:
         if self._says(r"undo|take back|revert"):
-            return call("housekeep", "undo")
-        return call(
+            return tool_call("housekeep", "undo")
+        return tool_call(
             "housekeep", "scan", what=first(self._text, {kind: p.KINDS[kind] for kind in KINDS})
         )
 
-    def _report(self) -> Call:
+    def _report(self) -> ToolCall:
         if (job := self._job(p.JOB)) is not None:
-            return call("report", "job", job=job)
+            return tool_call("report", "job", job=job)
         if self._says(r"daily|day report|today's|yesterday's|report (?:of|on|for) the day"):
-            return call(
+            return tool_call(
                 "report", "daily", period="yesterday" if self._says("yesterday") else "today"
             )
-        return call("report", "brief", **self._period())
+        return tool_call("report", "brief", **self._period())
 
-    def _answer(self) -> Call:
+    def _answer(self) -> ToolCall:
         job, gpu, text = self._job(p.JOB), self._first(p.GPU), self._text
         if p.HELP.match(text):
-            return call("answer", "help")
+            return tool_call("answer", "help")
         if p.DOCS.search(text):
-            return call("answer", "docs")
+            return tool_call("answer", "docs")
         if p.ALERTS.search(text):
-            return call("answer", "alerts")
+            return tool_call("answer", "alerts")
         if p.COMPARE.search(text) and (found := self._compare(job, gpu)) is not None:
             return found
         if p.WAITS.search(text) and (
             job is not None or self._says(r"(?:my|the|this) (?:job|run)|it|i")
         ):
-            return call("answer", "waiting", job=job)
+            return tool_call("answer", "waiting", job=job)
         if p.QUEUE.search(text):
-            return call("answer", "queue")
+            return tool_call("answer", "queue")
         if p.ENERGY.search(text) or self._says(r"which job.*power|power (?:hog|hungry)"):
-            return call("answer", "energy", job=job, gpu=gpu, **self._period())
+            return tool_call("answer", "energy", job=job, gpu=gpu, **self._period())
         if p.LOG.search(text) and (
             job is not None or self._says(r"logs?|printed|output|traceback")
         ):
-            return call("answer", "log", job=job)
+            return tool_call("answer", "log", job=job)
         if job is not None:
-            return call("answer", "job", job=job)
+            return tool_call("answer", "job", job=job)
         if (named := re.search(r"\{w\d+\}", text)) and first(text, _topics(JOB_TOPICS)):
-            return call("answer", "job", job=self._value(named[0]))
-        return self._metric(gpu) or self._jobs() or call("answer", "other")
+            return tool_call("answer", "job", job=self._value(named[0]))
+        return self._metric(gpu) or self._jobs() or tool_call("answer", "other")
 
-    def _compare(self, job: str | None, gpu: str | None) -> Call | None:
+    def _compare(self, job: str | None, gpu: str | None) -> ToolCall | None:
         slots: list[str] = p.ANY.findall(self._text)
         other = self._value(slots[1]) if len(slots) > 1 else None
         if gpu is not None:
-            return call("answer", "compare", gpu=gpu, other=other) if other is not None else None
+            return (
+                tool_call("answer", "compare", gpu=gpu, other=other) if other is not None else None
+            )
         if job is None and slots:
             job = self._value(slots[0])
-        return call("answer", "compare", job=job, other=other) if job is not None else None
+        return tool_call("answer", "compare", job=job, other=other) if job is not None else None
 
-    def _metric(self, gpu: str | None) -> Call | None:
+    def _metric(self, gpu: str | None) -> ToolCall | None:
         """Of a device: now, or over a time."""
         metric = first(self._text, _topics(TOPICS))
         if metric is None:
             return None
         stat, period = first(self._text, p.STATS), self._period()
         if metric not in ("use", "processes", "name") and (stat or period):
-            return call("answer", "history", metric=metric, gpu=gpu, stat=stat, **period)
-        return call("answer", "device", metric=metric, gpu=gpu)
+            return tool_call("answer", "history", metric=metric, gpu=gpu, stat=stat, **period)
+        return tool_call("answer", "device", metric=metric, gpu=gpu)
 
-    def _jobs(self) -> Call | None:
+    def _jobs(self) -> ToolCall | None:
         state = first(self._text, _topics(JOB_TOPICS))
         if state is None and not p.RAN.search(self._text):
             return None
-        return call("answer", "jobs", state=state if state in STATES else "all", **self._period())
+        return tool_call(
+            "answer", "jobs", state=state if state in STATES else "all", **self._period()
+        )
 
     def _period(self) -> dict[str, Value]:
         """The argument that names the stretch of time; none where none is named."""

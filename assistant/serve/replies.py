@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from assistant.messages import Completed
+from assistant.messages import Completion
 
 _ENCODE = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
 
 
-class Style:
+class ReplyFormat:
     """One answer, in the shape of a chat or of a plain completion."""
 
     def __init__(self, model: str, *, chat: bool) -> None:
@@ -22,7 +22,7 @@ class Style:
         self._id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._created = int(time.time())
 
-    def whole(self, text: str, done: Completed) -> bytes:
+    def whole(self, text: str, done: Completion) -> bytes:
         choice: dict[str, Any] = {"index": 0, "finish_reason": done.reason, "logprobs": None}
         choice |= (
             {"message": {"role": "assistant", "content": text, "refusal": None}}
@@ -38,7 +38,7 @@ class Style:
             {"delta": {**role, "content": text}} if self._chat else {"text": text}, None, device
         )
 
-    def end(self, done: Completed, *, with_usage: bool) -> bytes:
+    def end(self, done: Completion, *, with_usage: bool) -> bytes:
         """The last pieces of a stream."""
         last = self._event({"delta": {}} if self._chat else {"text": ""}, done.reason, done.device)
         if with_usage:
@@ -60,7 +60,7 @@ class Style:
         return {**head, "system_fingerprint": f"gpudeck-{device}"}
 
 
-def usage(done: Completed) -> dict[str, int]:
+def usage(done: Completion) -> dict[str, int]:
     return {
         "prompt_tokens": done.prompt_tokens,
         "completion_tokens": done.tokens,

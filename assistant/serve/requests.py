@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from assistant.engine.prompts import STOP, Speaker, conversation
-from assistant.messages import MOST_TOKENS, Complete, Device
+from assistant.messages import MAX_COMPLETION_TOKENS, CompletionRequest, DeviceChoice
 from scheduler.protocol.errors import UserError
 
 CHAT_TOKENS, TEXT_TOKENS = 512, 16
@@ -28,7 +28,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
 TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COMPLETION_TOKENS)]
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Zero = Annotated[float, msgspec.Meta(ge=0, le=0)]
@@ -105,10 +105,12 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether a stream ends with what it used."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def asked(self, prompt: str, limit: int, stops: tuple[str, ...], device: Device) -> Complete:
+    def asked(
+        self, prompt: str, limit: int, stops: tuple[str, ...], device: DeviceChoice
+    ) -> CompletionRequest:
         """For the model. A seed that is not named is drawn."""
         given = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return Complete(
+        return CompletionRequest(
             prompt,
             limit,
             1.0 if self.temperature is None else self.temperature,
@@ -133,7 +135,7 @@ class Chat(Common, frozen=True):
     audio: None = None
     prediction: None = None
 
-    def complete(self, device: Device) -> Complete:
+    def complete(self, device: DeviceChoice) -> CompletionRequest:
         turns = [(_SPEAKERS[turn.role], _plain(turn.content)) for turn in self.messages]
         return self.asked(
             conversation(turns),
@@ -149,7 +151,7 @@ class Prose(Common, frozen=True):
     best_of: Literal[1] | None = None
     suffix: None = None
 
-    def complete(self, device: Device) -> Complete:
+    def complete(self, device: DeviceChoice) -> CompletionRequest:
         prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
         return self.asked(prompt, self.max_tokens or TEXT_TOKENS, (), device)
 

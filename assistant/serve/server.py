@@ -21,7 +21,7 @@ MAX_HEAD = 16 * 1024
 """Bytes."""
 
 
-class Patient(H11Protocol):
+class ImpatientProtocol(H11Protocol):
     """uvicorn's HTTP, and the end of the patience that it lacks: with clients that send their head a byte at a time, or never read."""
 
     _late: asyncio.TimerHandle | None = None
@@ -87,7 +87,7 @@ def listen(port: int) -> socket.socket:
 def serve(app: ASGIApp, sock: socket.socket) -> None:
     """Until SIGINT or SIGTERM; what is being answered then is cut off."""
     options: dict[str, Any] = {
-        "http": Patient,
+        "http": ImpatientProtocol,
         "ws": "none",
         "lifespan": "off",
         "proxy_headers": False,

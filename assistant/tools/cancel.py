@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from assistant.facts import phrases
 from assistant.facts.devices import label
-from assistant.intents.call import Call
-from assistant.tools.find import ACTIVE, MOST, listed, meant, title
-from assistant.tools.plan import Environment, Plan
+from assistant.intents.tool_call import ToolCall
+from assistant.tools.job_lookup import ACTIVE, MOST, listed, meant, title
+from assistant.tools.plan import Environment, PlannedAction
 from assistant.writing.template.words import counted, upper
 from assistant.writing.template.words import listed as enumerated
 from scheduler.client import Client
@@ -23,9 +23,9 @@ _TOGETHER = 50
 _SIGNALS = f"sent SIGTERM, then SIGKILL after {TERM_GRACE_S:.0f} s"
 
 
-def cancel(daemon: Client, call: Call) -> Plan:
+def cancel(daemon: Client, call: ToolCall) -> PlannedAction:
     """One job, or all of a state."""
-    if state := call.words("state"):
+    if state := call.text("state"):
         return _cancel_all(daemon, state)
     job = meant(daemon, call, "cancel", ACTIVE)
     _refuse_ended(job)
@@ -42,18 +42,18 @@ def cancel(daemon: Client, call: Call) -> Plan:
     effect = " ".join(
         filter(None, (_ended(daemon, job), _progress(daemon, job), _dependents(daemon, job)))
     )
-    return Plan(
+    return PlannedAction(
         f"Cancel {title(job)}",
         effect,
         _situation(job),
         act,
         (("Command", f"gpudeck cancel {job.id}"),),
-        call.about(job.id),
+        call.with_job(job.id),
         (job.id,),
     )
 
 
-def _cancel_all(daemon: Client, state: str) -> Plan:
+def _cancel_all(daemon: Client, state: str) -> PlannedAction:
     states = {"queued": (Queued,), "running": (Starting, Running), "all": ACTIVE}.get(state)
     if states is None:
         raise UserError(f"jobs that are {state} have ended: there is nothing to cancel")
@@ -79,7 +79,7 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     )
     effect = f"{listed(found)}. {'; '.join(filter(None, parts))}."
     effect = upper(effect)
-    return Plan(
+    return PlannedAction(
         f"Cancel {counted(len(found), 'job')}",
         effect,
         frozenset(map(_situation, found)),
@@ -88,9 +88,9 @@ def _cancel_all(daemon: Client, state: str) -> Plan:
     )
 
 
-def kill(daemon: Client, call: Call) -> Plan:
+def kill(daemon: Client, call: ToolCall) -> PlannedAction:
     """End a process that uses a GPU."""
-    pid = call.whole("pid")
+    pid = call.integer("pid")
     if pid is None:
         raise UserError("say which process to end by its pid. See: gpudeck processes")
     process = next(
@@ -110,7 +110,7 @@ def kill(daemon: Client, call: Call) -> Plan:
     effect = (
         f"Process {pid} ({name}){whose} will be {_SIGNALS}. What it has not saved is lost.{job}"
     )
-    return Plan(
+    return PlannedAction(
         f"End process {pid} ({name})",
         effect,
         (pid, found.ticks),

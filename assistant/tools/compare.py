@@ -9,13 +9,13 @@ from assistant.facts import Fact, phrases
 from assistant.facts import named as by_name
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
 from assistant.facts.fact import Adder
-from assistant.intents.call import Call
 from assistant.intents.period import Period
+from assistant.intents.tool_call import ToolCall
 from assistant.reports.material import read_snapshot
 from assistant.tools.devices import POINTS, RECENT_S, asked, source_facts, span_facts
-from assistant.tools.find import find_job
+from assistant.tools.job_lookup import find_job
 from assistant.tools.jobs import facts_of
-from assistant.tools.told import Told, stated, valued
+from assistant.tools.tool import ToolResult, names_with_values, text_result
 from assistant.writing.template import devices
 from assistant.writing.template import jobs as words
 from assistant.writing.template.book import Book
@@ -48,9 +48,9 @@ _SAME = 0.005
 """Below this share two values are told as about the same."""
 
 
-def compare(daemon: Client, call: Call) -> Told:
+def compare(daemon: Client, call: ToolCall) -> ToolResult:
     """Raises NotFound, and UserError where what is to be compared was not said."""
-    if call.whole("gpu") is not None:
+    if call.integer("gpu") is not None:
         return _devices(daemon, call)
     named = call.job()
     if named is None:
@@ -59,7 +59,7 @@ def compare(daemon: Client, call: Call) -> Told:
     other = call.job("other")
     before = find_job(daemon, other) if other is not None else _earlier(daemon, one)
     if before is None:
-        return stated(
+        return text_result(
             f"Job {one.id} ({phrases.escaped(one.spec.name, 60)}) is the first of its name: there is no earlier run to compare with."
         )
     if before.id == one.id:
@@ -83,14 +83,16 @@ def compare(daemon: Client, call: Call) -> Told:
             _table(book, (first, words.title(first)), (second, words.title(second)), _JOB),
         ]
 
-    return Told(
-        tuple(facts), say, valued(facts, f"{first}.state", f"{second}.state", *_found(facts))
+    return ToolResult(
+        tuple(facts),
+        say,
+        names_with_values(facts, f"{first}.state", f"{second}.state", *_found(facts)),
     )
 
 
-def _devices(daemon: Client, call: Call) -> Told:
+def _devices(daemon: Client, call: ToolCall) -> ToolResult:
     snapshot = read_snapshot(daemon)
-    indices = call.whole("gpu"), call.whole("other")
+    indices = call.integer("gpu"), call.integer("other")
     if indices[1] is None or indices[0] == indices[1]:
         raise UserError("name two GPUs to compare")
     found = [state for index in indices for state in asked(snapshot, index)]
@@ -123,7 +125,7 @@ def _devices(daemon: Client, call: Call) -> Told:
         uses = [sentence(f"**{name}** ", devices.use(book, device)) for device, name in pair]
         return [*uses, _table(book, pair[0], pair[1], _DEVICE)]
 
-    return Told(tuple(facts), say, _found(facts))
+    return ToolResult(tuple(facts), say, _found(facts))
 
 
 def _earlier(daemon: Client, job: Job) -> Job | None:

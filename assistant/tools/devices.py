@@ -8,11 +8,11 @@ from assistant.facts import Fact, phrases
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
 from assistant.facts.fact import Adder
 from assistant.facts.selection import TOPICS
-from assistant.intents.call import Call
 from assistant.intents.period import Period, period
+from assistant.intents.tool_call import ToolCall
 from assistant.reports.facts import alert_facts
 from assistant.reports.material import read_snapshot
-from assistant.tools.told import Told, valued
+from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import devices
 from assistant.writing.template.answer import of_device
 from assistant.writing.template.book import Book
@@ -28,10 +28,10 @@ MOST_ALERTS = 10
 _STATS = {"mean": "mean", "max": "highest", "min": "lowest"}
 
 
-def device(daemon: Client, call: Call) -> Told:
+def device(daemon: Client, call: ToolCall) -> ToolResult:
     """A metric now, and its mean and highest of the last ten minutes; without one, the most important of them."""
-    snapshot, metric = read_snapshot(daemon), call.words("metric")
-    found, now = asked(snapshot, call.whole("gpu")), snapshot.time
+    snapshot, metric = read_snapshot(daemon), call.text("metric")
+    found, now = asked(snapshot, call.integer("gpu")), snapshot.time
     past = Period(now - RECENT_S, now)
     topic = "use" if metric == "processes" else metric
     about = (
@@ -47,7 +47,7 @@ def device(daemon: Client, call: Call) -> Told:
 
     def say(book: Book) -> list[str]:
         if not book.devices():
-            return [_missing(snapshot, call.whole("gpu"))]
+            return [_missing(snapshot, call.integer("gpu"))]
         if not topic:
             return devices.chapter(book)
         return [of_device(book, subject(state.device), topic) for state in found]
@@ -59,34 +59,36 @@ def device(daemon: Client, call: Call) -> Told:
         if topic
         else about[:1]
     )
-    return Told(
+    return ToolResult(
         tuple(facts),
         say,
-        valued(facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)),
+        names_with_values(
+            facts, *(f"{subject(state.device)}.{field}" for state in found for field in needed)
+        ),
     )
 
 
-def history(daemon: Client, call: Call) -> Told:
+def history(daemon: Client, call: ToolCall) -> ToolResult:
     """A metric over a time: mean, highest and lowest, and how much of the time was read."""
-    snapshot, field = read_snapshot(daemon), TOPICS[call.words("metric") or "temp"][1][0]
+    snapshot, field = read_snapshot(daemon), TOPICS[call.text("metric") or "temp"][1][0]
     past = period(call, snapshot.time) or Period(snapshot.time - RECENT_S, snapshot.time)
-    found = asked(snapshot, call.whole("gpu"))
+    found = asked(snapshot, call.integer("gpu"))
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
         facts += device_facts(state, snapshot.time, ())
         facts += _past(daemon, state, past, (field,), lowest=True)
-    stats = [call.words("stat")] if call.words("stat") else list(_STATS)
+    stats = [call.text("stat")] if call.text("stat") else list(_STATS)
 
     def say(book: Book) -> list[str]:
         if not book.devices():
-            return [_missing(snapshot, call.whole("gpu"))]
+            return [_missing(snapshot, call.integer("gpu"))]
         return [_over(book, subject(state.device), field, stats) for state in found]
 
     figures = [f"{subject(state.device)}.{field}.{stat}" for state in found for stat in stats]
-    return Told(tuple(facts), say, valued(facts, "span.when", *figures))
+    return ToolResult(tuple(facts), say, names_with_values(facts, "span.when", *figures))
 
 
-def alerts(daemon: Client, call: Call) -> Told:
+def alerts(daemon: Client, call: ToolCall) -> ToolResult:
     """What is the matter now, and the newest of what was."""
     snapshot = read_snapshot(daemon)
     names = {state.device.id: label(state.device) for state in snapshot.devices}
@@ -106,7 +108,7 @@ def alerts(daemon: Client, call: Call) -> Told:
             or "There is no alert, and there was none."
         ]
 
-    return Told(tuple(facts), say, quotes=True)
+    return ToolResult(tuple(facts), say, quotes=True)
 
 
 def asked(snapshot: Snapshot, gpu: int | None) -> Sequence[DeviceState]:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from assistant.facts import Fact
 from assistant.facts.devices import device_facts, subject
 from assistant.facts.fact import Adder
-from assistant.intents.call import Call
 from assistant.intents.period import Period, period
+from assistant.intents.tool_call import ToolCall
 from assistant.reports.facts import energy_facts, used_facts
 from assistant.reports.material import read_snapshot
 from assistant.tools.devices import POINTS, asked, source_facts, span_facts
-from assistant.tools.find import MOST, find_job
+from assistant.tools.job_lookup import MOST, find_job
 from assistant.tools.jobs import facts_of
-from assistant.tools.told import Told, valued
+from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import devices
 from assistant.writing.template import jobs as words
 from assistant.writing.template.book import Book
@@ -31,13 +31,13 @@ _RANKED = 5
 _REASONS = 3
 
 
-def energy(daemon: Client, call: Call) -> Told:
+def energy(daemon: Client, call: ToolCall) -> ToolResult:
     """Of the job or the device that is named; else of all jobs that ended in the time (a week), and of the devices in it."""
     if call.job() is not None:
         return _of_job(daemon, find_job(daemon, call.job() or "last"))
     snapshot = read_snapshot(daemon)
     past = period(call, snapshot.time) or Period(snapshot.time - WEEK_S, snapshot.time)
-    found = asked(snapshot, call.whole("gpu"))
+    found = asked(snapshot, call.integer("gpu"))
     facts = [*source_facts(snapshot), *span_facts(past)]
     for state in found:
         history = daemon.history(
@@ -48,9 +48,9 @@ def energy(daemon: Client, call: Call) -> Told:
             *energy_facts(state.device, history, past.until),
         ]
     own = [subject(state.device) for state in found]
-    if call.whole("gpu") is not None:
-        energies = valued(facts, *(f"{device}.energy" for device in own))
-        return Told(
+    if call.integer("gpu") is not None:
+        energies = names_with_values(facts, *(f"{device}.energy" for device in own))
+        return ToolResult(
             tuple(facts),
             lambda book: (
                 [_device(book, device) for device in own] or ["There is no such device here."]
@@ -95,16 +95,16 @@ def energy(daemon: Client, call: Call) -> Told:
             *(_device(book, d) for d in own),
         ]
 
-    return Told(
+    return ToolResult(
         tuple(facts),
         say,
-        valued(
+        names_with_values(
             facts, "jobs.ended", "jobs.energy", *(f"job{job.id}.used.energy" for job in ranked[:1])
         ),
     )
 
 
-def _of_job(daemon: Client, job: Job) -> Told:
+def _of_job(daemon: Client, job: Job) -> ToolResult:
     name = f"job{job.id}"
     facts = (
         *facts_of(daemon, job)[:2],
@@ -119,8 +119,10 @@ def _of_job(daemon: Client, job: Job) -> Told:
         )
         return [sentence("**", words.called(book, name), "**", told)]
 
-    return Told(
-        tuple(dict.fromkeys(facts)), say, valued(facts, f"{name}.used.energy", f"{name}.name")
+    return ToolResult(
+        tuple(dict.fromkeys(facts)),
+        say,
+        names_with_values(facts, f"{name}.used.energy", f"{name}.name"),
     )
 
 

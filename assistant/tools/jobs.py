@@ -8,12 +8,12 @@ from assistant.facts import Fact, job_facts
 from assistant.facts.devices import label
 from assistant.facts.fact import Adder
 from assistant.facts.jobs import count_facts
-from assistant.intents.call import Call
 from assistant.intents.period import Period, period
+from assistant.intents.tool_call import ToolCall
 from assistant.reports.facts import started, used_facts, when_facts
 from assistant.tools.devices import span_facts
-from assistant.tools.find import MOST, find_job
-from assistant.tools.told import Told, valued
+from assistant.tools.job_lookup import MOST, find_job
+from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import jobs as words
 from assistant.writing.template.book import Book
 from assistant.writing.template.words import given, listed, paragraph, sentence
@@ -50,16 +50,16 @@ _MANY = {
 }
 
 
-def one(daemon: Client, call: Call) -> Told:
+def one(daemon: Client, call: ToolCall) -> ToolResult:
     """How a job stands or how it went."""
     job = find_job(daemon, call.job() or "last")
     facts = facts_of(daemon, job)
     name = f"job{job.id}"
     needed = ("state", "progress")
-    return Told(
+    return ToolResult(
         tuple(facts),
         lambda book: words.chapter(book, name),
-        valued(facts, *(f"{name}.{what}" for what in needed)),
+        names_with_values(facts, *(f"{name}.{what}" for what in needed)),
     )
 
 
@@ -70,9 +70,9 @@ def facts_of(daemon: Client, job: Job) -> list[Fact]:
     return [*job_facts(job, now, _labels(daemon)), *when_facts(job, now), *used]
 
 
-def several(daemon: Client, call: Call) -> Told:
+def several(daemon: Client, call: ToolCall) -> ToolResult:
     """Those of a state, and of a time: that ended in it, or ran in it where all are asked for."""
-    now, state = time.time(), call.words("state") or "all"
+    now, state = time.time(), call.text("state") or "all"
     past = period(call, now)
     active = state in ("running", "queued")
     if past is None or active:
@@ -93,14 +93,14 @@ def several(daemon: Client, call: Call) -> Told:
         )
         return [_opening(book, state), *told, rest]
 
-    return Told(
+    return ToolResult(
         tuple(facts),
         say,
-        valued(facts, "span.when", *(f"job{job.id}.called" for job in found[:TOLD])),
+        names_with_values(facts, "span.when", *(f"job{job.id}.called" for job in found[:TOLD])),
     )
 
 
-def waiting(daemon: Client, call: Call) -> Told:
+def waiting(daemon: Client, call: ToolCall) -> ToolResult:
     """Why a job waits, or each that does: the queue's own reason, what stands before it, and when it will start where that is known."""
     now, named = time.time(), call.job()
     line = sorted(
@@ -127,10 +127,10 @@ def waiting(daemon: Client, call: Call) -> Told:
         if isinstance(job.state, Queued)
         for what in ("reason", "start")
     ]
-    return Told(tuple(facts), say, valued(facts, *needed))
+    return ToolResult(tuple(facts), say, names_with_values(facts, *needed))
 
 
-def queue(daemon: Client, call: Call) -> Told:
+def queue(daemon: Client, call: ToolCall) -> ToolResult:
     """How many wait and run, and whether the queue is paused."""
     snapshot = daemon.snapshot()
     add = Adder("queue", "Queue", "queue", snapshot.time)
@@ -167,7 +167,7 @@ def queue(daemon: Client, call: Call) -> Told:
             *(sentence("group ", group) for group in book.starting("queue.group.")),
         ]
 
-    return Told(tuple(add.facts), say, ("queue.waiting", "queue.running"))
+    return ToolResult(tuple(add.facts), say, ("queue.waiting", "queue.running"))
 
 
 def _within(job: Job, past: Period) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.intents.call import Call
+from assistant.intents.tool_call import ToolCall
 from scheduler.client import Client
 
 Environment = dict[str, str]
 """Of who approves: a job that is submitted has it. No plan holds it, as it may hold secrets."""
 
 
-class Plan(NamedTuple):
+class PlannedAction(NamedTuple):
     title: str
     """Cancel job 7 (train)"""
     effect: str
@@ -23,7 +23,7 @@ class Plan(NamedTuple):
     """Does it, and says in a line what was done. Raises UserError."""
     details: tuple[tuple[str, str], ...] = ()
     """The command that does the same, and whatever else is worth knowing: caption and value."""
-    call: Call | None = None
+    call: ToolCall | None = None
     """The call with what it left open settled: the job it is about by its number; None where it left nothing open."""
     jobs: tuple[int, ...] = ()
     """Numbers of the jobs that it is about."""

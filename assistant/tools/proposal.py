@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-How = Literal["once", "session", "never"]
+Decision = Literal["once", "session", "never"]
 NEW_JOBS = ("operate submit", "operate retry")
 """Tools that queue jobs, which have the environment of who approves them."""
 

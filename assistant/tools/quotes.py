@@ -7,10 +7,10 @@ import time
 
 from assistant.facts import log_lines as logs
 from assistant.facts.fact import Adder
-from assistant.intents.call import Call
+from assistant.intents.tool_call import ToolCall
 from assistant.retrieval import Passage, Where, quoted, search
-from assistant.tools.find import find_job
-from assistant.tools.told import Told
+from assistant.tools.job_lookup import find_job
+from assistant.tools.tool import ToolResult
 from assistant.writing.template import jobs as words
 from assistant.writing.template.book import Book
 from assistant.writing.template.words import table
@@ -23,7 +23,7 @@ _ASKING = re.compile(r"\b(?:mention|print|say|said|show|line|contain)\w*\b", re.
 """Words that ask for what a log says, and are not looked for in it."""
 
 
-def log(daemon: Client, call: Call, question: str) -> Told:
+def log(daemon: Client, call: ToolCall, question: str) -> ToolResult:
     """The lines of a job's log that have the words of the question, with file and line, then its end; without a job, of the newest logs.
 
     Foreign text: shown as it is, and read by nothing.
@@ -39,12 +39,12 @@ def log(daemon: Client, call: Call, question: str) -> Told:
     end = _end(daemon, job or find_job(daemon, "last"))
     if not quotes.facts:
         return end
-    return Told(
+    return ToolResult(
         (*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True
     )
 
 
-def _end(daemon: Client, job: Job) -> Told:
+def _end(daemon: Client, job: Job) -> ToolResult:
     """What it printed last."""
     shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][
         -LOG_LINES:
@@ -63,13 +63,13 @@ def _end(daemon: Client, job: Job) -> Told:
             else [f"{who} printed nothing."]
         )
 
-    return Told(tuple(add.facts), say, quotes=True)
+    return ToolResult(tuple(add.facts), say, quotes=True)
 
 
-def quotation(passages: tuple[Passage, ...], where: Where) -> Told:
+def quotation(passages: tuple[Passage, ...], where: Where) -> ToolResult:
     """What was looked up, word for word, and where."""
     add = Adder(where, "", "", time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
         add.words(f"passage{i}", passage.heading or passage.file, passage.text)
-    return Told(tuple(add.facts), lambda _: [quoted(passages, where)], quotes=True)
+    return ToolResult(tuple(add.facts), lambda _: [quoted(passages, where)], quotes=True)

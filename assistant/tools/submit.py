@@ -13,9 +13,9 @@ import msgspec
 from accel.workloads import catalog
 from assistant.facts import phrases
 from assistant.facts.devices import label
-from assistant.intents.call import Call
-from assistant.tools.find import find_job, listed, title
-from assistant.tools.plan import Environment, Plan
+from assistant.intents.tool_call import ToolCall
+from assistant.tools.job_lookup import find_job, listed, title
+from assistant.tools.plan import Environment, PlannedAction
 from assistant.writing.template.words import listed as enumerated
 from assistant.writing.template.words import upper
 from scheduler.client import Client
@@ -32,12 +32,12 @@ _SHOWN = 300
 """Characters of a command."""
 
 
-def submit(daemon: Client, call: Call, folder: str) -> Plan:
+def submit(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
     """A workload with this machine's defaults, or a command, in the asker's folder and environment."""
-    if name := call.words("workload"):
+    if name := call.text("workload"):
         spec = _workload(daemon, name, call.params, folder)
-    elif command := call.words("command"):
-        spec = _command(command, call.whole("gpus") or 0, folder)
+    elif command := call.text("command"):
+        spec = _command(command, call.integer("gpus") or 0, folder)
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
         raise UserError(
@@ -59,15 +59,17 @@ def submit(daemon: Client, call: Call, folder: str) -> Plan:
         else f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
     )
     basis = (spec.argv, spec.cwd, spec.gpus)
-    return Plan(f"Run {phrases.plain(spec.name, 60)}", effect, basis, act, (("Command", verb),))
+    return PlannedAction(
+        f"Run {phrases.plain(spec.name, 60)}", effect, basis, act, (("Command", verb),)
+    )
 
 
-def retry(daemon: Client, call: Call, folder: str) -> Plan:
+def retry(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
     """One job that ended, or all that failed, as new jobs."""
     named = call.job()
-    if named is None and not call.words("state"):
+    if named is None and not call.text("state"):
         raise UserError("say which job to run once more")
-    jobs = _of_state(daemon, call.words("state")) if named is None else [find_job(daemon, named)]
+    jobs = _of_state(daemon, call.text("state")) if named is None else [find_job(daemon, named)]
     if active := [job for job in jobs if job.active]:
         raise UserError(f"{title(active[0])} has not ended: it is {active[0].status}")
     specs = [_again(job) for job in jobs]
@@ -85,8 +87,8 @@ def retry(daemon: Client, call: Call, folder: str) -> Plan:
             filter(None, (same, _held(daemon, specs[0]), _foretold(daemon, specs[0])))
         )
     what = title(jobs[0]) if len(jobs) == 1 else f"{len(jobs)} jobs"
-    settled = call.about(jobs[0].id) if named is not None else call
-    return Plan(
+    settled = call.with_job(jobs[0].id) if named is not None else call
+    return PlannedAction(
         f"Run {what} once more",
         effect,
         tuple(job.id for job in jobs),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assistant.intents.routes import TOOLS
+from assistant.intents.table import TOOLS
 from assistant.training.evaluate import CONFUSION, EVALUATION
 from assistant.training.phrasings import COMBINATIONS, TEMPLATES
 from assistant.training.requests import LANGUAGES, PUZZLED
@@ -29,7 +29,7 @@ tags: [rwkv7]
 An RWKV-7 with {parameters:.1f} million parameters ({layers} layers of {channels} channels, a vocabulary of its own), for two tasks and
 nothing else: it says which of {tools} tools a request needs and with which arguments, and it writes briefs and answers from facts. It sees
 no numbers, names or commands: requests come to it masked (`assistant.intents.masks`) and without capitals, accents and slips of the finger
-(`assistant.intents.plain`), facts as names (`assistant.writing.compact`), and what it writes has slots that code fills and checks.
+(`assistant.intents.normalize`), facts as names (`assistant.writing.compact`), and what it writes has slots that code fills and checks.
 
 ## Data
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from assistant.engine.prompts import prompt
 from assistant.facts import Fact
-from assistant.intents.plain import plain
-from assistant.intents.routes import SYSTEM
+from assistant.intents.normalize import plain
+from assistant.intents.table import SYSTEM
 from assistant.training import requests
 from assistant.training.briefs import told
 from assistant.training.phrasings import Part

@@ -16,14 +16,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, get_args
 
-from assistant.engine.engine import Engine, EngineAuthor, Mark
+from assistant.engine.engine import Engine, EngineAuthor, TextPosition
 from assistant.facts import Fact
-from assistant.intents import routes
-from assistant.intents.call import called
+from assistant.intents import table
 from assistant.intents.masks import masked
-from assistant.intents.plain import plain
-from assistant.intents.route import SURE, WAYS
+from assistant.intents.normalize import plain
+from assistant.intents.router import SURE, WAYS
 from assistant.intents.rules import by_rules
+from assistant.intents.tool_call import call_from_route
 from assistant.training import requests
 from assistant.training.handwritten import Asked, handwritten
 from assistant.training.phrasings import Part, voices
@@ -62,7 +62,7 @@ def written(engine: Engine, system: str, user: str) -> str:
     return _greedy(author, author.begin(system, user))
 
 
-def _greedy(author: EngineAuthor, place: Mark) -> str:
+def _greedy(author: EngineAuthor, place: TextPosition) -> str:
     *_, last = author.write(place, 0)
     return last.text.strip()
 
@@ -126,7 +126,7 @@ def evaluate(
 
 def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing:
     author = EngineAuthor(engine, lambda: False)
-    place = author.begin(routes.SYSTEM, plain(request))
+    place = author.begin(table.SYSTEM, plain(request))
     ways = author.ways(place, WAYS)
     return Routing(
         request, wanted, _greedy(author, place), language, bool(ways) and ways[0].chance >= SURE
@@ -135,7 +135,9 @@ def _routed(engine: Engine, request: str, wanted: str, language: str) -> Routing
 
 def _by_rules(asked: Asked) -> bool:
     """Whether the rules find the route: what a model has to be better than."""
-    return by_rules(asked.request) == called(routes.parse(asked.route), masked(asked.request)[1])
+    return by_rules(asked.request) == call_from_route(
+        table.parse(asked.route), masked(asked.request)[1]
+    )
 
 
 def _right(found: list[Routing]) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from assistant.intents.masks import masked
-from assistant.intents.plain import plain
+from assistant.intents.normalize import plain
 
 _FILE = Path(__file__).with_suffix(".jsonl")
 

@@ -17,8 +17,8 @@ from random import Random
 from typing import Literal, NamedTuple
 from zlib import crc32
 
-from assistant.intents.plain import unaccented
-from assistant.intents.routes import BY_NAME
+from assistant.intents.normalize import unaccented
+from assistant.intents.table import BY_NAME
 
 Part = Literal["learnt", "combinations", "templates", "unheard"]
 """What is learnt, and what is held out, farther and farther from it: combinations of the words of a phrasing, each of which is learnt in

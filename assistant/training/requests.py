@@ -9,8 +9,8 @@ from random import Random
 from typing import NamedTuple
 
 from assistant.intents.masks import NUMBER_WORDS, masked
-from assistant.intents.plain import bare, plain
-from assistant.intents.routes import BY_NAME, Route
+from assistant.intents.normalize import bare, plain
+from assistant.intents.table import BY_NAME, Route
 from assistant.training.handwritten import is_handwritten
 from assistant.training.noise import noised
 from assistant.training.phrasings import (

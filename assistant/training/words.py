@@ -1,4 +1,4 @@
-"""The words that a model is taught, for `assistant.intents.plain` to mend slips of the finger by. Renewed when the grammar changes:
+"""The words that a model is taught, for `assistant.intents.normalize` to mend slips of the finger by. Renewed when the grammar changes:
 
 python -m assistant.training.words
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from assistant.intents.plain import SHORTEST, WORD, WORDS, bare
+from assistant.intents.normalize import SHORTEST, WORD, WORDS, bare
 from assistant.training.phrasings import grammar, lines, sentences
 from assistant.training.requests import LANGUAGES
 

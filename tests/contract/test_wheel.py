@@ -63,7 +63,7 @@ def test_every_other_module_imports_without_training(installed: Path) -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert {"assistant.workloads.rain", "assistant.host.host"} <= set(found.stdout.split())
+    assert {"assistant.workloads.rain", "assistant.host.server"} <= set(found.stdout.split())
 
 
 def test_random_machines_are_drawn_from_the_shipped_recording(installed: Path) -> None:

@@ -18,7 +18,7 @@ from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.client import Assistant
 from assistant.engine.generate import Generation, read
-from assistant.host.host import log
+from assistant.host.server import log
 from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.devices.processes import Known
@@ -150,14 +150,14 @@ def test_a_text_that_is_cut_off_goes_on_in_another_process_with_the_same_bits(
     code = (
         "import sys, torch\n"
         "from assistant.engine.generate import Generation, begun\n"
-        "from assistant.engine.journal import Diary\n"
+        "from assistant.engine.checkpoint import FileCheckpoint\n"
         "from accel.rwkv.model import RWKV7\n"
         "from accel.rwkv.sampling import Sampler\n"
         "from accel.rwkv.tokenizer import Tokenizer\n"
         "folder, request, cut = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
-        "model, diary, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), Diary(request), []\n"
-        "after = begun(model, list(range(1, 200)), diary, lambda: False)\n"
-        "run = Generation(model, Tokenizer.load(folder), Sampler(1.0, 0.9, 5), *after, limit=300, journal=diary,\n"
+        "model, checkpoint, asked = RWKV7.load(folder, 'cuda', torch.bfloat16), FileCheckpoint(request), []\n"
+        "after = begun(model, list(range(1, 200)), checkpoint, lambda: False)\n"
+        "run = Generation(model, Tokenizer.load(folder), Sampler(1.0, 0.9, 5), *after, limit=300, checkpoint=checkpoint,\n"
         "                 cancelled=lambda: asked.append(1) or len(asked) == cut)\n"
         "list(run)\n"
         "print(run.tokens)\n"

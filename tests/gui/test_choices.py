@@ -9,13 +9,13 @@ from app.assistant.bubble import Bubble
 from app.assistant.conversation import Conversation
 from app.assistant.session_requests import SessionRequest
 from app.link.requests import Answered, Ask
-from assistant.intents.call import Call
 from assistant.intents.choices import choices, question
+from assistant.intents.tool_call import ToolCall
 from tests.gui.conftest import Fed
 
 WAITING, HOLD = (
-    Call("answer", "waiting", {"job": 7}),
-    Call("operate", "pause", {"job": "<b>x</b> & y"}),
+    ToolCall("answer", "waiting", {"job": 7}),
+    ToolCall("operate", "pause", {"job": "<b>x</b> & y"}),
 )
 OFFERED = choices([WAITING, HOLD])
 

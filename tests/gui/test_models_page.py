@@ -32,7 +32,7 @@ from app.models.page import ModelsPage
 from app.widgets import theme
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
-from assistant.messages import Rate, Speed
+from assistant.messages import ModelSpeed, TokenRate
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
@@ -70,13 +70,13 @@ LLAMA = Model(
     "llama",
     problem="/m/llama holds a model of type 'llama'; only RWKV-7 (type 'rwkv7') can be used.",
 )
-SPEED = Speed(
+SPEED = ModelSpeed(
     "rwkv7-g1-2.9B",
     "cuda",
     2_950_000_000,
     3.1,
-    Rate(130.0, 128.0, 131.0, 5),
-    Rate(9000.0, 8800.0, 9100.0, 5),
+    TokenRate(130.0, 128.0, 131.0, 5),
+    TokenRate(9000.0, 8800.0, 9100.0, 5),
 )
 
 

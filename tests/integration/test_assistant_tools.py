@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from assistant.client import Assistant
-from assistant.intents.call import Call, call
+from assistant.intents.tool_call import ToolCall, tool_call
 from assistant.messages import Answer
 from assistant.tools.actions import plan
-from assistant.tools.answers import look
 from assistant.tools.proposal import Proposal
-from assistant.tools.proposals import LASTS_S, Proposals
+from assistant.tools.proposal_store import LASTS_S, ProposalStore
+from assistant.tools.registry import look
 from assistant.writing.template import tell
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -178,7 +178,7 @@ def test_two_gpus_are_compared_and_each_difference_says_with_which(home: Path) -
                 and all(state.reading for state in states)
             )
         )
-        told = look(deck, call("answer", "compare", gpu=0, other=1), "")
+        told = look(deck, tool_call("answer", "compare", gpu=0, other=1), "")
     found = [fact.said for fact in told.facts if fact.subject == "difference"]
     assert found
     for said in found:
@@ -206,7 +206,7 @@ def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
         )
     store.close()
     with Client() as deck:
-        told = look(deck, call("answer", "energy", period="week"), "")
+        told = look(deck, tool_call("answer", "energy", period="week"), "")
         text = tell(told.facts, told.say)
     assert "Of the jobs, **Job 2 (large)** used the most energy: 1.00 kWh." in text
     assert (
@@ -377,9 +377,9 @@ def test_a_permission_for_a_session_is_for_that_session_and_for_plain_words(
 def test_what_the_rules_read_differently_is_asked_all_the_same(
     shared: Client, world: dict[str, int]
 ) -> None:
-    proposals = Proposals()
+    proposals = ProposalStore()
     proposal, _ = proposals.propose(
-        shared, call("operate", "cancel", job=world["holder"]), "/", certain=False
+        shared, tool_call("operate", "cancel", job=world["holder"]), "/", certain=False
     )
     assert not proposal.certain, "and the client asks, whatever was allowed for its session"
 
@@ -391,7 +391,7 @@ def test_what_the_rules_read_differently_is_asked_all_the_same(
 def test_who_forbids_something_is_told_that_nothing_is_done(
     shared: Client, request_: str, told: bool
 ) -> None:
-    text = tell((), look(shared, call("answer", "other"), request_).say)
+    text = tell((), look(shared, tool_call("answer", "other"), request_).say)
     assert ("Nothing was changed, and nothing will be before you allow it" in text) == told
     assert "I did not find out what this asks about" in text
 
@@ -424,8 +424,8 @@ def test_a_proposal_ends_with_the_assistant_that_made_it(home: Path) -> None:
 
 def test_a_proposal_expires(shared: Client, world: dict[str, int]) -> None:
     now = [1000.0]
-    proposals = Proposals(lambda: now[0])
-    proposal, _ = proposals.propose(shared, call("operate", "pause"), "/", certain=True)
+    proposals = ProposalStore(lambda: now[0])
+    proposal, _ = proposals.propose(shared, tool_call("operate", "pause"), "/", certain=True)
     now[0] += LASTS_S
     with pytest.raises(UserError, match="has expired"):
         proposals.approve(shared, proposal.id, "once", {})
@@ -534,7 +534,7 @@ def test_a_job_with_a_long_command_is_run_again_with_all_of_it(
     failed = shared.submit([*python("raise SystemExit(5)"), "x" * 2 * LISTED_ARGV], name="long")
     shared.wait(failed.id, WAIT_S)
     for how in ({"job": "last"}, {"state": "failed"}):
-        plan(shared, call("operate", "retry", **how), "/").act(shared, {})
+        plan(shared, tool_call("operate", "retry", **how), "/").act(shared, {})
         made = shared.job(next(job.id for job in shared.jobs(10) if job.spec.name == "long"))
         assert made.id > failed.id
         assert made.spec.argv == shared.job(failed.id).spec.argv
@@ -590,7 +590,7 @@ def test_the_command_line_asks_and_says_what_it_did(
     capsys.readouterr()
     assert main(["ask", "--json", "--yes", "resume the queue"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out, type=Answer)
-    assert (told.call, told.routed) == (Call("operate", "resume"), "rules")
+    assert (told.call, told.routed) == (ToolCall("operate", "resume"), "rules")
     shared.wait(job.id, WAIT_S)
     assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 1
     assert "has ended already" in capsys.readouterr().out
@@ -623,18 +623,20 @@ def test_a_question_is_answered_also_where_nothing_is_known(
 def test_what_was_chosen_is_answered_and_read_strictly(
     shared: Client, world: dict[str, int], assistant: Assistant
 ) -> None:
-    chosen = assistant.ask("hm, that one", meant=Call("answer", "job", {"job": world["broken"]}))
+    chosen = assistant.ask(
+        "hm, that one", meant=ToolCall("answer", "job", {"job": world["broken"]})
+    )
     assert (chosen.call, chosen.routed) == (
-        Call("answer", "job", {"job": world["broken"]}),
+        ToolCall("answer", "job", {"job": world["broken"]}),
         "your choice",
     )
     assert "exit code 3" in chosen.text
-    acts = assistant.ask("hm, that one", meant=Call("operate", "pause")).proposal
+    acts = assistant.ask("hm, that one", meant=ToolCall("operate", "pause")).proposal
     assert acts is not None and not acts.certain, (
         "what acts is proposed, and no permission for the session is enough"
     )
     with pytest.raises(UserError, match="cannot be asked for"):
-        assistant.ask("hm, that one", meant=Call("operate", "cancel", {"pid": 1}))
+        assistant.ask("hm, that one", meant=ToolCall("operate", "cancel", {"pid": 1}))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import pytest
 
 from accel.rwkv.tokenizer import VOCABULARY
 from assistant.client import Assistant
-from assistant.messages import Chunk, Complete, Event
+from assistant.messages import Chunk, CompletionRequest, Event
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.devices import ASSISTANT_MARK
@@ -213,7 +213,7 @@ class Listener:
             self.may_use_cpu = event.cpu
 
 
-ASKED = Complete("Once upon a time", limit=80, temperature=1.0, seed=7)
+ASKED = CompletionRequest("Once upon a time", limit=80, temperature=1.0, seed=7)
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import pytest
 
 from accel.rwkv.tokenizer import END, VOCABULARY
 from assistant.client import Assistant
-from assistant.messages import MOST_READ, Complete
-from assistant.serve.running import MOST
+from assistant.messages import MAX_PROMPT_TOKENS, CompletionRequest
+from assistant.serve.running_completion import MAX_REQUESTS
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.errors import DaemonGone
@@ -170,7 +170,7 @@ def test_a_model_that_says_nothing_answers_nothing(
 def test_a_prompt_that_is_too_long_is_refused_in_a_line(
     served: Served, path: str, asked: dict[str, Any], stream: bool
 ) -> None:
-    long = "x" * MOST_READ + "y"
+    long = "x" * MAX_PROMPT_TOKENS + "y"
     changes = (
         {"prompt": long} if "prompt" in asked else {"messages": [{"role": "user", "content": long}]}
     )
@@ -181,19 +181,22 @@ def test_a_prompt_that_is_too_long_is_refused_in_a_line(
         "context_length_exceeded",
     )
     assert re.fullmatch(
-        rf"the prompt has \d+ tokens, and at most {MOST_READ} are read for a program: .*",
+        rf"the prompt has \d+ tokens, and at most {MAX_PROMPT_TOKENS} are read for a program: .*",
         error["error"]["message"],
     )
 
 
 def test_the_longest_prompt_is_read_and_a_person_may_have_longer_ones(served: Served) -> None:
-    longest = "x" * MOST_READ
+    longest = "x" * MAX_PROMPT_TOKENS
     _, _, answer = served.ask(
         "/v1/completions",
         {"model": "noise-7", "prompt": longest, "temperature": 0, "max_tokens": 1},
     )
-    assert answer["usage"]["prompt_tokens"] == MOST_READ
-    assert Assistant().complete(Complete(longest + "y", limit=1)).prompt_tokens == MOST_READ + 1
+    assert answer["usage"]["prompt_tokens"] == MAX_PROMPT_TOKENS
+    assert (
+        Assistant().complete(CompletionRequest(longest + "y", limit=1)).prompt_tokens
+        == MAX_PROMPT_TOKENS + 1
+    )
 
 
 def test_models_are_listed_and_another_does_not_exist(served: Served) -> None:
@@ -419,11 +422,11 @@ def test_a_full_line_keeps_nobody_from_looking_and_who_leaves_it_makes_room(
         {"model": "noise-7", "prompt": "x", "max_tokens": 8192, "temperature": 0, "stream": stream},
     )
     with ExitStack() as line:
-        for _ in range(MOST):
+        for _ in range(MAX_REQUESTS):
             line.enter_context(socket.create_connection(("127.0.0.1", served.port))).sendall(asked)
-        eventually(lambda: Assistant(start=False).status().waiting == MOST - 1)
+        eventually(lambda: Assistant(start=False).status().waiting == MAX_REQUESTS - 1)
         assert served.ask("/v1/models")[0] == 200
-        assert Assistant(start=False).status().waiting == MOST - 1, (
+        assert Assistant(start=False).status().waiting == MAX_REQUESTS - 1, (
             "it was told at once, not after one of them had ended"
         )
     eventually(lambda: not Assistant(start=False).status().answering)

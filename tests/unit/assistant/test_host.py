@@ -17,10 +17,10 @@ import msgspec
 import pytest
 import torch
 
-from assistant.client import Assistant, OnEvent, door
+from assistant.client import Assistant, OnEvent, socket_path
 from assistant.engine import chat
 from assistant.idle import Cancelled
-from assistant.messages import Chunk, Complete, Event, Waiting
+from assistant.messages import Chunk, CompletionRequest, Event, Waiting
 from scheduler.client import Client
 from scheduler.devices.processes import Known
 from scheduler.protocol import paths, settings
@@ -55,7 +55,7 @@ def gone(seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            Connection(door()).close()
+            Connection(socket_path()).close()
         except DaemonGone:
             return
         time.sleep(0.02)
@@ -226,7 +226,9 @@ def test_a_persons_request_goes_before_those_of_programs_that_wait(home) -> None
 
     begin(lambda hear: first.report(on_event=hear), "idle")
     for _ in range(2):
-        begin(lambda hear: Assistant().complete(Complete("x", program=True), hear), "another")
+        begin(
+            lambda hear: Assistant().complete(CompletionRequest("x", program=True), hear), "another"
+        )
     reasons = begin(lambda hear: second.report(on_event=hear), "another")
     assert first.cancel()
     eventually(lambda: any("idle" in reason for reason in reasons))
@@ -253,17 +255,17 @@ def test_a_brief_that_waits_is_told_to_go_on_and_does(home) -> None:
 
 def test_a_completion_is_the_models_own_and_needs_a_model(home, model_folder, no_model) -> None:
     with pytest.raises(UserError, match="the template is to write"):
-        Assistant().complete(Complete("Once"))
+        Assistant().complete(CompletionRequest("Once"))
     configure(model_folder=str(model_folder))
     heard: list[Event] = []
     done = Assistant().complete(
-        Complete("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append
+        CompletionRequest("Once upon a time", limit=12, temperature=1.0, seed=3), heard.append
     )
     assert (done.model, done.device, done.reason, done.tokens) == ("noise-7", "cpu", "length", 12)
     text = "".join(e.text for e in heard if isinstance(e, Chunk))
     again: list[Event] = []
     Assistant().complete(
-        Complete("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)),
+        CompletionRequest("Once upon a time", limit=12, temperature=1.0, seed=3, stop=(text[3:6],)),
         again.append,
     )
     assert "".join(e.text for e in again if isinstance(e, Chunk)) == text[: text.index(text[3:6])]
@@ -393,7 +395,7 @@ def test_a_model_for_a_gpu_there_is_not_is_said(home, model_folder, no_model) ->
 
 def test_unused_it_ends_by_itself(home, tmp_path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from assistant.host.host import Host; from scheduler.protocol import wire\n"
+        "import asyncio, sys; from pathlib import Path; from assistant.host.server import Host; from scheduler.protocol import wire\n"
         "async def run(): return await Host(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
         "print(asyncio.run(run()), file=sys.stderr)"
     )
@@ -423,7 +425,7 @@ def test_there_is_one_assistant_however_many_start_it(home) -> None:
 
 
 def test_nonsense_at_the_door_is_answered_and_harms_nobody(home) -> None:
-    connection = Connection(door())
+    connection = Connection(socket_path())
     connection.send(b'{"type": "dance"}')
     assert b"no request this assistant knows" in connection.receive()
     connection.close()

@@ -3,8 +3,8 @@
 import pytest
 
 from assistant.engine.engine import Engine, EngineAuthor
-from assistant.intents.route import route
-from assistant.intents.routes import SYSTEM
+from assistant.intents.router import route
+from assistant.intents.table import SYSTEM
 from assistant.library import describe, known
 from scheduler.protocol import paths
 

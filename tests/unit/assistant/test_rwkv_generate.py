@@ -13,9 +13,9 @@ import torch
 from accel.rwkv.model import RWKV7
 from accel.rwkv.sampling import Sampler
 from accel.rwkv.tokenizer import Tokenizer
-from assistant.engine.engine import EngineAuthor, Mark
+from assistant.engine.checkpoint import SAVE_EVERY, FileCheckpoint, folder
+from assistant.engine.engine import EngineAuthor, TextPosition
 from assistant.engine.generate import Generation, begun, read
-from assistant.engine.journal import SAVE_EVERY, Diary, folder
 from assistant.engine.prompts import prompt
 from assistant.idle import Cancelled
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
@@ -160,7 +160,7 @@ class LoadedModel(NamedTuple):
         return self.tokenizer.encode(text)
 
 
-def written(place: Mark) -> list[int]:
+def written(place: TextPosition) -> list[int]:
     """All tokens from the prompt on."""
     return [] if place.before is None else [*written(place.before), *place.tokens]
 
@@ -185,7 +185,7 @@ def test_an_author_goes_on_from_any_place_with_the_same_bits(model) -> None:
         assert torch.equal(state.wkv, straight.wkv), "as if nothing else had been written"
 
 
-def write_all(model: RWKV7, diary: Diary, cut: int | None) -> str | None:
+def write_all(model: RWKV7, checkpoint: FileCheckpoint, cut: int | None) -> str | None:
     """Some of a text; None where it was cut off before its token number `cut`."""
     left = cut
 
@@ -200,10 +200,10 @@ def write_all(model: RWKV7, diary: Diary, cut: int | None) -> str | None:
         model,
         BYTES,
         sampler,
-        *begun(model, [1, 2, 3], diary, lambda: False),
+        *begun(model, [1, 2, 3], checkpoint, lambda: False),
         limit=150,
         cancelled=cancelled,
-        journal=diary,
+        checkpoint=checkpoint,
     )
     text = "".join(run)
     return None if run.reason == "cancelled" else text
@@ -212,7 +212,7 @@ def write_all(model: RWKV7, diary: Diary, cut: int | None) -> str | None:
 def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_twice(
     model, home, monkeypatch
 ) -> None:
-    whole = write_all(model, Diary("uninterrupted"), None)
+    whole = write_all(model, FileCheckpoint("uninterrupted"), None)
     steps = 0
 
     def counted(self, tokens, state=None, look=lambda: None):
@@ -224,9 +224,9 @@ def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_
     monkeypatch.setattr(RWKV7, "forward", counted)
     random, cuts, written, text = Random(5), 0, 0, None
     while text is None:
-        diary = Diary("a")
-        text = write_all(model, diary, written + random.randrange(1, 40))
-        diary.close(done=False)
+        checkpoint = FileCheckpoint("a")
+        text = write_all(model, checkpoint, written + random.randrange(1, 40))
+        checkpoint.close(done=False)
         written = (folder("a") / "tokens").stat().st_size // 4
         with (folder("a") / "tokens").open("ab") as torn:
             torn.write(b"\1\2")  # the last word was cut off
@@ -239,9 +239,9 @@ def test_however_often_the_process_ends_the_text_is_the_same_and_little_is_done_
 def test_another_prompt_begins_anew_and_a_journal_is_gone_when_its_answer_was_given(
     model, home
 ) -> None:
-    diary = Diary("../../a")
-    write_all(model, diary, 20)
-    diary.begin([4, 5], model.identity)
-    assert diary.token() is None
-    diary.close(done=True)
+    checkpoint = FileCheckpoint("../../a")
+    write_all(model, checkpoint, 20)
+    checkpoint.begin([4, 5], model.identity)
+    assert checkpoint.token() is None
+    checkpoint.close(done=True)
     assert list((home / "unfinished").iterdir()) == []

@@ -18,9 +18,9 @@ from accel.rwkv import weights
 from accel.rwkv.model import RWKV7
 from accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from assistant.engine.engine import Engine
-from assistant.intents import routes
+from assistant.intents import table
 from assistant.intents.masks import filled, masked
-from assistant.intents.plain import plain
+from assistant.intents.normalize import plain
 from assistant.training import (
     briefs,
     card,
@@ -155,19 +155,19 @@ def test_a_combination_is_held_out_only_where_each_of_its_words_is_learnt_in_ano
 
 def test_every_tool_can_be_asked_for_in_every_language() -> None:
     for language in requests.LANGUAGES:
-        assert set(phrasings.lines(language, "learnt")) == set(routes.BY_NAME)
-    for i, (language, (role, tool)) in enumerate(product(requests.LANGUAGES, routes.BY_NAME)):
+        assert set(phrasings.lines(language, "learnt")) == set(table.BY_NAME)
+    for i, (language, (role, tool)) in enumerate(product(requests.LANGUAGES, table.BY_NAME)):
         lines = phrasings.lines(language, "learnt")[role, tool]
         made = (
             requests.told(Random(seed), language, role, tool, Random(seed).choice(lines), "learnt")
             for seed in range(i, i + 300)
         )
-        routes.parse(next(filter(None, made)).route)
+        table.parse(next(filter(None, made)).route)
 
 
 def test_no_phrasing_sets_what_its_tool_does_not_take() -> None:
-    for language, (role, tool) in product(requests.LANGUAGES, routes.BY_NAME):
-        known = {argument.name for argument in routes.BY_NAME[role, tool].arguments}
+    for language, (role, tool) in product(requests.LANGUAGES, table.BY_NAME):
+        known = {argument.name for argument in table.BY_NAME[role, tool].arguments}
         lists = phrasings.grammar(language).lists
         for line in phrasings.grammar(language).sections[role, tool]:
             set_by_lists = {
@@ -224,12 +224,12 @@ def test_no_sentence_asks_for_two_things() -> None:
 
 def test_what_a_request_written_by_hand_needs_can_be_said_of_it() -> None:
     for asked in handwritten.handwritten():
-        route = routes.parse(asked.route)
+        route = table.parse(asked.route)
         assert route.line() == asked.route
         assert {value.strip("{}") for value in route.arguments.values() if "{" in value} <= set(
             masked(asked.request)[1]
         ), asked
-        order = [argument.name for argument in routes.BY_NAME[route.role, route.tool].arguments]
+        order = [argument.name for argument in table.BY_NAME[route.role, route.tool].arguments]
         assert list(route.arguments) == sorted(route.arguments, key=order.index), asked
 
 
@@ -289,13 +289,13 @@ def test_names_of_jobs_are_masked_where_they_are_meant() -> None:
 
 
 def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
-    assert routes.parse("operate move job={n1} place=first") == (
+    assert table.parse("operate move job={n1} place=first") == (
         "operate",
         "move",
         {"job": "{n1}", "place": "first"},
     )
     assert (
-        routes.parse("operate move job={n1} place=first").line()
+        table.parse("operate move job={n1} place=first").line()
         == "operate move job={n1} place=first"
     )
     for line in (
@@ -307,7 +307,7 @@ def test_a_route_is_of_the_tools_and_of_nothing_else() -> None:
         "operate cancel job={n1} job={n2}",
     ):
         with pytest.raises(ValueError, match=r"there is no tool|takes no"):
-            routes.parse(line)
+            table.parse(line)
 
 
 def test_a_vocabulary_of_its_own_is_read_by_the_one_tokenizer_and_spells_digits(tmp_path) -> None:
@@ -380,7 +380,7 @@ def test_a_tiny_model_learns_goes_on_and_the_assistants_engine_runs_it(
     assert again[:25] == losses and len(again) == 27
     engine = Engine(str(tmp_path), "cpu")
     assert (
-        isinstance(evaluate.written(engine, routes.SYSTEM, "pause the queue"), str)
+        isinstance(evaluate.written(engine, table.SYSTEM, "pause the queue"), str)
         and engine.compact
     )
     assert not any(evaluate.judged(engine, random_machines.random_facts(Random(1)), None)), (

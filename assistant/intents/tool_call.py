@@ -1,4 +1,4 @@
-"""A tool of `assistant.intents.routes`, called: its arguments read, each of its type and within its limits."""
+"""A tool of `assistant.intents.table`, called: its arguments read, each of its type and within its limits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from assistant.intents.masks import filled
 from assistant.intents.roles import Role
-from assistant.intents.routes import BY_NAME, Route
+from assistant.intents.table import BY_NAME, Route
 from scheduler.protocol.errors import UserError
 
 Value = int | float | str
-MOST_WORDS = 4000
+MAX_TEXT = 4000
 """Characters of a command or a name."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """What a request needs. A job is its number, its name, or `last`."""
 
     role: Role
@@ -38,7 +38,7 @@ class Call(msgspec.Struct, frozen=True):
         """Whether it changes something: then it is only proposed, and carried out once a person approved it."""
         return self.role == "operate" or (self.role, self.tool) == ("housekeep", "undo")
 
-    def about(self, job: int) -> Call:
+    def with_job(self, job: int) -> ToolCall:
         """The same of a job by its number."""
         return msgspec.structs.replace(self, arguments=self.arguments | {"job": job})
 
@@ -47,7 +47,7 @@ class Call(msgspec.Struct, frozen=True):
         value = self.arguments.get(name)
         return value if value is None or isinstance(value, int) else str(value)
 
-    def whole(self, name: str) -> int | None:
+    def integer(self, name: str) -> int | None:
         value = self.arguments.get(name)
         return value if isinstance(value, int) else None
 
@@ -55,12 +55,12 @@ class Call(msgspec.Struct, frozen=True):
         value = self.arguments.get(name)
         return float(value) if isinstance(value, int | float) else None
 
-    def words(self, name: str) -> str:
+    def text(self, name: str) -> str:
         """Empty where it was not said."""
         return str(self.arguments.get(name, ""))
 
 
-def call(role: Role, tool: str, /, **arguments: Value | None) -> Call:
+def tool_call(role: Role, tool: str, /, **arguments: Value | None) -> ToolCall:
     """A call with the arguments that are not None. Raises ValueError where it has no such tool, argument or value."""
     given = {name: str(value) for name, value in arguments.items() if value is not None}
     known = BY_NAME.get((role, tool))
@@ -70,21 +70,21 @@ def call(role: Role, tool: str, /, **arguments: Value | None) -> Call:
     for name, value in given.items():
         if name not in places or not (places[name].slots or value in places[name].words):
             raise ValueError(f"the tool {role} {tool} takes no {name}={value}")
-    return Call(role, tool, {name: read(name, value) for name, value in given.items()})
+    return ToolCall(role, tool, {name: read_value(name, value) for name, value in given.items()})
 
 
-def checked(given: Call) -> Call:
+def checked_call(given: ToolCall) -> ToolCall:
     """One that came from outside, read as strictly as a model's. Raises UserError."""
     try:
-        read_again = call(given.role, given.tool, **given.arguments)
+        read_again = tool_call(given.role, given.tool, **given.arguments)
     except ValueError as e:
         raise UserError(f"this cannot be asked for: {e}") from e
     return msgspec.structs.replace(read_again, params=given.params)
 
 
-def called(route: Route, values: Mapping[str, str]) -> Call:
+def call_from_route(route: Route, values: Mapping[str, str]) -> ToolCall:
     """A route with its slots filled: each by itself, so that no value adds an argument. Raises ValueError."""
-    return call(
+    return tool_call(
         _role(route.role),
         route.tool,
         **{name: filled(text, dict(values)) for name, text in route.arguments.items()},
@@ -96,7 +96,7 @@ def _role(text: str) -> Role:
     return role
 
 
-def read(name: str, text: str) -> Value:
+def read_value(name: str, text: str) -> Value:
     """An argument's value. Raises ValueError, saying what it takes."""
     return _READ[name](text) if name in _READ else text
 
@@ -120,8 +120,8 @@ def _amount(high: float) -> Callable[[str], float]:
 
 
 def _words(text: str) -> str:
-    if not text.strip() or len(text) > MOST_WORDS or "\0" in text:
-        raise ValueError(f"1 to {MOST_WORDS} characters are needed")
+    if not text.strip() or len(text) > MAX_TEXT or "\0" in text:
+        raise ValueError(f"1 to {MAX_TEXT} characters are needed")
     return text.strip()
 
 

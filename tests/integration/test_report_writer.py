@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.host.report_writer import Scribe
+from assistant.host.report_writer import ReportWriter
 from assistant.reports import files, to_write
 from assistant.reports.material import of_span
 from assistant.reports.to_write import Mark, daily_due, load, look, save
@@ -41,7 +41,7 @@ def deck(state: Path):
 
 def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) -> None:
     save(Mark(0.0, 0.0, 0.0, (), (1,)))
-    assert Scribe().turn() is False
+    assert ReportWriter().turn() is False
     assert list((state / "reports").iterdir()) == []
     assert load().began == pytest.approx(time.time(), abs=60), (
         "what ended while it was off is not reported on later"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Line:
+class RequestQueue:
     """Of one event loop."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from accel.rwkv.model import RWKV7
 from accel.rwkv.tokenizer import END
-from assistant.engine.generate import Memory
+from assistant.engine.generate import DecodeState
 from assistant.idle import Cancelled
 
 LEAST = 0.02
@@ -28,12 +28,12 @@ class _Begun(NamedTuple):
     """Minus its probability: the likeliest is the first."""
     number: int
     tokens: tuple[int, ...]
-    before: Memory
+    before: DecodeState
     """After all its tokens but the last, which is taken in only once it is this one's turn."""
 
 
 def likeliest(
-    model: RWKV7, memory: Memory, count: int, cancelled: Callable[[], bool]
+    model: RWKV7, memory: DecodeState, count: int, cancelled: Callable[[], bool]
 ) -> list[tuple[tuple[int, ...], float]]:
     """At most `count` whole texts, tokens and probability, the likeliest first. A model that is sure costs what greedy decoding costs.
 
@@ -50,7 +50,9 @@ def likeliest(
         if cancelled():
             raise Cancelled
         at = heapq.heappop(begun)
-        after = Memory(*model.forward(at.tokens[-1:], at.before.state)) if at.tokens else at.before
+        after = (
+            DecodeState(*model.forward(at.tokens[-1:], at.before.state)) if at.tokens else at.before
+        )
         chances, tokens = torch.softmax(after.logits.double(), dim=-1).topk(_BRANCHES)
         if not math.isfinite(float(chances[0])):
             raise ValueError(

@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from assistant.client import Assistant
-from assistant.messages import Chunk, Complete, Completed, Event, Waiting
+from assistant.messages import Chunk, Completion, CompletionRequest, Event, Waiting
 from assistant.serve.requests import Refusal
 
-MOST = 8
+MAX_REQUESTS = 8
 """Requests that are worked on or wait their turn."""
 _AGAIN_S = 0.2
-_WORKERS = ThreadPoolExecutor(MOST, "completion")
+_WORKERS = ThreadPoolExecutor(MAX_REQUESTS, "completion")
 """asyncio's own threads may be fewer, and are for what is quick: an end that is asked for must not wait behind what it is to end."""
 
 
-class Running:
+class RunningCompletion:
     """A completion that is being worked on; stopped, between two tokens, at the end of the `async with`."""
 
-    def __init__(self, request: Complete) -> None:
+    def __init__(self, request: CompletionRequest) -> None:
         self._request, self._assistant = request, Assistant()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ class Running:
         self.waited = 0.0
         """Seconds until the first piece of text, or the end."""
 
-    async def __aenter__(self) -> Running:
+    async def __aenter__(self) -> RunningCompletion:
         self._work = self._loop.run_in_executor(_WORKERS, self._complete)
         return self
 
@@ -55,7 +55,7 @@ class Running:
         if not self._work.cancelled():
             self._work.exception()  # whoever asked was told, or is gone
 
-    def _complete(self) -> Completed:
+    def _complete(self) -> Completion:
         try:
             return self._assistant.complete(self._request, self._hear)
         finally:
@@ -87,7 +87,7 @@ class Running:
         except TimeoutError:
             raise Refusal(
                 f"the model {reason}, and did not get it within {patience_s:.0f} s. Ask later, or have it computed on the CPU, by the "
-                "header X-GPUDeck-Device: cpu",
+                "header X-GPUDeck-DeviceChoice: cpu",
                 status=503,
                 code="gpu_busy",
             ) from None
@@ -103,7 +103,7 @@ class Running:
             self._note(event)
         return event
 
-    async def done(self) -> Completed:
+    async def done(self) -> Completion:
         """How it ended, or what went wrong."""
         completed = await self._work
         self.device = completed.device

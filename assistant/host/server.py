@@ -1,4 +1,4 @@
-"""The assistant's own process: it answers requests at its door, one after the other, and can be stopped between tokens.
+"""The assistant's own process: it answers requests at its socket_path, one after the other, and can be stopped between tokens.
 
 python -m assistant.host
 
@@ -22,13 +22,13 @@ from pathlib import Path
 import msgspec
 
 from assistant import messages as m
-from assistant.client import door
-from assistant.engine.journal import Diary, sweep
+from assistant.client import socket_path
+from assistant.engine.checkpoint import FileCheckpoint, sweep
 from assistant.host.benchmark import benchmark
 from assistant.host.completion import complete
+from assistant.host.context import RequestContext
 from assistant.host.desk import Desk
-from assistant.host.line import Line
-from assistant.host.turn import Turn
+from assistant.host.request_queue import RequestQueue
 from assistant.idle import Cancelled
 from scheduler.background.instance import say_ready
 from scheduler.client import Client
@@ -54,7 +54,7 @@ class Host:
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
         self._desk = Desk(self._evicted)
-        self._line = Line()
+        self._line = RequestQueue()
         self._asked: dict[str, _Asked] = {}
         self._unused_s, self._used = unused_s, time.monotonic()
         self._end = asyncio.Event()
@@ -156,7 +156,7 @@ class Host:
                 )
             case m.Approve():
                 await self._decide(request, peer)
-            case m.Ask() | m.Report() | m.Complete() | m.Benchmark():
+            case m.Ask() | m.Report() | m.CompletionRequest() | m.Benchmark():
                 await self._serve(request, peer)
 
     async def _decide(self, request: m.Approve, peer: wire.Peer) -> None:
@@ -172,8 +172,8 @@ class Host:
         assert self._loop is not None
         key = request.id or f"unnamed {id(request)}"
         await self._end_older(key)
-        diary = Diary(request.id) if request.id else None
-        asked = self._asked[key] = _Asked(self._loop, request.device, diary)
+        checkpoint = FileCheckpoint(request.id) if request.id else None
+        asked = self._asked[key] = _Asked(self._loop, request.device, checkpoint)
         before = (
             "loads the model"
             if self._warming and not self._warming.done()
@@ -204,8 +204,8 @@ class Host:
             asked.stop()
             await asyncio.wait((work,))
             cut_short = isinstance(work.exception(), Cancelled) and self.evicted
-            if diary is not None:
-                diary.close(done=not cut_short)
+            if checkpoint is not None:
+                checkpoint.close(done=not cut_short)
             del self._asked[key]
             self._used = time.monotonic()
             if self._desk.resident.left_gpu:
@@ -221,13 +221,15 @@ class Host:
         async with AsyncExitStack() as turn:
             try:
                 await turn.enter_async_context(
-                    self._line.turn(program=isinstance(request, m.Complete) and request.program)
+                    self._line.turn(
+                        program=isinstance(request, m.CompletionRequest) and request.program
+                    )
                 )
             except asyncio.CancelledError:
                 raise Cancelled from None  # it is stopped before its turn has come
             asked.begun = True
             asked.turn.look()
-            if isinstance(request, m.Complete):
+            if isinstance(request, m.CompletionRequest):
                 return await asyncio.to_thread(complete, self._desk.resident, request, asked.turn)
             if isinstance(request, m.Benchmark):
                 return await asyncio.to_thread(benchmark, self._desk.resident, request, asked.turn)
@@ -251,7 +253,7 @@ def _replies(work: asyncio.Task[m.Done]) -> list[m.Reply]:
             return [m.Error(str(e), "cancelled")]
         case NotFound() as e:
             return [m.Error(str(e), "missing")]
-        case m.TooLong() as e:
+        case m.PromptTooLong() as e:
             return [m.Error(str(e), "too long")]
         case UserError() as e:
             return [m.Error(str(e))]
@@ -264,10 +266,13 @@ class _Asked:
     """A request that is being answered, and what is to be told of it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, device: m.Device, diary: Diary | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        device: m.DeviceChoice,
+        checkpoint: FileCheckpoint | None,
     ) -> None:
         self.changed = asyncio.Event()
-        self.turn = Turn(self._say_from_afar, device, diary)
+        self.turn = RequestContext(self._say_from_afar, device, checkpoint)
         self.work: asyncio.Task[m.Done] | None = None
         self.begun = False
         """Whether its turn has come."""
@@ -309,6 +314,6 @@ def log() -> Path:
 async def serve() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     host = Host()
-    _LOG.info("ends: %s", await host.run(wire.listen(door())))
+    _LOG.info("ends: %s", await host.run(wire.listen(socket_path())))
     if host.evicted:
         os._exit(0)  # taking torch down in order takes longer than the kernel needs to free it all

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from assistant.host.context import RequestContext
 from assistant.host.lease import Lease, size_of
-from assistant.host.turn import Turn
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.settings import Settings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assistant.engine.engine import Engine, EngineAuthor
 
 
-class Resident:
+class ModelResidency:
     """The configured model, on the GPU, on the CPU, or on both where a request would not wait for the GPU."""
 
     def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
@@ -55,7 +55,7 @@ class Resident:
         self.left_gpu |= "cuda" in self._engines
         self._engines, self.error = {}, ""
 
-    def at_hand(self, settings: Settings, turn: Turn) -> bool:
+    def at_hand(self, settings: Settings, turn: RequestContext) -> bool:
         """Whether the model can be had without a wait for a GPU."""
         if settings.model_device == "cpu" or turn.cpu.is_set() or self._lease.held:
             return True
@@ -65,18 +65,18 @@ class Resident:
             return False
         return True
 
-    def author(self, settings: Settings, turn: Turn) -> EngineAuthor:
+    def author(self, settings: Settings, turn: RequestContext) -> EngineAuthor:
         """Who writes one text by the model. Raises as `engine` does."""
         from assistant.engine.engine import EngineAuthor
 
         return EngineAuthor(
             self.engine(settings, turn),
             lambda: turn.stop.is_set() or self.evicted.is_set(),
-            turn.journal,
+            turn.checkpoint,
             turn.waiting,
         )
 
-    def engine(self, settings: Settings, turn: Turn) -> Engine:
+    def engine(self, settings: Settings, turn: RequestContext) -> Engine:
         """The model, where the settings want it, or on the CPU where whoever asked would not wait for the GPU.
 
         Raises Cancelled, and UserError saying why it cannot be had.
@@ -105,7 +105,7 @@ class Resident:
         self._engines[device].settle()
         return self._engines[device]
 
-    def _leased(self, memory: int, turn: Turn) -> bool:
+    def _leased(self, memory: int, turn: RequestContext) -> bool:
         """Wait for a GPU; False once whoever asked would rather go on with the CPU. Raises UserError where there is no GPU at all."""
         if turn.cpu.is_set() or self._lease.held:
             return not turn.cpu.is_set()

@@ -9,7 +9,7 @@ from assistant.facts import Fact
 from assistant.writing.writer import Say
 
 
-class Told(NamedTuple):
+class ToolResult(NamedTuple):
     facts: tuple[Fact, ...]
     say: Say
     """The template's text, part by part, every number of it from the facts."""
@@ -19,12 +19,12 @@ class Told(NamedTuple):
     """It shows foreign text at length, such as a log: no model is asked to tell it."""
 
 
-def valued(facts: Iterable[Fact], *names: str) -> tuple[str, ...]:
+def names_with_values(facts: Iterable[Fact], *names: str) -> tuple[str, ...]:
     """Those of these facts that there are and that have a value: what an answer must tell."""
     known = {fact.name for fact in facts if fact.value is not None}
     return tuple(name for name in names if name in known)
 
 
-def stated(*parts: str) -> Told:
+def text_result(*parts: str) -> ToolResult:
     """A text without a fact: there is nothing to measure in it."""
-    return Told((), lambda _: list(parts))
+    return ToolResult((), lambda _: list(parts))

@@ -6,25 +6,25 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from assistant.engine.journal import Diary, Forgetful, Journal
+from assistant.engine.checkpoint import Checkpoint, FileCheckpoint, NoCheckpoint
 from assistant.idle import Cancelled
-from assistant.messages import Chunk, Device, Event, Waiting
+from assistant.messages import Chunk, DeviceChoice, Event, Waiting
 
 T = TypeVar("T")
 
 
-class Turn:
+class RequestContext:
     """Made by the host in its loop, used by the desk in a thread."""
 
     def __init__(
         self,
         say: Callable[[Event], None] = lambda event: None,
-        device: Device = "auto",
-        journal: Diary | None = None,
+        device: DeviceChoice = "auto",
+        checkpoint: FileCheckpoint | None = None,
     ) -> None:
-        """`say` is called in the thread that works. `journal`: what the request has come to before."""
-        self.journal: Journal = journal or Forgetful()
-        self._diary = journal
+        """`say` is called in the thread that works. `checkpoint`: what the request has come to before."""
+        self.checkpoint: Checkpoint = checkpoint or NoCheckpoint()
+        self._saved_checkpoint = checkpoint
         self.device = ""
         """Where the model runs, once that is known."""
         self.stop, self.cpu = threading.Event(), threading.Event()
@@ -42,7 +42,11 @@ class Turn:
 
     def kept(self, value: T, kind: type[T]) -> T:
         """What the request was first worked on with; `value` the first time."""
-        return self._diary.kept(value, kind) if self._diary is not None else value
+        return (
+            self._saved_checkpoint.kept(value, kind)
+            if self._saved_checkpoint is not None
+            else value
+        )
 
     def look(self) -> None:
         """Raises Cancelled once whoever asked wants no more."""

@@ -19,10 +19,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from assistant.library.describe import name_of
-from assistant.messages import Chunk, Device, TooLong
+from assistant.messages import Chunk, DeviceChoice, PromptTooLong
 from assistant.serve import replies
 from assistant.serve.requests import MAX_BODY, Chat, Prose, Refusal, parse
-from assistant.serve.running import MOST, Running
+from assistant.serve.running_completion import MAX_REQUESTS, RunningCompletion
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 
@@ -31,17 +31,17 @@ BODY_S = 10.0
 """A request must have come within this time."""
 RETRY_S = "5"
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
-class Serving:
+class OpenAIEndpoint:
     """What the endpoints share."""
 
-    def __init__(self, token: str, device: Device, patience_s: float) -> None:
+    def __init__(self, token: str, device: DeviceChoice, patience_s: float) -> None:
         """`patience_s`: how long a request may wait for a GPU that others use."""
         self._token, self._device, self._patience_s = token.encode(), device, patience_s
-        self._room = MOST
+        self._room = MAX_REQUESTS
 
     def app(self) -> Starlette:
         routes = [
@@ -54,7 +54,7 @@ class Serving:
             routes=routes, exception_handlers={HTTPException: _not_here, Exception: _bug}
         )
 
-    def _guarded(self, endpoint: Endpoint) -> Endpoint:
+    def _guarded(self, endpoint: RequestHandler) -> RequestHandler:
         async def guarded(request: Request) -> Response:
             try:
                 self._admit(request)
@@ -63,7 +63,7 @@ class Serving:
                 return Response(status_code=499)  # nobody hears it
             except Refusal as e:
                 return _failed(e.status, str(e), e.param, e.code)
-            except TooLong as e:
+            except PromptTooLong as e:
                 return _failed(400, str(e), code="context_length_exceeded")
             except DaemonGone as e:
                 return _failed(503, str(e), code="daemon_gone")
@@ -92,7 +92,7 @@ class Serving:
             )
 
     async def _models(self, request: Request) -> Response:
-        name = await asyncio.to_thread(configured)
+        name = await asyncio.to_thread(configured_model)
         return _json(replies.models([name] if name else []))
 
     async def _model(self, request: Request) -> Response:
@@ -111,16 +111,18 @@ class Serving:
         await _check_model(wanted.model)
         if self._room == 0:
             raise Refusal(
-                f"{MOST} requests wait already; ask later", status=429, code="too_many_requests"
+                f"{MAX_REQUESTS} requests wait already; ask later",
+                status=429,
+                code="too_many_requests",
             )
         async with AsyncExitStack() as stack:
             self._room -= 1
             stack.callback(self._leave)
             running = await stack.enter_async_context(
-                Running(wanted.complete(self._where(request)))
+                RunningCompletion(wanted.complete(self._where(request)))
             )
             first = await _unless_gone(request, running.begun(self._patience_s))
-            style = replies.Style(wanted.model, chat=kind is Chat)
+            style = replies.ReplyFormat(wanted.model, chat=kind is Chat)
             if kind is Chat:
                 first = first.lstrip()
             if wanted.stream:
@@ -133,17 +135,21 @@ class Serving:
     def _leave(self) -> None:
         self._room += 1
 
-    def _where(self, request: Request) -> Device:
+    def _where(self, request: Request) -> DeviceChoice:
         asked = request.headers.get("x-gpudeck-device", self._device)
         if asked == "cpu":
             return "cpu"
         if asked == "auto":
             return "auto"
-        raise Refusal(f"the header X-GPUDeck-Device is auto or cpu; got {asked!r}")
+        raise Refusal(f"the header X-GPUDeck-DeviceChoice is auto or cpu; got {asked!r}")
 
 
 async def _stream(
-    stack: AsyncExitStack, running: Running, style: replies.Style, first: str, wanted: Chat | Prose
+    stack: AsyncExitStack,
+    running: RunningCompletion,
+    style: replies.ReplyFormat,
+    first: str,
+    wanted: Chat | Prose,
 ) -> AsyncIterator[bytes]:
     """Pieces as they come. An error is the last of them, as the status was told long before; who leaves stops the model."""
     async with stack:
@@ -161,7 +167,7 @@ async def _stream(
             yield replies.error_event(503, str(e), "model_unavailable")
 
 
-async def _whole(running: Running, text: str) -> str:
+async def _whole(running: RunningCompletion, text: str) -> str:
     """All of the text."""
     while (event := await running.event()) is not None:
         if isinstance(event, Chunk):
@@ -209,7 +215,7 @@ async def _body(request: Request) -> bytes:
 
 async def _check_model(name: str) -> None:
     """Raises Refusal for a model that there is not."""
-    there = await asyncio.to_thread(configured)
+    there = await asyncio.to_thread(configured_model)
     if name != there:
         known = f"there is: {there}" if there else "none is in use; choose one: gpudeck models"
         raise Refusal(
@@ -220,13 +226,13 @@ async def _check_model(name: str) -> None:
         )
 
 
-def configured() -> str:
+def configured_model() -> str:
     """Name of the model that the settings name; empty where they name none."""
     with Client() as daemon:
         return name_of(daemon.snapshot().settings.model)
 
 
-def _told(running: Running) -> dict[str, str]:
+def _told(running: RunningCompletion) -> dict[str, str]:
     """Where it is computed, and how many seconds it waited for that: at the head of every answer."""
     return {"x-gpudeck-device": running.device, "x-gpudeck-waited": f"{running.waited:.3f}"}
 

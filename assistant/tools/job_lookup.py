@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assistant.facts.phrases import plain
-from assistant.intents.call import Call
+from assistant.intents.tool_call import ToolCall
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, Queued, Running, Starting
@@ -42,7 +42,7 @@ def find_job(daemon: Client, named: int | str) -> Job:
     return daemon.job(found[0].id)
 
 
-def meant(daemon: Client, call: Call, what: str, states: tuple[type, ...]) -> Job:
+def meant(daemon: Client, call: ToolCall, what: str, states: tuple[type, ...]) -> Job:
     """The job that is named; where none is, the only one in these states. Raises UserError asking which, NotFound."""
     named = call.job()
     if named is not None:

@@ -19,9 +19,9 @@ from assistant.housekeeping import (
     scan,
     undo,
 )
-from assistant.intents.call import Call
-from assistant.tools.plan import Environment, Plan
-from assistant.tools.told import Told
+from assistant.intents.tool_call import ToolCall
+from assistant.tools.plan import Environment, PlannedAction
+from assistant.tools.tool import ToolResult
 from assistant.writing.template.book import Book
 from assistant.writing.template.words import counted, listed, sentence, table
 from scheduler.client import Client
@@ -42,20 +42,20 @@ _NAMED = 3
 
 
 class Found(NamedTuple):
-    told: Told
-    plan: Plan | None
+    told: ToolResult
+    plan: PlannedAction | None
     """The move to the trash; None where there is nothing to move."""
 
 
-def look(daemon: Client, call: Call, watch: Watch) -> Found:
+def look(daemon: Client, call: ToolCall, watch: Watch) -> Found:
     """What may go, of the kind that is asked about or of all. Nothing is moved."""
-    wanted = _KINDS.get(call.words("what"), ())
+    wanted = _KINDS.get(call.text("what"), ())
     finds = [find for find in scan(daemon, watch) if not wanted or find.kind in wanted]
     movable = [find for find in finds if find.kind != "process"]
     return Found(_told(finds, watch), _moved(movable) if movable else None)
 
 
-def put_back(daemon: Client, call: Call, folder: str) -> Plan:
+def put_back(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
     """Take the last clean-up back. Raises NotFound."""
     newest = next(iter(receipts()), None)
     if newest is None:
@@ -70,7 +70,7 @@ def put_back(daemon: Client, call: Call, folder: str) -> Plan:
     when = phrases.moment(receipt.time, time.time())
     moved = f"{counted(len(receipt.items), 'thing')} ({size}), moved to the trash {when}"
     effect = f"{moved}, would be put back in place, over nothing that is there now."
-    return Plan(
+    return PlannedAction(
         "Take the last clean-up back",
         effect,
         receipt.id,
@@ -79,7 +79,7 @@ def put_back(daemon: Client, call: Call, folder: str) -> Plan:
     )
 
 
-def _moved(finds: Sequence[Find]) -> Plan:
+def _moved(finds: Sequence[Find]) -> PlannedAction:
     """Each find is looked at again as it is moved: what has changed since, is open or is needed stays."""
 
     def act(daemon: Client, env: Environment) -> str:
@@ -103,12 +103,12 @@ def _moved(finds: Sequence[Find]) -> Plan:
         else []
     )
     shown = tuple((caption, phrases.plain(words, 400)) for caption, words in (*details, *more))
-    return Plan(
+    return PlannedAction(
         f"Move {counted(len(finds), 'thing')} to the trash", effect, None, act, shown, sealed=True
     )
 
 
-def _told(finds: Sequence[Find], watch: Watch) -> Told:
+def _told(finds: Sequence[Find], watch: Watch) -> ToolResult:
     now = time.time()
     facts: list[Fact] = []
     for i, find in enumerate(finds[:TOLD]):
@@ -160,7 +160,7 @@ def _told(finds: Sequence[Find], watch: Watch) -> Told:
             sentence(said("stopped") or ""),
         ]
 
-    return Told((*facts, *add.facts), say, quotes=True)
+    return ToolResult((*facts, *add.facts), say, quotes=True)
 
 
 def _left(left: Sequence[Left]) -> str:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.intents.call import Call
-from assistant.tools.find import MOST, find_job, listed, meant, title
-from assistant.tools.plan import Environment, Plan
+from assistant.intents.tool_call import ToolCall
+from assistant.tools.job_lookup import MOST, find_job, listed, meant, title
+from assistant.tools.plan import Environment, PlannedAction
 from assistant.writing.template.words import counted, upper
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, turn
 
 
-def move(daemon: Client, call: Call) -> Plan:
+def move(daemon: Client, call: ToolCall) -> PlannedAction:
     """Another place among those that wait."""
     job = meant(daemon, call, "move", (Queued,))
     if not isinstance(job.state, Queued):
@@ -29,7 +29,7 @@ def move(daemon: Client, call: Call) -> Plan:
     others = [other for other in line if other.id != job.id]
     if not others:
         raise UserError(f"{title(job)} is the only one that waits: it is next already")
-    place = call.words("place") or "first"
+    place = call.text("place") or "first"
     beside, after = _beside(daemon, call, place, others)
     at = next(i for i, other in enumerate(others) if other.id == beside.id) + after
     if [other.id for other in line].index(job.id) == at:
@@ -50,18 +50,18 @@ def move(daemon: Client, call: Call) -> Plan:
     )
     effect = f"{upper(title(job))} waits; it would stand {where}: {ahead}, of {counted(len(line), 'job')} that wait.{rank}"
     command = f"gpudeck move {job.id} {'--after' if after else '--before'} {beside.id}"
-    return Plan(
+    return PlannedAction(
         f"Move {title(job)}",
         effect,
         (job.id, beside.id, after),
         act,
         (("Command", command),),
-        call.about(job.id),
+        call.with_job(job.id),
         (job.id,),
     )
 
 
-def _beside(daemon: Client, call: Call, place: str, others: Sequence[Job]) -> tuple[Job, bool]:
+def _beside(daemon: Client, call: ToolCall, place: str, others: Sequence[Job]) -> tuple[Job, bool]:
     """The job to stand beside, and whether after it."""
     if place in ("first", "last"):
         return (others[0], False) if place == "first" else (others[-1], True)
@@ -76,7 +76,7 @@ def _beside(daemon: Client, call: Call, place: str, others: Sequence[Job]) -> tu
     return other, place == "after"
 
 
-def pause(daemon: Client, call: Call) -> Plan:
+def pause(daemon: Client, call: ToolCall) -> PlannedAction:
     """The queue; or one job, which is held."""
     if call.job() is not None:
         return _hold(daemon, call, True)
@@ -91,10 +91,10 @@ def pause(daemon: Client, call: Call) -> Plan:
         return "The queue is paused: nothing new starts."
 
     effect = f"Nothing new will start until the queue is resumed. {upper(_going(len(active) - waiting, waiting))}"
-    return Plan("Pause the queue", effect, "goes on", act, (("Command", "gpudeck pause"),))
+    return PlannedAction("Pause the queue", effect, "goes on", act, (("Command", "gpudeck pause"),))
 
 
-def resume(daemon: Client, call: Call) -> Plan:
+def resume(daemon: Client, call: ToolCall) -> PlannedAction:
     """The queue; or one job that is held."""
     if call.job() is not None:
         return _hold(daemon, call, False)
@@ -111,7 +111,7 @@ def resume(daemon: Client, call: Call) -> Plan:
         if waiting
         else "No job waits"
     )
-    return Plan(
+    return PlannedAction(
         "Resume the queue",
         f"{told}, as soon as there is room.",
         "paused",
@@ -120,7 +120,7 @@ def resume(daemon: Client, call: Call) -> Plan:
     )
 
 
-def _hold(daemon: Client, call: Call, held: bool) -> Plan:
+def _hold(daemon: Client, call: ToolCall, held: bool) -> PlannedAction:
     job = meant(daemon, call, "hold" if held else "release", (Queued,))
     if not isinstance(job.state, Queued):
         raise UserError(
@@ -136,13 +136,13 @@ def _hold(daemon: Client, call: Call, held: bool) -> Plan:
     effect = f"{upper(title(job))} waits; it {'will not start until it is released' if held else 'may start as soon as there is room'}."
     verb = "pause" if held else "resume"
     details = (("Command", f"gpudeck {verb} {job.id}"),)
-    return Plan(
+    return PlannedAction(
         f"{'Hold' if held else 'Release'} {title(job)}",
         effect,
         (job.id, held),
         act,
         details,
-        call.about(job.id),
+        call.with_job(job.id),
         (job.id,),
     )
 

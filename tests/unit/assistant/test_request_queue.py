@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from assistant.host.line import Line
+from assistant.host.request_queue import RequestQueue
 
 
-async def taken(line: Line, name: str, turns: list[str], *, program: bool) -> asyncio.Task[None]:
+async def taken(
+    line: RequestQueue, name: str, turns: list[str], *, program: bool
+) -> asyncio.Task[None]:
     """In the line, or having its turn, which ends at once."""
 
     async def take() -> None:
@@ -22,7 +24,7 @@ async def taken(line: Line, name: str, turns: list[str], *, program: bool) -> as
 
 def test_people_go_before_programs_and_else_it_is_as_they_came() -> None:
     async def run() -> list[str]:
-        line, turns = Line(), list[str]()
+        line, turns = RequestQueue(), list[str]()
         async with line.turn():
             tasks = [
                 await taken(line, name, turns, program=name.startswith("program"))
@@ -37,7 +39,7 @@ def test_people_go_before_programs_and_else_it_is_as_they_came() -> None:
 
 def test_who_leaves_the_line_holds_up_nobody_even_when_called_at_that_moment() -> None:
     async def run() -> list[str]:
-        line, turns = Line(), list[str]()
+        line, turns = RequestQueue(), list[str]()
         async with line.turn():
             gone, called, stays = [
                 await taken(line, name, turns, program=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.intents.plain import LONGEST, SHORTEST, WORDS, bare, meant, plain
+from assistant.intents.normalize import LONGEST, SHORTEST, WORDS, bare, meant, plain
 from assistant.training import words
 from assistant.training.phrasings import grammar, sentences
 from assistant.training.requests import LANGUAGES

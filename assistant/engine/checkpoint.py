@@ -29,7 +29,7 @@ _BEGIN = -1
 """In the file of tokens: the digest of another prompt follows."""
 
 
-class Journal(Protocol):
+class Checkpoint(Protocol):
     """As much as a text needs. It is read and written at one place, which moves on."""
 
     def begin(self, prompt: Sequence[int], model: str) -> None:
@@ -57,8 +57,8 @@ class Journal(Protocol):
         ...
 
 
-class Forgetful:
-    """A journal of what nobody would ask for again."""
+class NoCheckpoint:
+    """A checkpoint of what nobody would ask for again."""
 
     def begin(self, prompt: Sequence[int], model: str) -> None: ...
 
@@ -76,8 +76,8 @@ class Forgetful:
         return None
 
 
-class Diary:
-    """A journal in a folder of its own."""
+class FileCheckpoint:
+    """A checkpoint in a folder of its own."""
 
     def __init__(self, request: str) -> None:
         """`request`: the id that it is asked again by."""
@@ -152,7 +152,7 @@ class Diary:
 
 
 def folder(request: str) -> Path:
-    """Where the journal of a request is. An id comes from a client, and is no path."""
+    """Where the checkpoint of a request is. An id comes from a client, and is no path."""
     return paths.home() / "unfinished" / hashlib.sha256(request.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What waits for a person's word. Nothing that the assistant does happens but in `Proposals.approve`."""
+"""What waits for a person's word. Nothing that the assistant does happens but in `ProposalStore.approve`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.intents.call import Call
 from assistant.intents.roles import Role
+from assistant.intents.tool_call import ToolCall
 from assistant.tools.actions import plan
 from assistant.tools.permissions import check, refuse, taken_back
-from assistant.tools.plan import Environment, Plan
-from assistant.tools.proposal import How, Proposal
+from assistant.tools.plan import Environment, PlannedAction
+from assistant.tools.proposal import Decision, Proposal
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 
@@ -40,12 +40,12 @@ class Proposed(NamedTuple):
 
 class _Pending(NamedTuple):
     proposal: Proposal
-    call: Call
+    call: ToolCall
     folder: str
-    plan: Plan
+    plan: PlannedAction
 
 
-class Proposals:
+class ProposalStore:
     """May be used from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -53,8 +53,8 @@ class Proposals:
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
 
-    def propose(self, daemon: Client, call: Call, folder: str, certain: bool) -> Proposed:
-        """Plan the call, and keep it until it is approved. A job that is submitted runs in `folder`.
+    def propose(self, daemon: Client, call: ToolCall, folder: str, certain: bool) -> Proposed:
+        """PlannedAction the call, and keep it until it is approved. A job that is submitted runs in `folder`.
 
         Raises UserError where it cannot be done as things are, or was refused for good.
         """
@@ -62,12 +62,12 @@ class Proposals:
         made = plan(daemon, call, folder)
         return Proposed(self._keep(call, folder, made, certain), made.jobs)
 
-    def offer(self, daemon: Client, call: Call, made: Plan, certain: bool) -> Proposal:
+    def offer(self, daemon: Client, call: ToolCall, made: PlannedAction, certain: bool) -> Proposal:
         """Keep what was planned already. Raises UserError where it was refused for good."""
         check(daemon, call.role, call.tool)
         return self._keep(call, "", made, certain)
 
-    def approve(self, daemon: Client, number: str, how: How, env: Environment) -> Outcome:
+    def approve(self, daemon: Client, number: str, how: Decision, env: Environment) -> Outcome:
         """Do what was proposed, once; with `never` it is not done, now and later. What `session` allows is kept by who asks.
 
         Where things have changed so that the effect would be another, nothing is done, and it is proposed anew. Raises UserError where
@@ -93,7 +93,9 @@ class Proposals:
             )
         return Outcome(role, made.act(daemon, env))
 
-    def _keep(self, call: Call, folder: str, made: Plan, certain: bool, note: str = "") -> Proposal:
+    def _keep(
+        self, call: ToolCall, folder: str, made: PlannedAction, certain: bool, note: str = ""
+    ) -> Proposal:
         now = self._clock()
         tool = f"{call.role} {call.tool}"
         proposal = Proposal(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from assistant.intents import doubts
-from assistant.intents.call import Call
-from assistant.intents.route import LONGEST_REQUEST
+from assistant.intents.router import LONGEST_REQUEST
+from assistant.intents.tool_call import ToolCall
 from assistant.retrieval import search
 from assistant.tools import compare, devices, energy, jobs, quotes
-from assistant.tools.told import Told, stated
+from assistant.tools.tool import ToolResult, text_result
 from scheduler.client import Client
 
-Looker = Callable[[Client, Call, str], Told]
+Looker = Callable[[Client, ToolCall, str], ToolResult]
 
 _CAN = (
     "I can tell how the devices are and were, how jobs stand, why they wait, what they printed, what used how much energy, and compare two "
@@ -23,7 +23,7 @@ _LOST = "I did not find out what this asks about, or it is nothing that I can do
 _TRY = 'For example: "what failed today?", "why is my job waiting?", "compare job 3 with job 2", "cancel job 7", "run gemm".'
 
 
-def look(daemon: Client, call: Call, question: str) -> Told:
+def look(daemon: Client, call: ToolCall, question: str) -> ToolResult:
     """The facts, and how to tell them; `question` as it was asked, to be looked up.
 
     Raises NotFound, and UserError where something was not said.
@@ -31,31 +31,33 @@ def look(daemon: Client, call: Call, question: str) -> Told:
     return LOOKERS[call.tool](daemon, call, question)
 
 
-def _help(daemon: Client, call: Call) -> Told:
-    return stated(_CAN, _TRY)
+def _help(daemon: Client, call: ToolCall) -> ToolResult:
+    return text_result(_CAN, _TRY)
 
 
-def _other(daemon: Client, call: Call, question: str) -> Told:
+def _other(daemon: Client, call: ToolCall, question: str) -> ToolResult:
     if len(question) > LONGEST_REQUEST:
-        return stated(
+        return text_result(
             f"That is longer than what I read as a request: {LONGEST_REQUEST} characters.",
             _CAN,
             _TRY,
         )
     if doubts.forbids(question):
-        return stated(
+        return text_result(
             f"Nothing was changed, and nothing will be before you allow it. If you asked for something: {_LOST}",
             _TRY,
         )
-    return stated(_LOST, _CAN, _TRY)
+    return text_result(_LOST, _CAN, _TRY)
 
 
-def _docs(daemon: Client, call: Call, question: str) -> Told:
+def _docs(daemon: Client, call: ToolCall, question: str) -> ToolResult:
     found = quotes.quotation(search(question), "docs")
-    return found if found.facts else stated("Nothing about that was found in the manual.", _TRY)
+    return (
+        found if found.facts else text_result("Nothing about that was found in the manual.", _TRY)
+    )
 
 
-def _of(look: Callable[[Client, Call], Told]) -> Looker:
+def _of(look: Callable[[Client, ToolCall], ToolResult]) -> Looker:
     return lambda daemon, call, _: look(daemon, call)
 
 

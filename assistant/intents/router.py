@@ -1,4 +1,4 @@
-"""From a request to a call: by the model where one is loaded and says what `assistant.intents.routes` knows, else by the rules.
+"""From a request to a call: by the model where one is loaded and says what `assistant.intents.table` knows, else by the rules.
 
 Where the model is not sure, the request may mean several calls, and whoever asked is asked back.
 """
@@ -14,14 +14,14 @@ import msgspec
 
 from accel.workloads import catalog
 from assistant.intents import doubts
-from assistant.intents.call import Call, called
 from assistant.intents.choices import MOST
 from assistant.intents.masks import NOUN, masked
+from assistant.intents.normalize import bare, plain
 from assistant.intents.parameters import parameters
-from assistant.intents.plain import bare, plain
 from assistant.intents.roles import is_order
-from assistant.intents.routes import SYSTEM, Route, parse
 from assistant.intents.rules import by_rules
+from assistant.intents.table import SYSTEM, Route, parse
+from assistant.intents.tool_call import ToolCall, call_from_route
 from assistant.writing.author import Author, P, Way
 
 LONGEST_REQUEST = 2000
@@ -35,18 +35,18 @@ _ITS = re.compile(
     r"\b(?:its|seine[mnr]?|ihre[mnr]?) (?:own )?(?:last|latest|previous|earlier|prior|former|letzt\w+|vorig\w+|vorherig\w+|fruher\w+)"
     r"|\b(?:son|sa) (?:dernier|precedent|execution precedente)|\bsu (?:ultim\w|ejecucion anterior|anterior)"
 )
-"""Of the thing that is compared, as `assistant.intents.plain` leaves it."""
+"""Of the thing that is compared, as `assistant.intents.normalize` leaves it."""
 _NAMING = ("job", "other", "command", "workload")
 """Arguments that are words of the request as they stand there."""
-_OTHER = Call("answer", "other")
+_OTHER = ToolCall("answer", "other")
 
 
 class Routed(NamedTuple):
-    call: Call | None
+    call: ToolCall | None
     """None where it asks for something to be done that no tool does."""
     by: str
     """`rules` or `model NAME`."""
-    choices: tuple[Call, ...] = ()
+    choices: tuple[ToolCall, ...] = ()
     """What else it may mean, the likeliest first and `call` among them, where that is to be asked; empty where it is clear."""
     certain: bool = True
     """The rules read it in the same way, also without the names of jobs; it has no name of a job that the call does not name, is no
@@ -55,7 +55,7 @@ class Routed(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    call: Call
+    call: ToolCall
     chance: float
     """How probable the model holds it."""
 
@@ -105,7 +105,7 @@ def _masking(names: Iterable[str], request: str) -> list[str]:
     ]
 
 
-def _overlooked(names: Iterable[str], request: str, found: Call | None) -> bool:
+def _overlooked(names: Iterable[str], request: str, found: ToolCall | None) -> bool:
     """Whether the request has the name of a job that the call takes for other words: for the number 4 in `the job called job 4`, for all
     jobs in `the job called everything`.
     """
@@ -138,9 +138,9 @@ def _orders(name: str) -> bool:
     return is_order(name) or (read is not None and read.acts)
 
 
-def _completed(found: Call | None, request: str) -> Call | None:
+def _completed(found: ToolCall | None, request: str) -> ToolCall | None:
     """With the parameters of a workload that the request names."""
-    if found is None or not (name := found.words("workload")):
+    if found is None or not (name := found.text("workload")):
         return found
     return msgspec.structs.replace(found, params=dict(parameters(catalog.find(name), request)))
 
@@ -160,7 +160,9 @@ def _read(text: str, values: dict[str, str], author: Author[P]) -> list[_Meaning
     found: list[_Meaning] = []
     for way in _ways(text, author):
         with suppress(ValueError):
-            call = called(_of_different(parse(way.text.strip().partition("\n")[0]), text), values)
+            call = call_from_route(
+                _of_different(parse(way.text.strip().partition("\n")[0]), text), values
+            )
             found.append(_Meaning(call, way.chance))
     return _merged(found)
 
@@ -177,7 +179,7 @@ def _merged(found: Iterable[_Meaning]) -> list[_Meaning]:
     return sorted(merged, key=lambda meaning: -meaning.chance)
 
 
-def _in_doubt(text: str, best: _Meaning, by_hand: Call | None) -> bool:
+def _in_doubt(text: str, best: _Meaning, by_hand: ToolCall | None) -> bool:
     """Whether to ask back, where the rules read something else: an order above all."""
     if best.chance < SURE or (by_hand is not None and by_hand.acts):
         return True
@@ -191,9 +193,9 @@ def _ways(text: str, author: Author[P]) -> list[Way]:
         return []  # it computes no numbers
 
 
-def _asked(found: Sequence[_Meaning], by_hand: Call | None) -> list[Call]:
+def _asked(found: Sequence[_Meaning], by_hand: ToolCall | None) -> list[ToolCall]:
     """What to offer: the likeliest, and what the rules read; empty where there is nothing to choose, and no order to take back."""
-    offered: list[Call] = []
+    offered: list[ToolCall] = []
     for call in (
         *(meaning.call for meaning in found[: MOST - 1]),
         by_hand,
