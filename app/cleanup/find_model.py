@@ -16,7 +16,7 @@ from PySide6.QtCore import (
 
 from app.cleanup.summary import Group, age, groups
 from app.format.values import memory
-from assistant.housekeeping import Find
+from assistant.housekeeping import Finding
 
 Index = QModelIndex | QPersistentModelIndex
 HEADINGS = ("What", "Size", "Last used", "Why it may go")
@@ -40,7 +40,7 @@ class FindModel(QAbstractItemModel):
         self.groups: tuple[Group, ...] = ()
         self._boxes: list[list[bool]] = []
 
-    def show_finds(self, finds: Iterable[Find]) -> None:
+    def show_finds(self, finds: Iterable[Finding]) -> None:
         """Instead of those that are shown; those that were shown already stay chosen, or left, as they are."""
         known = {
             find.place: box
@@ -56,7 +56,7 @@ class FindModel(QAbstractItemModel):
         self.endResetModel()
         self.chosen_changed.emit()
 
-    def chosen(self) -> tuple[Find, ...]:
+    def chosen(self) -> tuple[Finding, ...]:
         """Those whose boxes are checked."""
         return tuple(
             find

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from app.cleanup.find_model import FindModel
-from assistant.housekeeping import Find
+from assistant.housekeeping import Finding
 
 _WIDTHS = (420, 100, 100)
 _FEW = 6
@@ -20,7 +20,7 @@ class FindTree(QTreeView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.finds: tuple[Find, ...] = ()
+        self.finds: tuple[Finding, ...] = ()
         self.rows = FindModel()
         self.setModel(self.rows)
         self.setAccessibleName("What may be cleaned up")
@@ -37,7 +37,7 @@ class FindTree(QTreeView):
         for at, width in enumerate(_WIDTHS):
             header.resizeSection(at, width)
 
-    def show_finds(self, finds: Iterable[Find]) -> None:
+    def show_finds(self, finds: Iterable[Finding]) -> None:
         """Instead of those that are shown; kinds that were shown already stay open or closed."""
         was_open = {
             group.kind: self.isExpanded(self.rows.index(at, 0))

@@ -26,7 +26,7 @@ from app.cleanup.summary import counted, stays, told
 from app.link.requests import Refused, Reply
 from app.widgets import theme
 from app.widgets.controls import button, card, elided, label, row, set_text, set_tooltip
-from assistant.housekeeping import Left
+from assistant.housekeeping import Skipped
 
 NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and where else is looked, is under Settings, Clean-up."
 _MOST_TOLD = 10
@@ -143,7 +143,7 @@ class Clean(QWidget):
             case TrashEmptied(emptied=emptied):
                 self._say(f"{told(emptied.items, emptied.bytes)}, deleted", emptied.left)
 
-    def _say(self, text: str, left: tuple[Left, ...] = ()) -> None:
+    def _say(self, text: str, left: tuple[Skipped, ...] = ()) -> None:
         """What came of it; where something stayed, the first reason, and more of them in the tooltip."""
         first = f" · {len(left)} stayed: {stays(left[0])}" if left else ""
         set_text(self.said, text + first)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from assistant.housekeeping import Emptied, Find, Receipt, Undone
+    from assistant.housekeeping import EmptyResult, Finding, Receipt, UndoResult
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class StopScan(msgspec.Struct, frozen=True):
 class Clean(msgspec.Struct, frozen=True):
     """Move these to the trash; a person chose them."""
 
-    finds: tuple[Find, ...]
+    finds: tuple[Finding, ...]
 
 
 class PutBack(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    finds: tuple[Find, ...]
+    finds: tuple[Finding, ...]
     trash: TrashContents
     unseen: tuple[str, ...] = ()
     """What could not be looked at, and why."""
@@ -67,12 +67,12 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    undone: Undone
+    undone: UndoResult
     trash: TrashContents
 
 
 class TrashEmptied(msgspec.Struct, frozen=True):
-    emptied: Emptied
+    emptied: EmptyResult
     trash: TrashContents
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.format.values import memory, plural
-from assistant.housekeeping import KINDS, TITLES, Find, Kind, Left
+from assistant.housekeeping import KINDS, TITLES, Finding, Kind, Skipped
 from scheduler.protocol.progress import printable
 
 _HOUR, _DAY = 3600.0, 86400.0
@@ -17,7 +17,7 @@ class Group:
     """All finds of a kind, the largest first."""
 
     kind: Kind
-    finds: tuple[Find, ...]
+    finds: tuple[Finding, ...]
 
     @property
     def title(self) -> str:
@@ -28,9 +28,9 @@ class Group:
         return sum(find.bytes for find in self.finds)
 
 
-def groups(finds: Iterable[Find]) -> tuple[Group, ...]:
+def groups(finds: Iterable[Finding]) -> tuple[Group, ...]:
     """By kind; the largest first."""
-    of_kind: dict[Kind, list[Find]] = {kind: [] for kind in KINDS}
+    of_kind: dict[Kind, list[Finding]] = {kind: [] for kind in KINDS}
     for find in finds:
         of_kind[find.kind].append(find)
     made = (
@@ -55,12 +55,12 @@ def told(count: int, size: float) -> str:
     return f"{plural(count, 'thing')}, {memory(size)}"
 
 
-def counted(finds: Iterable[Find]) -> str:
+def counted(finds: Iterable[Finding]) -> str:
     """As `told`, of what can be moved: a process has a GPU's memory."""
     sizes = [find.bytes for find in finds if find.kind != "process"]
     return told(len(sizes), sum(sizes))
 
 
-def stays(left: Left) -> str:
+def stays(left: Skipped) -> str:
     """Why something was not moved, or not put back."""
     return printable(f"{left.find.shown}: {left.why}")

@@ -15,9 +15,9 @@ from app.cli.usage import UsageError
 from app.format.values import memory
 from assistant.housekeeping import (
     TITLES,
-    Find,
-    Left,
-    Watch,
+    Finding,
+    ScanMonitor,
+    Skipped,
     empty,
     move_to_trash,
     receipts,
@@ -39,7 +39,7 @@ def clean(args: Namespace) -> int:
         return _undo(args)
     if args.empty:
         return _empty(args)
-    watch = Watch(lambda path: status_line(f"looking at {path}"), seconds=args.seconds)
+    watch = ScanMonitor(lambda path: status_line(f"looking at {path}"), seconds=args.seconds)
     with Client() as deck:
         finds = [find for find in scan(deck, watch) if not args.kind or find.kind in args.kind]
         status_line("")
@@ -137,7 +137,7 @@ def _agreed(args: Namespace, question: str, otherwise: str) -> bool:
     return False
 
 
-def _show(finds: Sequence[Find], watch: Watch) -> None:
+def _show(finds: Sequence[Finding], watch: ScanMonitor) -> None:
     if finds:
         largest, rest = finds[:_SHOWN], finds[_SHOWN:]
         rows = [
@@ -161,16 +161,16 @@ def _show(finds: Sequence[Find], watch: Watch) -> None:
         say(f"there may be more: {watch.stopped}")
 
 
-def _explain(what: str, left: Iterable[Left]) -> None:
+def _explain(what: str, left: Iterable[Skipped]) -> None:
     for each in left:
         say(f"{what}: {stays(each)}")
 
 
-def _reasons(left: Iterable[Left]) -> list[dict[str, str]]:
+def _reasons(left: Iterable[Skipped]) -> list[dict[str, str]]:
     return [{"path": each.find.shown, "why": each.why} for each in left]
 
 
-def _told(find: Find) -> dict[str, Any]:
+def _told(find: Finding) -> dict[str, Any]:
     """As JSON for programs: `place` is the path in percent-encoding, as it may hold any bytes; `path` is for people."""
     return {
         "path": find.shown,

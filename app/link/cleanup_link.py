@@ -59,10 +59,12 @@ class Cleaning:
                 return TrashEmptied(empty(), in_trash())
 
     def _scan(self, client: Client) -> Scanned:
-        from assistant.housekeeping import Watch, scan
+        from assistant.housekeeping import ScanMonitor, scan
 
         self._stop.clear()
-        watch = Watch(lambda path: self._tell(Progress(f"looking at {path}")), self._stop.is_set)
+        watch = ScanMonitor(
+            lambda path: self._tell(Progress(f"looking at {path}")), self._stop.is_set
+        )
         finds = scan(client, watch)
         return Scanned(finds, in_trash(), tuple(watch.unseen), watch.stopped)
 

@@ -14,7 +14,7 @@ import msgspec
 from assistant.facts import Fact, phrases
 from assistant.host.context import RequestContext
 from assistant.host.model_residency import ModelResidency
-from assistant.housekeeping import Watch
+from assistant.housekeeping import ScanMonitor
 from assistant.idle import Cancelled, run_when_idle
 from assistant.intents.choices import choices, question
 from assistant.intents.period import Period, period
@@ -118,7 +118,7 @@ class Desk:
 
     def _clean(self, daemon: Client, call: ToolCall, turn: RequestContext, certain: bool) -> Answer:
         """What may go, and the proposal to move it to the trash."""
-        watch = Watch(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
+        watch = ScanMonitor(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
         found = clean_up.look(daemon, call, watch)
         turn.look()
         text = tell(found.told.facts, found.told.say)

@@ -1,10 +1,10 @@
 """Housekeeping: finds what may go, moves it to the trash once a person approved, and back. Free of torch and Qt; every call blocks.
 
-    from assistant.housekeeping import Watch, move_to_trash, scan, undo
+    from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
     from scheduler.client import Client
 
     with Client() as deck:
-        finds = scan(deck, Watch(told=print))
+        finds = scan(deck, ScanMonitor(report=print))
         receipt = move_to_trash(deck, finds)  # after a person approved these very finds
     undo(receipt)
 
@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from assistant.housekeeping.emptying import Emptied, empty
-from assistant.housekeeping.find import KINDS, TITLES, Find, Kept, Kind
-from assistant.housekeeping.grounds import Grounds, grounds
-from assistant.housekeeping.journal import Item, Left, Receipt, load, receipts
+from assistant.housekeeping.emptying import EmptyResult, empty
+from assistant.housekeeping.findings import KINDS, TITLES, Finding, Kind, ScanMonitor, StaysError
+from assistant.housekeeping.journal import Item, Receipt, Skipped, load, receipts
 from assistant.housekeeping.moving import move
-from assistant.housekeeping.put_back import Undone, undo
-from assistant.housekeeping.survey import survey
-from assistant.housekeeping.watch import Watch
+from assistant.housekeeping.restoring import UndoResult, undo
+from assistant.housekeeping.scanning import find_debris
+from assistant.housekeeping.scope import Scope, scope_from
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.errors import UserError
@@ -31,7 +30,8 @@ from scheduler.protocol.messages import NEWEST
 from scheduler.protocol.search import ACTIVE, Search
 
 __all__ = [
-    "KINDS", "TITLES", "Emptied", "Find", "Item", "Kept", "Kind", "Left", "Receipt", "Undone", "Watch",
+    "KINDS", "TITLES", "EmptyResult", "Finding", "Item", "Kind", "Receipt", "ScanMonitor", "Skipped",
+    "StaysError", "UndoResult",
     "empty", "load", "move_to_trash", "receipts", "scan", "undo",
 ]  # fmt: skip
 
@@ -39,30 +39,30 @@ _RECENT = 1000
 """Of so many of the newest jobs the working folders are looked into for core dumps."""
 
 
-def scan(deck: Client, watch: Watch | None = None) -> tuple[Find, ...]:
+def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...]:
     """What may go, the largest first; see `survey.survey`. Raises DaemonGone."""
-    watch = watch or Watch()
+    monitor = monitor or ScanMonitor()
     try:
         details = deck.details()
     except UserError as e:
         details = ()
-        watch.unseen.append(f"processes on GPUs: {e}")
-    return survey(_grounds(deck), watch, deck.job, details)
+        monitor.unseen.append(f"processes on GPUs: {e}")
+    return find_debris(_grounds(deck), monitor, deck.job, details)
 
 
 def move_to_trash(
-    deck: Client, finds: Iterable[Find], told: Callable[[int], None] = lambda done: None
+    deck: Client, finds: Iterable[Finding], report: Callable[[int], None] = lambda done: None
 ) -> Receipt:
     """Move what a person approved; what has changed since, is open, or is needed by a job stays, and the receipt says why.
 
-    `told` is called with how many have been dealt with, now and then.
+    `report` is called with how many have been dealt with, now and then.
 
     Raises UserError where another clean-up is under way, and DaemonGone: without the queue nobody knows what jobs need.
     """
-    return move(_grounds(deck), finds, told)
+    return move(_grounds(deck), finds, report)
 
 
-def _grounds(deck: Client) -> Grounds:
+def _grounds(deck: Client) -> Scope:
     recent, active, before = deck.jobs(_RECENT), list[Job](), NEWEST
     while before:
         found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
@@ -71,4 +71,4 @@ def _grounds(deck: Client) -> Grounds:
         ]  # a list has the beginning of a long command only
         before = on or 0
     ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
-    return grounds(settings.load(), tuple(ran), tuple(active))
+    return scope_from(settings.load(), tuple(ran), tuple(active))

@@ -10,11 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from assistant.housekeeping.candidates import Candidate
-from assistant.housekeeping.find import Find, Kept, encoded, shown, within
-from assistant.housekeeping.grounds import Grounds
-from assistant.housekeeping.tree import measured
-from assistant.housekeeping.watch import Watch
+from assistant.housekeeping.findings import Finding, ScanMonitor, StaysError, encoded, shown, within
+from assistant.housekeeping.scope import Scope
+from assistant.housekeeping.walk import Candidate, measured
 from scheduler.protocol import paths
 
 LEAST = 32 * 2**20
@@ -23,35 +21,37 @@ _ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".bin", ".gguf", ".onnx")
 _BLOCK = 2**20
 
 
-def find(grounds: Grounds, files: Iterable[Candidate], watch: Watch) -> Iterator[Find]:
+def find_duplicates(
+    scope: Scope, files: Iterable[Candidate], monitor: ScanMonitor
+) -> Iterator[Finding]:
     """All copies of a file but one: that which a link points to, which is not ours to propose, else the oldest."""
-    oldest, now = grounds.age_of("duplicate"), time.time()
+    oldest, now = scope.age_of("duplicate"), time.time()
     if oldest is None:
         return
-    groups, linked = _by_size(grounds, files)
+    groups, linked = _by_size(scope, files)
     for group in groups:
-        staying = {c.path for c in group if _stays(grounds, c, linked)}
+        staying = {c.path for c in group if _stays(scope, c, linked)}
         if len(staying) == len(group):
             continue
-        for same in _alike(group, watch):
+        for same in _alike(group, monitor):
             keeper = min(same, key=lambda c: (c.path not in staying, c.info.st_mtime, c.path))
             for path, root, info in same:
                 if path == keeper.path or path in staying or now - info.st_mtime < oldest:
                     continue
                 try:
                     found, twin = measured(path), measured(keeper.path)
-                except (Kept, OSError) as e:
-                    watch.cannot(path, e)
+                except (StaysError, OSError) as e:
+                    monitor.note_unreadable(path, e)
                     continue
                 reason = f"the same as {shown(keeper.path)}, which stays"
-                yield Find(
+                yield Finding(
                     "duplicate", encoded(path), encoded(root), found.bytes, reason, now - found.used, found.seal,
                     encoded(keeper.path), twin.seal,
                 )  # fmt: skip
 
 
 def _by_size(
-    grounds: Grounds, files: Iterable[Candidate]
+    scope: Scope, files: Iterable[Candidate]
 ) -> tuple[list[list[Candidate]], frozenset[Path]]:
     """Files of one size, each inode once; and where links point to."""
     sizes: dict[int, dict[tuple[int, int], Candidate]] = defaultdict(dict)
@@ -60,36 +60,36 @@ def _by_size(
         if stat.S_ISLNK(found.info.st_mode):
             linked.add(Path(os.path.realpath(found.path)))
         elif found.info.st_size >= LEAST and (
-            found.path.suffix in _ENDINGS or _in_library(grounds, found.path)
+            found.path.suffix in _ENDINGS or _in_library(scope, found.path)
         ):
             sizes[found.info.st_size].setdefault((found.info.st_dev, found.info.st_ino), found)
     return [list(group.values()) for group in sizes.values() if len(group) > 1], frozenset(linked)
 
 
-def _stays(grounds: Grounds, found: Candidate, linked: frozenset[Path]) -> bool:
+def _stays(scope: Scope, found: Candidate, linked: frozenset[Path]) -> bool:
     """Whether it is not to be proposed, whatever else there is: another name of it would keep its bytes, or a link would lead nowhere."""
     return (
         found.info.st_nlink > 1
         or found.path in linked
         or found.info.st_uid != os.geteuid()
-        or _in_library(grounds, found.path)
-        or (grounds.model is not None and grounds.model in (found.path, *found.path.parents))
+        or _in_library(scope, found.path)
+        or (scope.model is not None and scope.model in (found.path, *found.path.parents))
     )
 
 
-def _in_library(grounds: Grounds, path: Path) -> bool:
-    return grounds.library is not None and within(path, grounds.library)
+def _in_library(scope: Scope, path: Path) -> bool:
+    return scope.library is not None and within(path, scope.library)
 
 
-def _alike(group: Sequence[Candidate], watch: Watch) -> list[list[Candidate]]:
+def _alike(group: Sequence[Candidate], monitor: ScanMonitor) -> list[list[Candidate]]:
     """Those of one content, by the first block and then by all of it."""
     for whole in (False, True):
         found: dict[bytes, list[Candidate]] = defaultdict(list)
         for candidate in group:
             try:
-                digest = _digest(candidate.path, whole, watch)
+                digest = _digest(candidate.path, whole, monitor)
             except OSError as e:
-                watch.cannot(candidate.path, e)
+                monitor.note_unreadable(candidate.path, e)
                 continue
             if digest is None:
                 return []
@@ -98,7 +98,7 @@ def _alike(group: Sequence[Candidate], watch: Watch) -> list[list[Candidate]]:
     return [same for same in found.values() if len(same) > 1]
 
 
-def _digest(path: Path, whole: bool, watch: Watch) -> bytes | None:
+def _digest(path: Path, whole: bool, monitor: ScanMonitor) -> bytes | None:
     """None where there is no time left."""
     digest = hashlib.blake2b(digest_size=32)
     with paths.open_plain(path) as f:
@@ -106,6 +106,6 @@ def _digest(path: Path, whole: bool, watch: Watch) -> bytes | None:
             digest.update(block)
             if not whole:
                 break
-            if watch.over(path):
+            if monitor.must_stop(path):
                 return None
     return digest.digest()

@@ -8,30 +8,29 @@ import time
 
 import msgspec
 
-from assistant.housekeeping import bins
-from assistant.housekeeping.find import Kept, decoded
-from assistant.housekeeping.journal import Item, Left, every, forget, locked, written
-from assistant.housekeeping.mounts import Mounts
-from assistant.housekeeping.put_back import drop_note
-from assistant.housekeeping.tree import DEEPEST, folder_in
+from assistant.housekeeping.findings import StaysError, decoded
+from assistant.housekeeping.journal import Item, Skipped, every, forget, locked, written
+from assistant.housekeeping.restoring import drop_note
+from assistant.housekeeping.trash import FILES, Mounts, inside
+from assistant.housekeeping.walk import DEEPEST, folder_in
 
 _DOOMED = ".deleting"
 """Added to the name of what is being deleted: half of a folder must not be put back."""
 
 
-class Emptied(msgspec.Struct, frozen=True):
+class EmptyResult(msgspec.Struct, frozen=True):
     """What emptying the trash did."""
 
     items: int = 0
     bytes: int = 0
     """Bytes that are free now, as they were counted when they went to the trash."""
-    left: tuple[Left, ...] = ()
+    left: tuple[Skipped, ...] = ()
 
 
-def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
+def empty(older_than: float = 0.0, now: float | None = None) -> EmptyResult:
     """Delete for good what went to the trash more than `older_than` seconds ago. Raises UserError where another clean-up is under way."""
     until = (time.time() if now is None else now) - older_than
-    count, freed, left, mounts = 0, 0, list[Left](), Mounts()
+    count, freed, left, mounts = 0, 0, list[Skipped](), Mounts()
     with locked():
         for receipt in every():
             items = written(receipt)
@@ -41,27 +40,27 @@ def empty(older_than: float = 0.0, now: float | None = None) -> Emptied:
             for item in items:
                 try:
                     deleted = _delete(item, mounts)
-                except (Kept, OSError) as e:
-                    left.append(Left(item.find, str(e)))
+                except (StaysError, OSError) as e:
+                    left.append(Skipped(item.find, str(e)))
                 else:
                     count, freed = count + deleted, freed + item.find.bytes * deleted
             if len(left) == failed:
                 forget(receipt)
-    return Emptied(count, freed, tuple(left))
+    return EmptyResult(count, freed, tuple(left))
 
 
 def _delete(item: Item, mounts: Mounts) -> bool:
     """Whether it was still in the trash."""
     trash, name = decoded(item.trash), str(decoded(item.name))
     try:
-        with bins.inside(trash, bins.FILES) as files:
+        with inside(trash, FILES) as files:
             try:
                 os.rename(name, name + _DOOMED, src_dir_fd=files, dst_dir_fd=files)
             except FileNotFoundError:
                 pass  # restored or deleted by somebody, or begun by an emptying that was killed
             drop_note(item)
-            if mounts.hit(trash / bins.FILES / (name + _DOOMED)):
-                raise Kept("something is mounted there")
+            if mounts.hit(trash / FILES / (name + _DOOMED)):
+                raise StaysError("something is mounted there")
             return _remove(files, name + _DOOMED, os.fstat(files).st_dev, DEEPEST)
     except FileNotFoundError:
         return False  # the trash itself is gone
@@ -73,12 +72,12 @@ def _remove(folder: int, name: str, device: int, depth: int) -> bool:
     except FileNotFoundError:
         return False
     if info.st_dev != device:
-        raise Kept("something is mounted in it")
+        raise StaysError("something is mounted in it")
     if not stat.S_ISDIR(info.st_mode):
         os.unlink(name, dir_fd=folder)
         return True
     if not depth:
-        raise Kept(f"it holds more than {DEEPEST} folders one in another")
+        raise StaysError(f"it holds more than {DEEPEST} folders one in another")
     with folder_in(folder, name) as fd:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries]

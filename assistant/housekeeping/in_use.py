@@ -1,4 +1,4 @@
-"""What is open. The processes of this user tell it in /proc; of a file of ours the kernel knows it of all processes, by a lease."""
+"""Check that no process has a file open, and that no job may need it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import errno
 import fcntl
 import os
 import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from assistant.housekeeping.find import Kept
-from assistant.housekeeping.tree import Entry, Measure, measure
+from assistant.housekeeping.findings import Finding, StaysError
+from assistant.housekeeping.scope import Scope
+from assistant.housekeeping.walk import Entry, Measure, measure
+from scheduler.protocol import paths
+from scheduler.protocol.jobs import Job
 
 CHANGED = "it has changed since it was looked at"
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
@@ -72,7 +76,7 @@ def _name(pid: int) -> str:
 
 
 def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None = None) -> Measure:
-    """The measure of what nobody has open. Raises Kept where somebody has, or its seal is another; and what `walk` raises.
+    """The measure of what nobody has open. Raises StaysError where somebody has, or its seal is another; and what `walk` raises.
 
     Of plain files the kernel tells, whoever has them open: a lease for writing is granted only on a file that nobody else has open
     (fcntl(2), F_SETLEASE); it is given back at once. File systems without leases leave it to `holders`.
@@ -86,11 +90,13 @@ def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None
         ),
     )
     if seal and found.seal != seal:
-        raise Kept(CHANGED)
+        raise StaysError(CHANGED)
     if who := (holders or Holders()).of(found.inodes):
-        raise Kept(f"{who} has it open")
+        raise StaysError(f"{who} has it open")
     if held:
-        raise Kept("a process has a file in it open" if held[0].below else "a process has it open")
+        raise StaysError(
+            "a process has a file in it open" if held[0].below else "a process has it open"
+        )
     return found
 
 
@@ -107,3 +113,54 @@ def _held(folder: int, name: str) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+_WHERE_THEY_WORK = ("core", "duplicate")
+"""Kinds that may be anything a job wants to read; a cache or an old log in its working folder is what it is."""
+
+
+class Needs:
+    """Made once for many finds: a path is looked up, not compared with all others."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._named: dict[Path, str] = {}
+        """What is needed, with all that lies in it."""
+        self._above: dict[Path, str] = {}
+        """The folders that something needed lies in."""
+        self._work: dict[Path, str] = {}
+        for job in scope.active:
+            cwd = _real(job.spec.cwd)
+            self._work[cwd] = f"job {job.id} works in {cwd}"
+            for path in _paths(job, cwd):
+                self._add(path, f"job {job.id} needs it")
+        if scope.model:
+            self._add(scope.model, "it belongs to the assistant's model")
+
+    def of(self, find: Finding) -> str:
+        """Who may need it; empty where nobody does."""
+        path = find.path
+        where = (path, *path.parents)
+        if why := self._above.get(path) or _first(self._named, where):
+            return why
+        return _first(self._work, where) if find.kind in _WHERE_THEY_WORK else ""
+
+    def _add(self, path: Path, why: str) -> None:
+        self._named[path] = why
+        self._above |= dict.fromkeys(path.parents, why)
+
+
+def _paths(job: Job, cwd: Path) -> Iterator[Path]:
+    """The job's folder, and what a word of its command names: itself, or behind its =."""
+    yield _real(paths.job_folder(job.id))
+    for word in job.spec.argv:
+        for part in (word, word.partition("=")[2]):
+            if "/" in part or Path(part).suffix:
+                yield _real(cwd / part)
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _first(found: dict[Path, str], where: Iterable[Path]) -> str:
+    return next((found[path] for path in where if path in found), "")

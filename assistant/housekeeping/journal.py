@@ -17,8 +17,8 @@ from typing import Self
 
 import msgspec
 
-from assistant.housekeeping import bins
-from assistant.housekeeping.find import Find, decoded
+from assistant.housekeeping.findings import Finding, decoded
+from assistant.housekeeping.trash import FILES
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
@@ -29,7 +29,7 @@ _ENCODE = msgspec.json.Encoder().encode
 class Item(msgspec.Struct, frozen=True):
     """Something that was to go, and its place in the trash."""
 
-    find: Find
+    find: Finding
     trash: str
     """Path of the trash folder, percent-encoded."""
     name: str
@@ -41,16 +41,16 @@ class Item(msgspec.Struct, frozen=True):
 
     def there(self) -> bool:
         """Whether it is in the trash."""
-        return os.path.lexists(decoded(self.trash) / bins.FILES / decoded(self.name))
+        return os.path.lexists(decoded(self.trash) / FILES / decoded(self.name))
 
 
 _DECODE = msgspec.json.Decoder(Item).decode
 
 
-class Left(msgspec.Struct, frozen=True):
+class Skipped(msgspec.Struct, frozen=True):
     """Something that stays where it is, and why."""
 
-    find: Find
+    find: Finding
     why: str
 
 
@@ -62,7 +62,7 @@ class Receipt(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     items: tuple[Item, ...]
     """What is in the trash."""
-    left: tuple[Left, ...] = ()
+    left: tuple[Skipped, ...] = ()
     """What was to go, and stays; told once, by the move."""
 
     @property

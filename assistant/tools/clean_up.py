@@ -10,10 +10,10 @@ from assistant.facts import Fact, phrases
 from assistant.facts.fact import Adder
 from assistant.housekeeping import (
     TITLES,
-    Find,
+    Finding,
     Kind,
-    Left,
-    Watch,
+    Skipped,
+    ScanMonitor,
     move_to_trash,
     receipts,
     scan,
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     """The move to the trash; None where there is nothing to move."""
 
 
-def look(daemon: Client, call: ToolCall, watch: Watch) -> Found:
+def look(daemon: Client, call: ToolCall, watch: ScanMonitor) -> Found:
     """What may go, of the kind that is asked about or of all. Nothing is moved."""
     wanted = _KINDS.get(call.text("what"), ())
     finds = [find for find in scan(daemon, watch) if not wanted or find.kind in wanted]
@@ -79,7 +79,7 @@ def put_back(daemon: Client, call: ToolCall, folder: str) -> PlannedAction:
     )
 
 
-def _moved(finds: Sequence[Find]) -> PlannedAction:
+def _moved(finds: Sequence[Finding]) -> PlannedAction:
     """Each find is looked at again as it is moved: what has changed since, is open or is needed stays."""
 
     def act(daemon: Client, env: Environment) -> str:
@@ -108,7 +108,7 @@ def _moved(finds: Sequence[Find]) -> PlannedAction:
     )
 
 
-def _told(finds: Sequence[Find], watch: Watch) -> ToolResult:
+def _told(finds: Sequence[Finding], watch: ScanMonitor) -> ToolResult:
     now = time.time()
     facts: list[Fact] = []
     for i, find in enumerate(finds[:TOLD]):
@@ -163,7 +163,7 @@ def _told(finds: Sequence[Find], watch: Watch) -> ToolResult:
     return ToolResult((*facts, *add.facts), say, quotes=True)
 
 
-def _left(left: Sequence[Left]) -> str:
+def _left(left: Sequence[Skipped]) -> str:
     """Why some stayed where they were."""
     if not left:
         return ""

@@ -33,8 +33,8 @@ from app.cleanup.requests import Scan, Scanned, TrashContents
 from app.link.requests import Answered, Inspect, Inspected, Request
 from app.shell.desktop import Desktop
 from app.widgets import theme
-from assistant.housekeeping import Find
-from assistant.housekeeping.find import encoded
+from assistant.housekeeping import Finding
+from assistant.housekeeping.findings import encoded
 from scheduler.client import Client
 from scheduler.devices import trace
 from scheduler.devices.replay import ReplaySource
@@ -103,7 +103,7 @@ _DEBRIS = (
 )
 SCANNED = Scanned(
     tuple(
-        Find(
+        Finding(
             kind,
             encoded(f"/data/{name}"),
             encoded("/data"),

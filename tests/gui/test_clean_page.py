@@ -26,8 +26,8 @@ from app.cleanup.requests import (
 )
 from app.link.requests import Refused
 from app.shell.desktop import Desktop
-from assistant.housekeeping import Emptied, Find, Item, Left, Receipt, Undone
-from assistant.housekeeping.find import encoded
+from assistant.housekeeping import EmptyResult, Finding, Item, Receipt, Skipped, UndoResult
+from assistant.housekeeping.findings import encoded
 from scheduler.protocol import settings
 from scheduler.protocol.devices import Process
 from scheduler.protocol.settings import Settings
@@ -40,14 +40,16 @@ GIB, DAY = 2**30, 86400.0
 PATIENCE_MS = 20_000
 
 
-def find(kind: str, path: str, size: int = GIB, days: float = 40) -> Find:
-    return Find(kind, encoded(path), encoded("/data"), size, f"may go: {kind}", days * DAY, "seal")  # type: ignore[arg-type]
+def find(kind: str, path: str, size: int = GIB, days: float = 40) -> Finding:
+    return Finding(
+        kind, encoded(path), encoded("/data"), size, f"may go: {kind}", days * DAY, "seal"
+    )  # type: ignore[arg-type]
 
 
 KERNELS = tuple(find("cache", f"/data/cache/K{i}", (20 - i) * 2**20) for i in range(12))
 DUMP = find("core", "/data/core.\x1b[31m1")
 ARTEFACTS = find("artefacts", "/data/jobs/7/artefacts", 3 * GIB, 100)
-ORPHAN = Find(
+ORPHAN = Finding(
     "process",
     "",
     "",
@@ -81,7 +83,7 @@ def page(qapp, clean_qt, asked):
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def scanned(page, *finds: Find, trash: TrashContents | None = None, **more: object) -> None:
+def scanned(page, *finds: Finding, trash: TrashContents | None = None, **more: object) -> None:
     page.deliver(Scanned(finds, trash or TrashContents(), **more))  # type: ignore[arg-type]
     settle()
 
@@ -156,7 +158,7 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     assert not page.undo.isVisible()
     page.move_button.click()
     moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
-    left = Left(DUMP, "python (pid 4711) has it open")
+    left = Skipped(DUMP, "python (pid 4711) has it open")
     model = page.tree.rows
     model.setData(model.index(2, 0), OFF, BOX)
     model.setData(model.index(1, 0), ON, BOX)
@@ -174,7 +176,7 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert asked == [PutBack("one")]
-    page.deliver(Restored(Undone("one", KERNELS), TrashContents()))
+    page.deliver(Restored(UndoResult("one", KERNELS), TrashContents()))
     assert asked[-1] == Scan(), "the list is made anew"
     assert not page.undo.isVisible()
 
@@ -192,7 +194,7 @@ def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
     page.empty_trash.click()
     page.yes.click()
     assert asked == [EmptyTrash()]
-    page.deliver(TrashEmptied(Emptied(3, GIB), TrashContents()))
+    page.deliver(TrashEmptied(EmptyResult(3, GIB), TrashContents()))
     assert page.said.text() == "3 things, 1.0 GiB, deleted"
 
 

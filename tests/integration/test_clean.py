@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from assistant.housekeeping import Watch, move_to_trash, scan
+from assistant.housekeeping import ScanMonitor, move_to_trash, scan
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.settings import Settings
@@ -206,7 +206,7 @@ def test_a_process_that_a_job_left_on_a_gpu_is_told_and_ended_by_kill(
             ) as process:
                 assert process.stdout is not None
                 process.stdout.readline()
-                [find] = eventually(lambda: scan(deck, Watch()))
+                [find] = eventually(lambda: scan(deck, ScanMonitor()))
                 assert (find.kind, find.bytes) == ("process", 2**30)
                 assert find.reason.endswith(f"holds a GPU for job {job.id}, which has ended (done)")
                 assert "gpudeck kill" in move_to_trash(deck, [find]).left[0].why

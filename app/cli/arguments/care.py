@@ -44,7 +44,7 @@ def cluster(made: ArgumentParser) -> None:
 def clean(made: ArgumentParser) -> None:
     from app.cli.clean import LAST
     from assistant.housekeeping import KINDS
-    from assistant.housekeeping.watch import SCAN_S
+    from assistant.housekeeping.findings import SCAN_S
 
     made.add_argument(
         "--kind", type=types.kinds, default=(), metavar="KIND,...", help=", ".join(KINDS)

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from assistant.housekeeping.find import Find
-from assistant.housekeeping.grounds import Cache, Grounds
-from assistant.housekeeping.survey import survey
-from assistant.housekeeping.watch import Watch
+from assistant.housekeeping.findings import Finding, ScanMonitor
+from assistant.housekeeping.scanning import find_debris
+from assistant.housekeeping.scope import Cache, Scope
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job
 
@@ -32,36 +31,36 @@ class World(NamedTuple):
     """A folder of the test's own, and what may be cleaned up in it."""
 
     root: Path
-    grounds: Grounds
+    scope: Scope
 
     @property
     def cache(self) -> Path:
-        return self.grounds.caches[0].folder
+        return self.scope.caches[0].folder
 
     @property
     def models(self) -> Path:
-        return self.grounds.folders[0]
+        return self.scope.folders[0]
 
 
 def world(root: Path, **others: object) -> World:
     for name in ("cache", "jobs", "models"):
         (root / name).mkdir(parents=True)
-    grounds = {
+    scope = {
         "caches": (Cache("Triton", root / "cache", 1),),
         "jobs": root / "jobs",
         "folders": (root / "models",),
         "days": DAYS,
         **others,
     }
-    return World(root, Grounds(**grounds))
+    return World(root, Scope(**scope))
 
 
 def no_job(number: int) -> Job:
     raise NotFound(f"there is no job {number}")
 
 
-def found(world: World, watch: Watch | None = None, job=no_job) -> tuple[Find, ...]:
-    return survey(world.grounds, watch or Watch(), job)
+def found(world: World, watch: ScanMonitor | None = None, job=no_job) -> tuple[Finding, ...]:
+    return find_debris(world.scope, watch or ScanMonitor(), job)
 
 
 def write(path: Path, content: bytes = b"x" * 5000, days: float = 400) -> Path:

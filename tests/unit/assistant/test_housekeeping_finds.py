@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from assistant.housekeeping import duplicates, undo
-from assistant.housekeeping.find import encoded, shown
-from assistant.housekeeping.grounds import Cache
+from assistant.housekeeping.findings import ScanMonitor, encoded, shown
 from assistant.housekeeping.moving import move
-from assistant.housekeeping.watch import Watch
+from assistant.housekeeping.scope import Cache
 from scheduler.protocol.jobs import Done, Job, Running, Spec
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, no_job, world, write
 
@@ -63,7 +62,7 @@ def test_one_of_several_copies_stays_and_none_of_what_only_looks_alike_goes(
     assert find.reason.endswith("/a/model.safetensors, which stays")
     assert find.bytes >= small
     first.unlink()
-    [left] = move(place.grounds, [find]).left
+    [left] = move(place.scope, [find]).left
     assert "not there any more" in left.why, "it is the only one now"
 
 
@@ -73,7 +72,7 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
     [find] = found(place)
     with first.open("r+b") as f:
         f.write(b"trained on")
-    [left] = move(place.grounds, [find]).left
+    [left] = move(place.scope, [find]).left
     assert left.why == "the file that was the same has changed"
 
 
@@ -87,8 +86,8 @@ def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(
     (place.models / "link.gguf").symlink_to(linked)
     os.link(model(place.models / "twice.gguf", days=700), place.models / "twice again.gguf")
     model(place.models / "configured" / "weights.gguf", days=600)
-    grounds = replace(place.grounds, library=tmp_path / "hub", model=place.models / "configured")
-    [find] = found(place._replace(grounds=grounds))
+    scope = replace(place.scope, library=tmp_path / "hub", model=place.models / "configured")
+    [find] = found(place._replace(scope=scope))
     assert find.path.name == "oldest.gguf"
     assert find.twin in (encoded(blob), encoded(linked))
 
@@ -149,10 +148,10 @@ def test_a_real_core_dump_where_a_job_ran(place: World, tmp_path: Path) -> None:
     [dump] = [path for path in ran.iterdir() if path.is_file()]
     aged(dump, 4)
     core(ran / "below" / "core.1")
-    here = place._replace(grounds=replace(place.grounds, ran=(ran,)))
+    here = place._replace(scope=replace(place.scope, ran=(ran,)))
     [find] = found(here)
     assert find.path == dump, "the folder itself alone is looked into"
-    assert undo(move(here.grounds, [find])).left == ()
+    assert undo(move(here.scope, [find])).left == ()
 
 
 def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None:
@@ -186,7 +185,7 @@ def test_files_of_jobs_that_ended_long_ago(place: World, tmp_path: Path) -> None
     assert reasons["3/log"] == "of job 3, which the queue does not know"
     assert "newer one" in reasons["1.old-12345/log"]
     before = contents(jobs)
-    assert undo(move(place.grounds, finds)).left == ()
+    assert undo(move(place.scope, finds)).left == ()
     assert contents(jobs) == before
 
 
@@ -203,21 +202,21 @@ def test_caches_of_every_depth(place: World) -> None:
     aged(place.root / "nv", 400)
     aged(place.root / "ext/py311_cu130/new/a.so", 3)
     caches = (
-        *place.grounds.caches,
+        *place.scope.caches,
         Cache("PyTorch", place.root / "ext", 2),
         Cache("CUDA", place.root / "nv" / "ComputeCache", 0),
     )
-    here = place._replace(grounds=replace(place.grounds, caches=caches))
+    here = place._replace(scope=replace(place.scope, caches=caches))
     finds = found(here)
     assert names(finds) == ["ComputeCache", "old", "triton"]
-    assert move(here.grounds, finds).left == ()
+    assert move(here.scope, finds).left == ()
     assert not (place.root / "nv" / "ComputeCache").exists()
 
 
 def test_finds_that_lie_in_others_go_with_them(place: World) -> None:
     core(place.cache / "one" / "core.1")
     aged(place.cache / "one", 400)
-    here = place._replace(grounds=replace(place.grounds, folders=(place.root,)))
+    here = place._replace(scope=replace(place.scope, folders=(place.root,)))
     assert names(found(here)) == ["one"]
 
 
@@ -233,7 +232,7 @@ def segment() -> Iterator[SharedMemory]:
 
 def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: SharedMemory) -> None:
     """A segment of this very process: mapped, then closed; then of another that maps it and has closed its file."""
-    here = place._replace(grounds=replace(place.grounds, memory=Path("/dev/shm")))
+    here = place._replace(scope=replace(place.scope, memory=Path("/dev/shm")))
     file = Path("/dev/shm") / segment.name
     aged(file, 3)
 
@@ -253,7 +252,7 @@ def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: Sh
         assert process.stdout is not None
         process.stdout.readline()
         assert not proposed()
-        assert "open" in move(here.grounds, [find]).left[0].why
+        assert "open" in move(here.scope, [find]).left[0].why
         process.kill()
     aged(file, 0.5)
     assert not proposed(), "too young"
@@ -261,9 +260,9 @@ def test_shared_memory_is_abandoned_once_nobody_has_it(place: World, segment: Sh
 
 def test_folders_that_are_not_there_are_told(place: World, tmp_path: Path) -> None:
     gone = place._replace(
-        grounds=replace(place.grounds, folders=(tmp_path / "gone",), jobs=tmp_path / "none")
+        scope=replace(place.scope, folders=(tmp_path / "gone",), jobs=tmp_path / "none")
     )
-    watch = Watch()
+    watch = ScanMonitor()
     assert found(gone, watch) == ()
     assert watch.unseen == [f"{shown(tmp_path / 'gone')}: No such file or directory"]
 
@@ -277,7 +276,7 @@ def test_of_two_copies_never_both_go(place: World, small: int) -> None:
     [second] = found(place)
     link.unlink()
     assert (first.path, second.path) == (two, one)
-    assert {left.why for left in move(place.grounds, [first, second]).left} == {
+    assert {left.why for left in move(place.scope, [first, second]).left} == {
         "the file that is the same is to go as well"
     }
     assert one.exists()
@@ -290,7 +289,7 @@ def test_the_assistants_model_stays_also_where_it_was_chosen_after_the_scan(
     model(place.models / "a" / "w.pt", days=300)
     model(place.models / "b" / "w.pt")
     finds = found(place)
-    chosen = replace(place.grounds, model=place.models / "b")
+    chosen = replace(place.scope, model=place.models / "b")
     assert [left.why for left in move(chosen, finds).left] == [
         "it belongs to the assistant's model"
     ]

@@ -15,13 +15,12 @@ import msgspec
 import pytest
 
 from assistant.housekeeping import moving, undo
-from assistant.housekeeping.find import encoded
-from assistant.housekeeping.grounds import Cache, grounds
+from assistant.housekeeping.findings import ScanMonitor, encoded
 from assistant.housekeeping.in_use import CHANGED
 from assistant.housekeeping.journal import Receipt
 from assistant.housekeeping.moving import move
-from assistant.housekeeping.tree import DEEPEST
-from assistant.housekeeping.watch import Watch
+from assistant.housekeeping.scope import Cache, scope_from
+from assistant.housekeeping.walk import DEEPEST
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, Spec
 from scheduler.protocol.settings import Settings, changed
@@ -77,7 +76,7 @@ def test_what_a_process_has_open_or_mapped_or_works_in_stays(
     used, free = kernel(place, "used"), kernel(place, "free")
     finds = found(place)
     with other_process(code, used / where):
-        receipt = move(place.grounds, finds)
+        receipt = move(place.scope, finds)
     assert [item.find.path for item in receipt.items] == [free]
     [left] = receipt.left
     assert left.find.path == used
@@ -102,7 +101,7 @@ def test_what_is_opened_between_check_and_move_is_put_back(
     before, finds = contents(place.root), found(place)
     files = []
     between(monkeypatch, lambda: files.append((gone / "a.cubin").open("rb")))
-    assert "open" in why(move(place.grounds, finds))
+    assert "open" in why(move(place.scope, finds))
     files[0].close()
     assert contents(place.root) == before
     assert contents(tmp_path / "data" / "Trash").keys() == {
@@ -116,7 +115,7 @@ def test_what_is_changed_between_check_and_move_is_put_back(
     gone = kernel(place, "one")
     finds = found(place)
     between(monkeypatch, lambda: (gone / "new").write_text("new"))
-    assert why(move(place.grounds, finds)) == CHANGED
+    assert why(move(place.scope, finds)) == CHANGED
     assert (gone / "new").read_text() == "new"
 
 
@@ -139,7 +138,7 @@ def test_a_folder_that_becomes_a_link_leads_nowhere(
         between(monkeypatch, lambda: swapped(place.root / what, outside))
     else:
         swapped(place.root / what, outside)
-    assert why(move(place.grounds, finds)), find
+    assert why(move(place.scope, finds)), find
     assert contents(outside) == before
     assert (place.root / what).is_symlink(), "the link itself is as it was, too"
 
@@ -174,14 +173,14 @@ def test_what_changed_since_the_scan_stays(place: World, change: str) -> None:
         file.rename(place.root / "kept")
         file.write_bytes(content)
         os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
-    assert why(move(place.grounds, finds)) == CHANGED
+    assert why(move(place.scope, finds)) == CHANGED
 
 
 def test_what_is_gone_is_told(place: World) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     shutil.rmtree(gone)
-    assert why(move(place.grounds, finds)) == "it is not there any more"
+    assert why(move(place.scope, finds)) == "it is not there any more"
 
 
 def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(
@@ -198,7 +197,7 @@ def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(
         (place.root, place.cache),
     ):
         forged = msgspec.structs.replace(real, place=encoded(path), root=encoded(root))
-        assert "outside the folders" in why(move(place.grounds, [forged]))
+        assert "outside the folders" in why(move(place.scope, [forged]))
     assert outside.exists()
     assert place.cache.exists()
 
@@ -216,7 +215,7 @@ def test_names_of_one_file_set_nothing_free_until_all_of_them_go(place: World) -
     aged(one, 400)
     [find] = found(place)
     assert find.bytes == alone + (one / "hard").stat().st_blocks * 512, "counted once"
-    receipt = move(place.grounds, [find])
+    receipt = move(place.scope, [find])
     assert undo(receipt).left == ()
     assert (one / "hard").samefile(one / "hard again")
 
@@ -238,7 +237,7 @@ def test_deep_trees_stay_and_are_told(place: World) -> None:
         fd = inner
     os.close(fd)
     kernel(place, "flat")
-    watch = Watch()
+    watch = ScanMonitor()
     assert [find.path.name for find in found(place, watch)] == ["flat"]
     assert any(f"more than {DEEPEST} folders" in line for line in watch.unseen)
 
@@ -284,14 +283,14 @@ def test_what_may_not_be_read_stays_and_is_told(theirs: World) -> None:
         (theirs.cache / "closed" / "b").chmod(0)
         (theirs.cache / "unreadable" / "a.cubin").chmod(0o200)
         (theirs.models / "closed").chmod(0)
-        watch = Watch()
+        watch = ScanMonitor()
         finds = found(theirs, watch)
         assert {find.path.name for find in finds} == {"open", "unreadable"}
         assert (
             sorted(line.rpartition("/")[2] for line in watch.unseen)
             == ["closed: Permission denied"] * 2
         )
-        receipt = move(theirs.grounds, finds)
+        receipt = move(theirs.scope, finds)
     assert [item.find.path.name for item in receipt.items] == ["open"]
     assert [left.why for left in receipt.left] == ["Permission denied"]
 
@@ -304,15 +303,15 @@ def test_what_a_process_of_another_user_has_open_stays(theirs: World, code: str)
     finds = found(theirs)
     given(theirs)
     with other_process(code, used / "a.cubin"), nobody():
-        assert why(move(theirs.grounds, finds)) == "a process has a file in it open"
+        assert why(move(theirs.scope, finds)) == "a process has a file in it open"
 
 
 @ROOT
 def test_what_belongs_to_another_user_stays(place: World) -> None:
-    gone, watch = kernel(place, "one"), Watch()
+    gone, watch = kernel(place, "one"), ScanMonitor()
     finds = found(place)
     os.chown(gone / "b", STRANGER, STRANGER)
-    assert "another user" in why(move(place.grounds, finds))
+    assert "another user" in why(move(place.scope, finds))
     assert found(place, watch) == ()
     assert "another user" in watch.unseen[0]
 
@@ -329,7 +328,7 @@ def test_mounts_stay(place: World, where: str, tmp_path: Path) -> None:
     ).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        assert "mounted" in why(move(place.grounds, finds))
+        assert "mounted" in why(move(place.scope, finds))
     finally:
         subprocess.run(["umount", gone / where], check=True)
     assert (inside / "c.ptx").exists()
@@ -361,9 +360,9 @@ def test_what_only_a_copy_could_move_stays(tmp_path: Path, monkeypatch: pytest.M
             monkeypatch.setenv("XDG_DATA_HOME", str(merged / "data"))
             monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
             cache = Cache("Triton", merged / "world" / "cache", 1)
-            here = World(merged / "world", replace(lower.grounds, caches=(cache,), folders=()))
+            here = World(merged / "world", replace(lower.scope, caches=(cache,), folders=()))
             before = contents(here.root)
-            assert "cannot be renamed into a trash" in why(move(here.grounds, found(here)))
+            assert "cannot be renamed into a trash" in why(move(here.scope, found(here)))
             assert contents(here.root).keys() == before.keys()
             assert [*(merged / "data" / "Trash").rglob("*.trashinfo")] == []
         finally:
@@ -386,18 +385,20 @@ def test_what_a_job_that_waits_or_runs_needs_stays(place: World) -> None:
         (job(8, Path("/"), "gdb", f"--core={dump}"), "job 8 needs it"),
         (job(9, place.models, "cat", "runs/core.1"), "job 9 needs it"),
     ):
-        now = place._replace(grounds=replace(place.grounds, active=(busy,)))
+        now = place._replace(scope=replace(place.scope, active=(busy,)))
         assert [find.kind for find in found(now)] == ["cache"]
-        assert reason in why(move(now.grounds, [find for find in finds if find.kind == "core"]))
-    assert move(place.grounds, finds).left == ()
+        assert reason in why(move(now.scope, [find for find in finds if find.kind == "core"]))
+    assert move(place.scope, finds).left == ()
 
 
 def test_a_scan_can_be_cancelled_and_ends_in_time(place: World) -> None:
     for i in range(30):
         kernel(place, f"{i}")
     told = list[str]()
-    assert len(found(place, Watch(told.append, cancelled=lambda: bool(told)))) == len(told) == 1
-    watch = Watch(seconds=0)
+    assert (
+        len(found(place, ScanMonitor(told.append, cancelled=lambda: bool(told)))) == len(told) == 1
+    )
+    watch = ScanMonitor(seconds=0)
     assert found(place, watch) == ()
     assert watch.stopped == "not done after 0 s"
 
@@ -420,7 +421,7 @@ def test_settings_say_where_and_from_when_on(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    made = grounds(
+    made = scope_from(
         Settings(clean_folders="~/link, ~/real/inner, /", clean_caches=2, clean_cores="off"),
         (str(tmp_path / "link"), "/gone"),
     )

@@ -146,7 +146,7 @@ def test_nothing_is_ever_lost_whatever_happens_meanwhile(
             files: list[BinaryIO] = []
             races = [race(draw, place, files) for _ in range(draw.choice([0, 1, 3, 8]))]
             with meanwhile(draw, races, monkeypatch):
-                receipt = move(place.grounds, finds)
+                receipt = move(place.scope, finds)
             moved, stayed = moved + len(receipt.items), stayed + len(receipt.left)
             assert everything <= all_bytes(base), (
                 f"tree {seed}: something is neither left nor in the trash"

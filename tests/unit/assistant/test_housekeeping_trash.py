@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from assistant.housekeeping import empty, load, receipts, undo
-from assistant.housekeeping.find import Find, encoded
+from assistant.housekeeping.findings import Finding, encoded
 from assistant.housekeeping.journal import locked
 from assistant.housekeeping.moving import move
 from scheduler.protocol.errors import NotFound, UserError
@@ -76,11 +76,11 @@ def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path
         for find in finds
     )
     assert all(find.shown.isprintable() for find in finds)
-    assert msgspec.json.decode(msgspec.json.encode(finds), type=tuple[Find, ...]) == finds, (
+    assert msgspec.json.decode(msgspec.json.encode(finds), type=tuple[Finding, ...]) == finds, (
         "names of any bytes go through JSON"
     )
 
-    receipt = move(place.grounds, finds)
+    receipt = move(place.scope, finds)
     assert receipt.left == ()
     assert [entry.name for entry in place.cache.iterdir()] == ["used lately"]
     assert len(trash(tmp_path)) == len(NAMES)
@@ -100,7 +100,7 @@ def test_there_and_back_again_whatever_it_is_called(place: World, tmp_path: Path
 def test_desktops_find_it_in_their_trash(place: World, tmp_path: Path) -> None:
     """As the trash specification of freedesktop.org wants it."""
     gone = kernel(place, b"\xff odd\n")
-    move(place.grounds, found(place))
+    move(place.scope, found(place))
     [info], [file] = trash(tmp_path, "info"), trash(tmp_path)
     assert os.fsencode(info.name) == os.fsencode(file.name) + b".trashinfo"
     head, path, date = info.read_text().splitlines()
@@ -118,7 +118,7 @@ def test_what_was_put_back_or_emptied_from_the_desktop_is_left_out(
 ) -> None:
     for name in ("one", "two"):
         kernel(place, name)
-    receipt = move(place.grounds, found(place))
+    receipt = move(place.scope, found(place))
     [one, _] = trash(tmp_path)
     one.rename(place.cache / "one")
     assert [item.find.path.name for item in load(receipt.id).items] == ["two"]
@@ -130,7 +130,7 @@ def test_another_file_system_has_a_trash_of_its_own(shm: Path) -> None:
     here = world(shm / "world")
     gone = kernel(here, "far away")
     inode = gone.stat().st_ino
-    receipt = move(here.grounds, found(here))
+    receipt = move(here.scope, found(here))
     assert receipt.left == ()
     [item] = receipt.items
     inside = Path("/dev/shm") / f".Trash-{os.geteuid()}" / "files" / item.name.replace("%20", " ")
@@ -165,7 +165,7 @@ def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path)
     kernel(here, "mine")
     (tmp_path / "elsewhere").mkdir()
     (mounted / f".Trash-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
-    receipt = move(here.grounds, found(here))
+    receipt = move(here.scope, found(here))
     assert list((tmp_path / "elsewhere").iterdir()) == []
     [item] = receipt.items
     assert item.trash.startswith(str(here.cache)), "one in the allowed folder instead"
@@ -183,7 +183,7 @@ def test_a_trash_that_an_administrator_made_is_used_where_nobody_can_take_what_i
     kernel(here, "mine")
     (mounted / ".Trash").mkdir()
     (mounted / ".Trash").chmod(mode)
-    [item] = move(here.grounds, found(here)).items
+    [item] = move(here.scope, found(here)).items
     assert item.trash == str(mounted / used.format(os.geteuid()))
 
 
@@ -191,7 +191,7 @@ def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) ->
     for name in ("full", "empty", "file"):
         kernel(place, name)
     dump = write(place.models / "core.1", CORE)
-    receipt = move(place.grounds, found(place))
+    receipt = move(place.scope, found(place))
     assert len(receipt.items) == 4
     (place.cache / "full").mkdir()
     (place.cache / "full" / "new").write_text("new")
@@ -221,7 +221,7 @@ def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) ->
 
 def test_a_folder_that_is_gone_is_named(place: World) -> None:
     kernel(place, "one")
-    receipt = move(place.grounds, found(place))
+    receipt = move(place.scope, found(place))
     place.cache.rmdir()
     [left] = undo(receipt).left
     assert "folder it was in is gone" in left.why
@@ -233,7 +233,7 @@ def test_emptying_deletes_what_is_ours_alone_and_old_enough(place: World, tmp_pa
     (place.cache / "one" / "link").symlink_to(outside)
     os.link(outside, place.cache / "one" / "hard")
     aged(place.cache / "one", 400)
-    receipt = move(place.grounds, found(place))
+    receipt = move(place.scope, found(place))
     theirs = write(tmp_path / "data" / "Trash" / "files" / "by hand")
     assert empty(3600).items == 0
     assert empty(3600, now=time.time() + 7200).items == 1
@@ -249,10 +249,10 @@ def test_one_at_a_time(place: World) -> None:
     kernel(place, "one")
     finds = found(place)
     with locked():
-        for act in (lambda: move(place.grounds, finds), lambda: undo("20260101"), empty):
+        for act in (lambda: move(place.scope, finds), lambda: undo("20260101"), empty):
             with pytest.raises(UserError, match="another clean-up is under way"):
                 act()
-    assert move(place.grounds, finds).left == ()
+    assert move(place.scope, finds).left == ()
 
 
 def test_what_is_in_a_trash_is_not_found_again(
@@ -261,12 +261,12 @@ def test_what_is_in_a_trash_is_not_found_again(
     monkeypatch.setenv("XDG_DATA_HOME", str(place.models / "share"))
     write(place.models / "core.1", CORE)
     [find] = found(place)
-    receipt = move(place.grounds, [find])
+    receipt = move(place.scope, [find])
     assert len(receipt.items) == 1
     assert found(place) == ()
     inside = place.models / "share" / "Trash" / "files" / receipt.items[0].name
     forged = msgspec.structs.replace(find, place=encoded(inside))
-    assert "in a trash" in move(place.grounds, [forged]).left[0].why
+    assert "in a trash" in move(place.scope, [forged]).left[0].why
 
 
 def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(
@@ -285,7 +285,7 @@ def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(
         while True:
             ballast.write(bytes(4096))
     with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
-        move(place.grounds, finds)
+        move(place.scope, finds)
     assert contents(place.root) == before
 
 
@@ -342,13 +342,13 @@ def test_killed_at_any_moment_nothing_is_lost_and_undo_brings_all_back(
     assert len(finds) == 2
     lines = every // 2
     do: Callable[[], object] = (
-        (lambda: undo(receipts()[0])) if act == "undo" else (lambda: move(place.grounds, finds))
+        (lambda: undo(receipts()[0])) if act == "undo" else (lambda: move(place.scope, finds))
     )
     going_on = True
     while going_on:
         lines += every
         if act == "undo":
-            assert move(place.grounds, finds).left == ()
+            assert move(place.scope, finds).left == ()
         going_on = killed(act, lines, do)
         for receipt in receipts():
             assert undo(receipt).left == ()
@@ -366,7 +366,7 @@ def test_an_emptying_that_was_killed_goes_on_and_half_of_a_folder_is_not_put_bac
         lines += every
         gone = kernel(place, "one")
         whole = len(contents(place.cache))
-        receipt = move(place.grounds, found(place))
+        receipt = move(place.scope, found(place))
         going_on = killed("empty", lines, empty)
         if receipts():
             assert undo(receipt).left == ()

@@ -1,8 +1,10 @@
-"""A piece of debris: where it is, how much it holds, and why a person may do without it."""
+"""Describe debris that a scan found, and monitor over the scan."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -25,11 +27,11 @@ TITLES: dict[Kind, str] = {
 }
 
 
-class Kept(UserError):
+class StaysError(UserError):
     """Something stays where it is; the message says why."""
 
 
-class Find(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """Something that may go. Paths are percent-encoded, as a file may have any bytes in its name, and JSON has text only."""
 
     kind: Kind
@@ -86,3 +88,53 @@ def _escaped(character: str) -> str:
 def within(path: Path, folder: Path) -> bool:
     """Whether `path` lies below `folder`; both absolute, and without links."""
     return folder in path.parents
+
+
+def is_in_trash(path: Path) -> bool:
+    """Whether a path lies in a trash."""
+    return any(part == "Trash" or part.startswith(".Trash") for part in path.parts)
+
+
+SCAN_S = 60.0
+"""How long a scan may take where nobody says otherwise."""
+_TELL_S = 0.1
+
+
+class ScanMonitor:
+    """One a scan. `report` is called with what is being looked at, at most ten times a second; `cancelled` is asked all the time."""
+
+    def __init__(
+        self,
+        report: Callable[[str], None] = lambda text: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        seconds: float = SCAN_S,
+    ) -> None:
+        self._report, self._cancelled = report, cancelled
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._next = 0.0
+        self.stopped = ""
+        """Why it ended before it had seen all; empty where it did not."""
+        self.unseen: list[str] = []
+        """What could not be looked at, and why; lines for a person."""
+
+    def must_stop(self, path: Path | None = None) -> bool:
+        """Whether the scan is to end now; `path`: what it looks at."""
+        now = time.monotonic()
+        if not self.stopped:
+            self.stopped = (
+                "cancelled"
+                if self._cancelled()
+                else f"not done after {self._seconds:.0f} s"
+                if now > self._end
+                else ""
+            )
+        if path and now >= self._next:
+            self._next = now + _TELL_S
+            self._report(shown(path))
+        return bool(self.stopped)
+
+    def note_unreadable(self, path: Path, error: Exception) -> None:
+        """Something cannot be looked at."""
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        self.unseen.append(f"{shown(path)}: {why}")

@@ -8,26 +8,26 @@ import stat
 
 import msgspec
 
-from assistant.housekeeping import bins
-from assistant.housekeeping.find import Find, Kept, decoded
-from assistant.housekeeping.journal import Item, Left, Receipt, forget, load, locked, written
-from assistant.housekeeping.tree import parent
+from assistant.housekeeping.findings import Finding, StaysError, decoded
+from assistant.housekeeping.journal import Item, Receipt, Skipped, forget, load, locked, written
+from assistant.housekeeping.trash import ENDING, FILES, INFO, inside
+from assistant.housekeeping.walk import parent
 
 TAKEN = "something else is at its place now; move that away, and undo again"
 _FULL = (FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
-class Undone(msgspec.Struct, frozen=True):
+class UndoResult(msgspec.Struct, frozen=True):
     """What an undo did."""
 
     id: str
     """Of the move that was undone."""
-    restored: tuple[Find, ...] = ()
-    left: tuple[Left, ...] = ()
+    restored: tuple[Finding, ...] = ()
+    left: tuple[Skipped, ...] = ()
     """What is still in the trash, and why."""
 
 
-def undo(receipt: Receipt | str) -> Undone:
+def undo(receipt: Receipt | str) -> UndoResult:
     """Put back all that this move took and that is still in the trash; may be done again where something was in the way.
 
     Raises NotFound where nothing is known of it, UserError where another clean-up is under way.
@@ -38,9 +38,9 @@ def undo(receipt: Receipt | str) -> Undone:
         for item in reversed(load(name).items):
             try:
                 put_back(item)
-            except (Kept, OSError) as e:
+            except (StaysError, OSError) as e:
                 left.append(
-                    Left(item.find, (e.strerror if isinstance(e, OSError) else None) or str(e))
+                    Skipped(item.find, (e.strerror if isinstance(e, OSError) else None) or str(e))
                 )
             else:
                 restored.append(item.find)
@@ -48,15 +48,15 @@ def undo(receipt: Receipt | str) -> Undone:
             for item in written(name):
                 drop_note(item)
             forget(name)
-    return Undone(name, tuple(restored), tuple(left))
+    return UndoResult(name, tuple(restored), tuple(left))
 
 
 def put_back(item: Item) -> None:
-    """Raises Kept or OSError where that is impossible: it stays in the trash then."""
+    """Raises StaysError or OSError where that is impossible: it stays in the trash then."""
     name = str(decoded(item.name))
     try:
         with (
-            bins.inside(decoded(item.trash), bins.FILES) as files,
+            inside(decoded(item.trash), FILES) as files,
             parent(item.find.path) as (folder, old),
         ):
             if stat.S_ISDIR(os.stat(name, dir_fd=files, follow_symlinks=False).st_mode):
@@ -66,12 +66,12 @@ def put_back(item: Item) -> None:
             else:
                 _link_back(files, name, folder, old)
     except FileNotFoundError as e:
-        raise Kept("the folder it was in is gone; make it, and undo again") from e
+        raise StaysError("the folder it was in is gone; make it, and undo again") from e
     except _FULL as e:
-        raise Kept(TAKEN) from e
+        raise StaysError(TAKEN) from e
     except OSError as e:
         if e.errno == errno.ENOTEMPTY:
-            raise Kept(TAKEN) from e
+            raise StaysError(TAKEN) from e
         raise
     drop_note(item)
 
@@ -93,7 +93,7 @@ def _stat(folder: int, name: str) -> os.stat_result:
 def drop_note(item: Item) -> None:
     """Of something that is not in the trash (any more)."""
     try:
-        with bins.inside(decoded(item.trash), bins.INFO) as info:
-            os.unlink(f"{decoded(item.name)}{bins.ENDING}", dir_fd=info)
+        with inside(decoded(item.trash), INFO) as info:
+            os.unlink(f"{decoded(item.name)}{ENDING}", dir_fd=info)
     except FileNotFoundError:
         pass

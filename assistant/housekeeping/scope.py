@@ -1,4 +1,4 @@
-"""Where may be looked, and from what age on things may go: the user's settings, and where programs keep their caches."""
+"""Describe where a scan may search, and how old debris must be, by the settings and the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assistant.housekeeping.find import Kind, encoded, within
+from assistant.housekeeping.findings import Kind, encoded, within
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import Settings, listed
@@ -35,7 +35,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Grounds:
+class Scope:
     """All that a scan needs to know. Folders are absolute, and without links."""
 
     caches: tuple[Cache, ...] = ()
@@ -76,7 +76,9 @@ class Grounds:
         return None if found is None else found * DAY
 
 
-def grounds(settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ...] = ()) -> Grounds:
+def scope_from(
+    settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ...] = ()
+) -> Scope:
     """As the settings and the environment say. `ran`: working folders of jobs."""
     days: dict[Kind, float | str] = {
         "cache": settings.clean_caches,
@@ -88,7 +90,7 @@ def grounds(settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ..
         "process": 0.0,
     }
     state = _real(paths.home())
-    return Grounds(
+    return Scope(
         caches=_caches(),
         jobs=state / "jobs",
         memory=SHARED_MEMORY,

@@ -1,7 +1,4 @@
-"""Looking at files so that no link leads anywhere: every folder is opened by its handle, one after the other.
-
-What is walked stays on one file system and within DEEPEST folders, and belongs to this user as a whole.
-"""
+"""Walk through files so that no link leads anywhere: every folder is opened by its handle, one after another."""
 
 from __future__ import annotations
 
@@ -10,10 +7,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from assistant.housekeeping.find import Kept
+from assistant.housekeeping.findings import ScanMonitor, StaysError, is_in_trash
 
 DEEPEST = 100
 """Folders in folders that are gone into; each holds one file open."""
@@ -82,7 +80,7 @@ def parent(path: Path) -> Iterator[tuple[int, str]]:
 def walk(folder: int, name: str) -> Iterator[Entry]:
     """The entry of that name and all below it, folders before what is in them, by name.
 
-    Raises Kept where something is another user's, on another file system, or too deep; OSError where it cannot be read.
+    Raises StaysError where something is another user's, on another file system, or too deep; OSError where it cannot be read.
     """
     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     yield from _walk(Entry(folder, name, "", info), info.st_dev, DEEPEST)
@@ -90,21 +88,21 @@ def walk(folder: int, name: str) -> Iterator[Entry]:
 
 def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
     if entry.info.st_uid != os.geteuid():
-        raise Kept(
+        raise StaysError(
             "something in it belongs to another user"
             if entry.below
             else "it belongs to another user"
         )
     if entry.info.st_dev != device:
-        raise Kept("another file system is mounted in it")
+        raise StaysError("another file system is mounted in it")
     yield entry
     if not stat.S_ISDIR(entry.info.st_mode):
         return
     if not depth:
-        raise Kept(f"it holds more than {DEEPEST} folders one in another")
+        raise StaysError(f"it holds more than {DEEPEST} folders one in another")
     with folder_in(entry.folder, entry.name) as fd:
         if not os.path.samestat(os.fstat(fd), entry.info):
-            raise Kept("it changes while it is looked at")
+            raise StaysError("it changes while it is looked at")
         with os.scandir(fd) as inside:
             names = sorted(found.name for found in inside)
         for name in names:
@@ -140,3 +138,71 @@ def measured(path: Path) -> Measure:
     """As `measure`, of a path. Raises what `walk` raises."""
     with parent(path) as (fd, name):
         return measure(fd, name)
+
+
+class Candidate(NamedTuple):
+    path: Path
+    root: Path
+    info: os.stat_result
+
+
+def walk_files(root: Path, spared: Path | None, monitor: ScanMonitor) -> Iterator[Candidate]:
+    """All files and links in a folder, however deep, but for other file systems, trash folders and what is spared."""
+    try:
+        with opened(root) as fd:
+            yield from _Search(root, os.fstat(fd).st_dev, spared, monitor).below(
+                fd, ".", root, DEEPEST
+            )
+    except OSError as e:
+        monitor.note_unreadable(root, e)
+
+
+@dataclass(frozen=True)
+class _Search:
+    root: Path
+    device: int
+    spared: Path | None
+    monitor: ScanMonitor
+
+    def below(self, above: int, name: str, folder: Path, depth: int) -> Iterator[Candidate]:
+        if folder == self.spared or self.monitor.must_stop(folder):
+            return
+        try:
+            if not depth:
+                raise StaysError(f"more than {DEEPEST} folders one in another")
+            with folder_in(above, name) as fd:
+                for inner, info in _entries(fd):
+                    if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+                        yield Candidate(folder / inner, self.root, info)
+                    elif (
+                        stat.S_ISDIR(info.st_mode)
+                        and info.st_dev == self.device
+                        and not is_in_trash(Path(inner))
+                    ):
+                        yield from self.below(fd, inner, folder / inner, depth - 1)
+        except (StaysError, OSError) as e:
+            self.monitor.note_unreadable(folder, e)
+
+
+def directly_in(root: Path, monitor: ScanMonitor) -> Iterator[Candidate]:
+    """The files of a folder, without those in its folders."""
+    try:
+        with opened(root) as above, folder_in(above, ".") as fd:
+            for name, info in _entries(fd):
+                if monitor.must_stop(root):
+                    return
+                if stat.S_ISREG(info.st_mode):
+                    yield Candidate(root / name, root, info)
+    except OSError as e:
+        monitor.note_unreadable(root, e)
+
+
+def _entries(fd: int) -> Iterator[tuple[str, os.stat_result]]:
+    """By name; without those that go meanwhile."""
+    with os.scandir(fd) as entries:
+        names = sorted(entry.name for entry in entries)
+    for name in names:
+        try:
+            yield name, os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            continue

@@ -1,13 +1,9 @@
-"""Trash folders, as desktops share them: https://specifications.freedesktop.org/trash-spec/1.0/.
-
-What goes there is found in the file manager's trash, can be put back from there as well, and is taken there by renaming it, so each
-file system needs a trash of its own: that of the home folder, else that of the mount, else one in the allowed folder itself, which
-file managers do not look into.
-"""
+"""Use the trash folders that desktops share: https://specifications.freedesktop.org/trash-spec/1.0/."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -16,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
-from assistant.housekeeping.find import shown
-from assistant.housekeeping.mounts import Mounts, number
-from assistant.housekeeping.tree import folder_in, opened, parent
+from assistant.housekeeping.findings import shown
+from assistant.housekeeping.walk import folder_in, opened, parent
 
 FILES, INFO, ENDING = "files", "info", ".trashinfo"
 _PRIVATE = 0o700
@@ -26,7 +21,7 @@ _LONGEST = 150
 """Bytes of a name that are kept in the trash, so that what is added to it fits (255 in most file systems)."""
 
 
-class Bin(NamedTuple):
+class TrashFolder(NamedTuple):
     path: Path
     top: Path | None
     """The folder that the paths in its notes are told from; None: from the root."""
@@ -45,7 +40,7 @@ def name_for(path: Path, token: str) -> str:
     return f"{os.fsdecode(os.fsencode(path.name)[:_LONGEST])}.{token}"
 
 
-def bin_for(path: Path, root: Path, mounts: Mounts) -> Bin:
+def trash_for(path: Path, root: Path, mounts: Mounts) -> TrashFolder:
     """The trash to which `path`, below the allowed folder `root`, can be renamed; made where it is not there yet.
 
     Raises OSError where there is none.
@@ -71,20 +66,20 @@ def inside(path: Path, part: str) -> Iterator[int]:
             yield inner
 
 
-def _candidates(path: Path, root: Path, mounts: Mounts) -> Iterator[Bin]:
+def _candidates(path: Path, root: Path, mounts: Mounts) -> Iterator[TrashFolder]:
     with opened(path.parent) as fd:
         mount, device = number(fd), os.fstat(fd).st_dev
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     home = Path(os.path.realpath(Path(data).expanduser())) / "Trash"
     if _same(home, mount, device):
-        yield Bin(home, None)
+        yield TrashFolder(home, None)
     top, user = mounts.points.get(mount), os.geteuid()
     if top is not None and _same(top, mount, device):
         shared = top / ".Trash"
         if _is_shared(shared):
-            yield Bin(shared / str(user), top)
-        yield Bin(top / f".Trash-{user}", top)
-    yield Bin(root / f".Trash-{user}", root)
+            yield TrashFolder(shared / str(user), top)
+        yield TrashFolder(top / f".Trash-{user}", top)
+    yield TrashFolder(root / f".Trash-{user}", root)
 
 
 def _same(path: Path, mount: int, device: int) -> bool:
@@ -129,6 +124,32 @@ def _check(info: os.stat_result, path: Path) -> None:
         raise PermissionError(f"the trash {shown(path)} is open to others")
 
 
-def is_bin(path: Path) -> bool:
-    """Whether a path lies in a trash."""
-    return any(part == "Trash" or part.startswith(".Trash") for part in path.parts)
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+class Mounts:
+    """As they were when this was made."""
+
+    def __init__(self) -> None:
+        self.points: dict[int, Path] = {}
+        """Where each is, by its number."""
+        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+            fields = line.split(b" ")
+            self.points[int(fields[0])] = Path(
+                os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), fields[4]))
+            )
+        self._above = {
+            folder for point in self.points.values() for folder in (point, *point.parents)
+        }
+
+    def hit(self, path: Path) -> bool:
+        """Whether something is mounted at this path, or below it."""
+        return path in self._above
+
+
+def number(fd: int) -> int:
+    """The mount that an open file was reached through: a bind mount has the device of another, and files cannot be moved between them."""
+    for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
+        if line.startswith("mnt_id:"):
+            return int(line.split()[1])
+    raise OSError(f"the kernel does not tell the mount of file {fd}")

@@ -1,0 +1,72 @@
+"""All finders, one after the other: the quick ones first, as time is limited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from assistant.housekeeping.duplicates import find_duplicates
+from assistant.housekeeping.findings import Finding, ScanMonitor, within
+from assistant.housekeeping.in_use import Needs
+from assistant.housekeeping.leftovers import find_core_dumps, find_processes, find_shared_memory
+from assistant.housekeeping.scope import Scope
+from assistant.housekeeping.stale import find_caches, find_job_files
+from assistant.housekeeping.walk import Candidate, directly_in, walk_files
+from scheduler.protocol.devices import Detail
+from scheduler.protocol.jobs import Job
+
+
+def find_debris(
+    scope: Scope, monitor: ScanMonitor, job: Callable[[int], Job], details: Iterable[Detail] = ()
+) -> tuple[Finding, ...]:
+    """What may go, the largest first, and none that a job which waits or runs may need.
+
+    `job` tells of a job by its number, or raises NotFound; `details` are those of the devices. Changes nothing. What could not be seen,
+    and whether the time was enough, is in `monitor`.
+    """
+    needs = Needs(scope)
+    found = [
+        find for find in _all(scope, monitor, job, details) if not (find.place and needs.of(find))
+    ]
+    inner = _nested(found)
+    return tuple(
+        sorted(
+            (f for f in found if f.place not in inner or not f.place),
+            key=lambda f: (-f.bytes, f.place),
+        )
+    )
+
+
+def _all(
+    scope: Scope, monitor: ScanMonitor, job: Callable[[int], Job], details: Iterable[Detail]
+) -> Iterator[Finding]:
+    yield from find_processes(scope, details, job)
+    yield from find_shared_memory(scope, monitor)
+    yield from find_job_files(scope, monitor, job)
+    yield from find_caches(scope, monitor)
+    files = list(_files(scope, monitor))
+    yield from find_core_dumps(scope, files, monitor)
+    yield from find_duplicates(scope, files, monitor)
+
+
+def _files(scope: Scope, monitor: ScanMonitor) -> Iterator[Candidate]:
+    for folder in scope.ran:
+        if not any(folder == named or within(folder, named) for named in scope.folders):
+            yield from directly_in(folder, monitor)
+    for folder in scope.folders:
+        yield from walk_files(folder, scope.state, monitor)
+    library = scope.library
+    if (
+        scope.folders
+        and library
+        and library.is_dir()
+        and not any(within(library, folder) for folder in scope.folders)
+    ):
+        yield from walk_files(library, None, monitor)
+
+
+def _nested(finds: Iterable[Finding]) -> frozenset[str]:
+    """Those that lie in others: they go with them."""
+    paths = {find.path: find.place for find in finds if find.place}
+    return frozenset(
+        place for path, place in paths.items() if not paths.keys().isdisjoint(path.parents)
+    )

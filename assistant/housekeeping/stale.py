@@ -1,0 +1,154 @@
+"""Find compiled kernels that nobody used for long, and the files of jobs that ended long ago."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from assistant.housekeeping.findings import (
+    Finding,
+    Kind,
+    ScanMonitor,
+    StaysError,
+    encoded,
+    is_in_trash,
+)
+from assistant.housekeeping.scope import Cache, Scope
+from assistant.housekeeping.walk import measured
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.progress import printable
+
+
+def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
+    """One find for each piece of a cache, such as one kernel of Triton's."""
+    oldest, now = scope.age_of("cache"), time.time()
+    if oldest is None:
+        return
+    for cache in scope.caches:
+        for path in _pieces(cache, monitor):
+            if monitor.must_stop(path):
+                return
+            try:
+                found = measured(path)
+            except FileNotFoundError:
+                continue
+            except (StaysError, OSError) as e:
+                monitor.note_unreadable(path, e)
+                continue
+            if now - found.used >= oldest:
+                reason = f"compiled for {cache.program}; it is compiled again where it is needed"
+                yield Finding(
+                    "cache",
+                    encoded(path),
+                    encoded(cache.root),
+                    found.bytes,
+                    reason,
+                    now - found.used,
+                    found.seal,
+                )
+
+
+def _pieces(cache: Cache, monitor: ScanMonitor) -> list[Path]:
+    found = [cache.folder]
+    for _ in range(cache.depth):
+        found = [path for folder in found for path in _inside(folder, monitor)]
+    return found
+
+
+def _inside(folder: Path, monitor: ScanMonitor) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                folder / entry.name
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not is_in_trash(Path(entry.name))
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as e:
+        monitor.note_unreadable(folder, e)
+        return []
+
+
+_FOLDER = re.compile(r"(\d{1,18})(\.old-\d+)?")
+"""Of a job, or of an earlier one of its number, from a store that was deleted (see `scheduler.executors.base`)."""
+_LOG = re.compile(r"log(\.\d+)?")
+
+
+def find_job_files(
+    scope: Scope, monitor: ScanMonitor, job: Callable[[int], Job]
+) -> Iterator[Finding]:
+    """`job` tells of a job by its number, or raises NotFound."""
+    now = time.time()
+    for folder, number, former in _folders(scope, monitor):
+        if monitor.must_stop(folder):
+            return
+        found = list(_old(scope, folder, now, monitor))
+        if found and (why := _why_removable(number, former, job)):
+            for kind, path, size, used, seal in found:
+                yield Finding(
+                    kind, encoded(path), encoded(folder.parent), size, why, now - used, seal
+                )
+
+
+def _folders(scope: Scope, monitor: ScanMonitor) -> list[tuple[Path, int, bool]]:
+    if scope.jobs is None:
+        return []
+    try:
+        with os.scandir(scope.jobs) as entries:
+            named = [
+                (scope.jobs / e.name, _FOLDER.fullmatch(e.name))
+                for e in entries
+                if e.is_dir(follow_symlinks=False)
+            ]
+    except FileNotFoundError:
+        return []
+    except OSError as e:
+        monitor.note_unreadable(scope.jobs, e)
+        return []
+    return sorted(
+        ((path, int(m[1]), bool(m[2])) for path, m in named if m), key=lambda found: found[1]
+    )
+
+
+def _old(
+    scope: Scope, folder: Path, now: float, monitor: ScanMonitor
+) -> Iterator[tuple[Kind, Path, int, float, str]]:
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError as e:
+        monitor.note_unreadable(folder, e)
+        return
+    for path in inside:
+        kind: Kind | None = (
+            "log"
+            if _LOG.fullmatch(path.name)
+            else "artefacts"
+            if path.name == "artefacts"
+            else None
+        )
+        oldest = scope.age_of(kind) if kind else None
+        if kind is None or oldest is None:
+            continue
+        try:
+            found = measured(path)
+        except (StaysError, OSError) as e:
+            monitor.note_unreadable(path, e)
+            continue
+        if found.bytes and now - found.used >= oldest:
+            yield kind, path, found.bytes, found.used, found.seal
+
+
+def _why_removable(number: int, former: bool, job: Callable[[int], Job]) -> str:
+    """Why what is in the job's folder may go; empty where it may not."""
+    if former:
+        return f"of a former job {number}; the queue has a newer one of that number"
+    try:
+        found = job(number)
+    except NotFound:
+        return f"of job {number}, which the queue does not know"
+    return "" if found.active else f"of job {number} ({printable(found.spec.name)}), {found.status}"
