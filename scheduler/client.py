@@ -381,12 +381,16 @@ class Client:
         start_daemon()
         return Connection(door(), self._timeout)
 
-    def _ask(self, request: m.Request, kind: type[R]) -> R:
+    def request(self, request: m.Request) -> m.Reply:
+        """Send a request as it is and return its reply. Raises UserError."""
         if self._connection.lost:  # since the last answer, so that nothing is asked twice
             old, self._connection = self._connection, self._connect()
             old.close()
         self._connection.send(encode(request))
-        reply = decode(self._connection.receive())
+        return decode(self._connection.receive())
+
+    def _ask(self, request: m.Request, kind: type[R]) -> R:
+        reply = self.request(request)
         if not isinstance(reply, kind):
             raise RuntimeError(
                 f"the daemon answered {type(request).__name__} with {type(reply).__name__}"

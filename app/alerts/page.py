@@ -9,26 +9,26 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.alerts.alert_rows import Line, lines, unseen
 from app.alerts.alert_table import WIDTHS, AlertTable
 from app.format.values import plural
-from app.link.requests import Acknowledge, AlertLog, Logged, Reply
+from app.link.link import Link
 from app.link.state import State
 from app.widgets import theme
 from app.widgets.controls import button, label, row, set_text
 from app.widgets.list_table import list_card, list_table
+from scheduler.protocol.messages import Acknowledge, AlertsReply, GetAlerts
 from scheduler.protocol.snapshot import Alert
 
 EMPTY = "No alert so far. Their thresholds, quiet hours and a webhook are set on the Settings page."
 
 
 class Alerts(QWidget):
-    """Emits `requested` with what the daemon is to do."""
+    """Lists alerts, the raised ones first, and acknowledges them."""
 
-    requested = Signal(object)
     job_chosen = Signal(int)
     device_chosen = Signal(str)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._log: tuple[Alert, ...] = ()
         self._asked: tuple[Alert, ...] | None = None
         """What was raised when the log was asked for last."""
@@ -59,7 +59,7 @@ class Alerts(QWidget):
             return
         if snapshot.alerts != self._asked:
             self._asked = snapshot.alerts
-            self.requested.emit(AlertLog())
+            self._link.send(self, GetAlerts(), self._take, self._fail, background=True)
         chosen = self.chosen()
         self.model.show_rows(lines(snapshot.alerts, self._log, snapshot.time))
         self._choose(chosen.id if chosen else None)
@@ -74,10 +74,13 @@ class Alerts(QWidget):
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         self._enable()
 
-    def deliver(self, reply: Reply) -> None:
-        if isinstance(reply, Logged):
-            self._log = reply.alerts
-            self.refresh()
+    def _take(self, reply: AlertsReply) -> None:
+        self._log = reply.alerts
+        self.refresh()
+
+    def _fail(self, message: str) -> None:
+        if self._state.link.connected:
+            self._link.failed.emit(message)
 
     def chosen(self) -> Line | None:
         at = self.table.currentIndex().row()
@@ -102,7 +105,7 @@ class Alerts(QWidget):
     def _acknowledge(self, chosen: list[Line | None] | tuple[Line, ...]) -> None:
         for line in chosen:
             if line is not None and line.state == "raised":
-                self.requested.emit(Acknowledge(line.id))
+                self._link.send(self, Acknowledge(line.id))
 
     def _go(self) -> None:
         if (line := self.chosen()) is None:

@@ -9,23 +9,23 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 from app.devices.device_facts import DevicePage, device_page
 from app.devices.fact_table import Facts
 from app.devices.parts import Group
-from app.link.requests import Inspected, Reply
+from app.link.details_poller import DetailsPoller
+from app.link.link import Link
 from app.link.state import State
 from app.widgets import theme
 from app.widgets.controls import button, card, elided, label, row, set_text
-from app.widgets.detail_poller import DetailPoller
+from scheduler.protocol.devices import Detail
 
 _NARROWEST = 330
 """Pixels that a column of groups needs."""
 
 
 class Device(QWidget):
-    """Groups of values in columns. Emits `left` when the user goes back, and `requested` with what the daemon is to tell."""
+    """Groups of values in columns. Emits `left` when the user goes back."""
 
     left = Signal()
-    requested = Signal(object)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state = state
         self._device = ""
@@ -40,8 +40,8 @@ class Device(QWidget):
         self.groups: dict[str, Facts] = {}
         self._frames: list[QFrame] = []
         self._columns: list[QVBoxLayout] = []
-        self.inspector = DetailPoller(self)
-        self.inspector.wanted.connect(self.requested)
+        self.poller = DetailsPoller(self, link)
+        self.poller.read.connect(self._show_details)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for keys, slot in (
             ("Esc", self.back.click),
@@ -73,9 +73,9 @@ class Device(QWidget):
         self.after.setVisible(several)
         self._show_groups(page)
 
-    def deliver(self, reply: Reply) -> None:
-        self.inspector.heard(reply)
-        if isinstance(reply, Inspected) and self.isVisible():
+    def _show_details(self, details: tuple[Detail, ...]) -> None:
+        self._state.details = details
+        if self.isVisible():
             self.refresh()
 
     def _show_groups(self, page: DevicePage) -> None:

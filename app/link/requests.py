@@ -10,11 +10,9 @@ from app.assistant.session_requests import SessionReply, SessionRequest
 from app.charts.past_curves import LoadPast, Page
 from app.cleanup.requests import CleaningReply, CleaningRequest
 from app.models.model_requests import ModelReply, ModelRequest
-from scheduler.protocol.devices import Detail, Device, Process
+from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Event, Forecast, Job
 from scheduler.protocol.search import Search
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert
 from scheduler.protocol.submission import Wishes
 
 if TYPE_CHECKING:
@@ -126,26 +124,6 @@ class SaveReport(msgspec.Struct, frozen=True):
     file: str
 
 
-class AlertLog(msgspec.Struct, frozen=True):
-    """Get the newest alerts, also those that are over."""
-
-
-class Acknowledge(msgspec.Struct, frozen=True):
-    """Somebody has seen an alert."""
-
-    alert: int
-
-
-class Inspect(msgspec.Struct, frozen=True):
-    """Read all about links, parts and processes of the devices."""
-
-
-class Kill(msgspec.Struct, frozen=True):
-    """End a process that uses a GPU; a person was asked."""
-
-    process: Process
-
-
 class Ask(msgspec.Struct, frozen=True):
     """A question to the assistant. `id` names its answer; `meant`: what was chosen where it asked back."""
 
@@ -214,12 +192,8 @@ Request = (
     | Find
     | Fetch
     | Save
-    | AlertLog
     | LoadPast
     | Export
-    | Acknowledge
-    | Inspect
-    | Kill
     | AssistantRequest
     | SessionRequest
     | ModelRequest
@@ -234,10 +208,6 @@ class Submitted(msgspec.Struct, frozen=True):
 class Foretold(msgspec.Struct, frozen=True):
     request: Foresee
     forecast: Forecast
-
-
-class Configured(msgspec.Struct, frozen=True):
-    settings: Settings
 
 
 class Tailed(msgspec.Struct, frozen=True):
@@ -267,18 +237,6 @@ class Found(msgspec.Struct, frozen=True):
 
 class Fetched(msgspec.Struct, frozen=True):
     job: Job
-
-
-class Logged(msgspec.Struct, frozen=True):
-    """The newest alerts, the newest first."""
-
-    alerts: tuple[Alert, ...]
-
-
-class Inspected(msgspec.Struct, frozen=True):
-    """What was read of each device just now."""
-
-    details: tuple[Detail, ...]
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -344,13 +302,10 @@ Reply = (
     PastLoaded
     | Submitted
     | Foretold
-    | Configured
     | Tailed
     | Told
     | Found
     | Fetched
-    | Logged
-    | Inspected
     | Accepted
     | Refused
     | Waits
@@ -362,7 +317,7 @@ Reply = (
 )
 
 
-class Link(msgspec.Struct, frozen=True):
+class LinkStatus(msgspec.Struct, frozen=True):
     """The connection to the daemon, as the status line tells it."""
 
     connected: bool

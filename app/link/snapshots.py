@@ -7,7 +7,7 @@ import threading
 from PySide6.QtCore import QThread, Signal
 
 from app.charts.history import SECONDS
-from app.link.requests import Link
+from app.link.requests import LinkStatus
 from scheduler.background.launch import LONGEST_S
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
@@ -29,7 +29,7 @@ class SnapshotFeed(QThread):
     history = Signal(str, object)
     """A device's id and its `Columns`."""
     linked = Signal(object)
-    """A `Link`, whenever the connection changes."""
+    """A `LinkStatus`, whenever the connection changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class SnapshotFeed(QThread):
             else:
                 continue
             if not self._stop.is_set():
-                self.linked.emit(Link(connected=False, text=reason))
+                self.linked.emit(LinkStatus(connected=False, text=reason))
                 self._stop.wait(delay)
                 delay = min(delay * 2, _LONGEST_DELAY)
 
@@ -120,7 +120,7 @@ class SnapshotFeed(QThread):
             self.history.emit(
                 state.device.id, client.history(state.device.id, HEADLINE, snapshot.time - SECONDS)
             )
-        self.linked.emit(Link(connected=True, text="connected to the daemon"))
+        self.linked.emit(LinkStatus(connected=True, text="connected to the daemon"))
         self._put(snapshot)
         return {state.device.id for state in snapshot.devices}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.charts.history import History
 from app.jobs.shares import Shares
-from app.link.requests import Link
+from app.link.requests import LinkStatus
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
@@ -23,7 +23,7 @@ class State:
         self.snapshot: Snapshot | None = None
         self.history = History()
         self.shares = Shares()
-        self.link = Link(connected=False, text="connecting to the daemon")
+        self.link = LinkStatus(connected=False, text="connecting to the daemon")
         self.details: tuple[Detail, ...] | None = None
         """What was read of parts and processes last; None before."""
 

@@ -17,13 +17,10 @@ from app.cleanup.requests import Clean, EmptyTrash, PutBack, Scan, StopScan
 from app.link.cleanup_link import Cleaning
 from app.link.requests import (
     Accepted,
-    Acknowledge,
-    AlertLog,
     AssistantRequest,
     Cancel,
     CancelMany,
     Configure,
-    Configured,
     Export,
     Fetch,
     Fetched,
@@ -32,10 +29,6 @@ from app.link.requests import (
     Foretold,
     Found,
     Hold,
-    Inspect,
-    Inspected,
-    Kill,
-    Logged,
     Move,
     PastLoaded,
     Pause,
@@ -179,10 +172,8 @@ class Verbs(QObject):
                 )
             case Pause(paused=paused):
                 self._with_client(lambda c: c.pause(paused))
-            case Acknowledge(alert=alert):
-                self._with_client(lambda c: c.acknowledge(alert))
             case Configure(changes=changes):
-                return Configured(self._with_client(lambda c: c.configure(**changes)))
+                self._with_client(lambda c: c.configure(**changes))
             case _:
                 return self._look_up(request)
         return Accepted(request)
@@ -202,14 +193,8 @@ class Verbs(QObject):
                 return Found(request, *self._with_client(lambda c: c.find(search, PAGE, before)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
-            case Inspect():
-                return Inspected(self._with_client(lambda c: c.details()))
-            case Kill(process=process):
-                self._with_client(lambda c: c.kill(process))
             case LoadPast():
                 return PastLoaded(self._with_client(lambda c: _remember(c, request)))
-            case AlertLog():
-                return Logged(self._with_client(lambda c: c.alerts()))
             case _:
                 self._write(request)
         return Accepted(request)

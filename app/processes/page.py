@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.link.requests import Accepted, Inspect, Inspected, Kill, Refused, Reply
+from app.link.details_poller import DetailsPoller
+from app.link.link import Link
 from app.link.state import State
 from app.processes.process_rows import Row, question, rows
 from app.processes.process_table import ProcessTable, process_view
 from app.widgets import theme
 from app.widgets.controls import button, card, label, row, set_text
-from app.widgets.detail_poller import DetailPoller
 from app.widgets.filter_box import filter_box
 from app.widgets.list_table import list_card
+from scheduler.protocol.devices import Detail
+from scheduler.protocol.messages import KillProcess
 
 EMPTY = "No process uses a GPU."
 NO_GPU = "There is no NVIDIA GPU here, so nothing uses one."
@@ -23,13 +25,11 @@ NOTHING_FOUND = "No process matches the filter."
 
 
 class Processes(QWidget):
-    """Emits `requested` with what the daemon is to do."""
+    """Lists the processes that use the GPUs, and ends one of them."""
 
-    requested = Signal(object)
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self._trouble = ""
         self._asked: Row | None = None
         """The process that a person is asked about."""
@@ -50,8 +50,9 @@ class Processes(QWidget):
         self.no.clicked.connect(lambda: self._ask_about(None))
         self.empty = label(EMPTY, meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.inspector = DetailPoller(self)
-        self.inspector.wanted.connect(self.requested)
+        self.poller = DetailsPoller(self, link)
+        self.poller.read.connect(self._show_processes)
+        self.poller.failed.connect(self._show_trouble)
         self._lay_out()
         for keys, slot in (
             ("Del", self.end.click),
@@ -111,18 +112,13 @@ class Processes(QWidget):
             self._ask_about(None)  # it ended by itself
         self._enable()
 
-    def deliver(self, reply: Reply) -> None:
-        self.inspector.heard(reply)
-        match reply:
-            case Inspected():
-                self._trouble = ""
-            case Refused(request=Inspect(), message=message):
-                self._trouble = message
-            case Accepted(request=Kill()):
-                self.inspector.ask()
-                return
-            case _:
-                return
+    def _show_processes(self, details: tuple[Detail, ...]) -> None:
+        self._state.details = details
+        self._show_trouble("")
+
+    def _show_trouble(self, message: str) -> None:
+        """Show why the processes could not be read; empty: they were read."""
+        self._trouble = message
         if self.isVisible():
             self.refresh()
 
@@ -177,7 +173,9 @@ class Processes(QWidget):
 
     def _kill(self) -> None:
         if self._asked is not None:
-            self.requested.emit(Kill(self._asked.process))
+            process = self._asked.process
+            request = KillProcess(process.pid, process.ticks)
+            self._link.send(self, request, lambda _: self.poller.request())
             self._ask_about(None)
 
     def _lay_out(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.link.requests import Configure
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.messages import Configure
 from scheduler.protocol.settings import Settings, changed
 
 

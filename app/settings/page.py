@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from app.link.requests import Configure, Configured, Refused, Reply
+from app.link.link import Link
 from app.link.state import State
 from app.settings.about import about
 from app.settings.diagnostics import diagnostics
@@ -16,20 +16,22 @@ from app.widgets import theme
 from app.widgets.controls import button, card, label, row, set_text
 from app.widgets.safe_text import SafeText
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.messages import SnapshotReply
 
 _WIDEST = 960
 
 
 class Settings(QWidget):
-    """Emits `requested` with the change."""
+    """Changes the settings. Emits `cleaning` when the user asks for the clean-up page."""
 
-    requested = Signal(object)
+    configured = Signal(object)
+    """The settings changed; carries the new `Settings`."""
     cleaning = Signal()
     """The clean-up page is wanted."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self.rows = {setting.name: SettingRow(setting) for setting in SETTINGS}
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
@@ -58,14 +60,10 @@ class Settings(QWidget):
             self._about = shown
             self.about.show_table(shown)
 
-    def deliver(self, reply: Reply) -> None:
-        match reply:
-            case Configured():
-                for made in self.rows.values():
-                    made.show_error("")
-            case Refused(request=Configure(changes=changes), message=message):
-                for name in changes:
-                    self.rows[name].show_error(message)
+    def _take(self, reply: SnapshotReply) -> None:
+        for made in self.rows.values():
+            made.show_error("")
+        self.configured.emit(reply.snapshot.settings)
 
     def _enter(self, name: str, text: str) -> None:
         made, snapshot = self.rows[name], self._state.snapshot
@@ -79,7 +77,7 @@ class Settings(QWidget):
             return
         made.show_error("")
         if request is not None:
-            self.requested.emit(request)
+            self._link.send(self, request, self._take, made.show_error)
 
     def _copy(self) -> None:
         snapshot = self._state.snapshot

@@ -12,6 +12,7 @@ from PySide6.QtCore import QByteArray, QObject, QSettings, QSocketNotifier, Qt, 
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
+from app.link.link import Link
 from app.link.snapshots import SnapshotFeed
 from app.link.verbs import Verbs
 from app.shell.notifier import Herald
@@ -42,7 +43,8 @@ class Desktop(QObject):
         self._ahead.setSingleShot(True)
         self._ahead.setInterval(_AHEAD_MS)
         self.tray, self.compact = Tray(), CompactStrip()
-        self.window, self.feed, self.verbs = MainWindow(), SnapshotFeed(), Verbs()
+        self.link, self.feed, self.verbs = Link(), SnapshotFeed(), Verbs()
+        self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
         self._ahead.timeout.connect(self._settle)
         self.feed.history.connect(self.window.load_history)
@@ -90,6 +92,7 @@ class Desktop(QObject):
         self.tray.stop()
         self.feed.stop()
         self.verbs.stop()
+        self.link.stop()
 
     def _take(self) -> None:
         if (snapshot := self.feed.take()) is not None:

@@ -12,20 +12,15 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.alerts.alert_rows import unseen
 from app.charts.past_curves import LoadPast
 from app.dashboard.page import Dashboard
+from app.link.link import Link
 from app.link.requests import (
     Accepted,
-    Acknowledge,
-    AlertLog,
     Cancel,
     CancelMany,
-    Configured,
     Find,
     Foresee,
     Hold,
-    Inspect,
-    Inspected,
-    Kill,
-    Link,
+    LinkStatus,
     Move,
     Pause,
     Refused,
@@ -44,6 +39,7 @@ from app.shell.status_line import StatusLine
 from app.strip.strip import Strip
 from app.strip.tile_model import tiles
 from app.widgets import theme
+from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
 
 if TYPE_CHECKING:  # each is imported when it is first gone to, too
@@ -83,9 +79,9 @@ class MainWindow(QWidget):
     seen = Signal(bool)
     """Whether anybody can see the window: it was shown, hidden, minimised or brought back."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
-        self.state = State()
+        self.state, self.link = State(), link
         self.rail, self.strip, self.status = Rail(PAGES), Strip(), StatusLine()
         self.pages = QStackedWidget()
         self._made: list[Page] = []
@@ -99,6 +95,8 @@ class MainWindow(QWidget):
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
         self.strip.charted.connect(self.dashboard.show_only)
+        link.ordered.connect(lambda: self.status.show_message(""))
+        link.failed.connect(self.status.show_message)
         self.status.compact.clicked.connect(self.compacted)
         QShortcut(QKeySequence("Ctrl+T"), self, self.compacted.emit)
         for i, name in enumerate(PAGES, 1):
@@ -137,7 +135,7 @@ class MainWindow(QWidget):
     def alerts(self) -> Alerts:
         from app.alerts.page import Alerts
 
-        page = self._added("alerts", Alerts(self.state))
+        page = self._added("alerts", Alerts(self.state, self.link))
         page.job_chosen.connect(self._show_job)
         page.device_chosen.connect(self.show_device)
         return page
@@ -146,13 +144,14 @@ class MainWindow(QWidget):
     def processes(self) -> Processes:
         from app.processes.page import Processes
 
-        return self._added("processes", Processes(self.state))
+        return self._added("processes", Processes(self.state, self.link))
 
     @cached_property
     def settings(self) -> Settings:
         from app.settings.page import Settings
 
-        page = self._added("settings", Settings(self.state))
+        page = self._added("settings", Settings(self.state, self.link))
+        page.configured.connect(self._take_settings)
         page.cleaning.connect(self.show_clean)
         return page
 
@@ -160,7 +159,7 @@ class MainWindow(QWidget):
     def device(self) -> Device:
         from app.devices.page import Device
 
-        page = self._added("device", Device(self.state))
+        page = self._added("device", Device(self.state, self.link))
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
@@ -185,7 +184,8 @@ class MainWindow(QWidget):
 
     def _added(self, name: str, page: P) -> P:
         page.setAccessibleName(name.capitalize())
-        page.requested.connect(self._request)
+        if hasattr(page, "requested"):
+            page.requested.connect(self._request)
         self.pages.addWidget(page)
         self._made.append(page)
         return page
@@ -198,40 +198,32 @@ class MainWindow(QWidget):
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Take in the newest state; it is drawn within a tenth of a second."""
         self.state.update(snapshot)
-        if snapshot.settings.theme != self._theme:
-            self._theme = snapshot.settings.theme
-            self.themed.emit(self._theme)
+        self._take_settings(snapshot.settings)
         self._soon()
 
-    def show_link(self, link: Link) -> None:
+    def show_link(self, link: LinkStatus) -> None:
         self.state.link = link
         self.status.refresh(self.state)
 
     def deliver(self, reply: Reply) -> None:
         """What came of a request. Errors that no page shows beside the cause go to the status line."""
-        if isinstance(reply, Inspected):
-            self.state.details = reply.details
         for page in self._made:
-            page.deliver(reply)
+            if hasattr(page, "deliver"):
+                page.deliver(reply)
         match reply:
             case Refused(
                 request=Submit() | Repeat() | Hold() | Move() | Cancel() | CancelMany() | Pause(),
                 message=message,
             ):
                 self.status.show_message(message)
-            case Refused(request=Tail() | Timeline() | Find() | AlertLog(), message=message) if (
+            case Refused(request=Tail() | Timeline() | Find(), message=message) if (
                 self.state.link.connected
             ):
                 self.status.show_message(message)
-            case Refused(
-                request=WriteReport() | SaveReport() | Acknowledge() | Kill(), message=message
-            ):
+            case Refused(request=WriteReport() | SaveReport(), message=message):
                 self.status.show_message(message)
             case Accepted(request=WriteReport(file=file) | SaveReport(file=file)):
                 self.status.show_message(f"Report written to {file}", failed=False)
-            case Configured(settings=settings) if settings.theme != self._theme:
-                self._theme = settings.theme
-                self.themed.emit(self._theme)
 
     def show_page(self, name: str) -> None:
         """Go to one of PAGES."""
@@ -300,6 +292,12 @@ class MainWindow(QWidget):
     def _page(self) -> Page | Welcome:
         return cast("Page | Welcome", self.pages.currentWidget())  # nothing else is ever added
 
+    def _take_settings(self, settings: SchedulerSettings) -> None:
+        """Have the theme changed at once where it is another one."""
+        if settings.theme != self._theme:
+            self._theme = settings.theme
+            self.themed.emit(self._theme)
+
     def _soon(self) -> None:
         if self._pace.isActive() or not self._watched:
             self._dirty = True
@@ -314,9 +312,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(
-            request, Tail | Timeline | Find | Foresee | AlertLog | Inspect | LoadPast
-        ):
+        if not isinstance(request, Tail | Timeline | Find | Foresee | LoadPast):
             self.status.show_message("")
         self.requested.emit(request)
 

@@ -71,14 +71,15 @@ async def daemon(hours: float) -> None:
 
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.link.requests import Link
+    from app.link.link import Link
+    from app.link.requests import LinkStatus
     from app.shell.window import PAGES, MainWindow
     from app.widgets import theme
 
     app = theme.application()
     theme.apply(app, "light")
-    shown = MainWindow()
-    shown.show_link(Link(connected=True, text="connected"))
+    shown = MainWindow(Link())
+    shown.show_link(LinkStatus(connected=True, text="connected"))
     shown.show()
     for i, now, devices, readings in _moments(hours):
         states = tuple(

@@ -15,7 +15,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 from app.assistant.conversation import Conversation
-from app.link.requests import Answered, Link, Wrote
+from app.link.link import Link
+from app.link.requests import Answered, LinkStatus, Wrote
 from app.shell.window import MainWindow
 from app.widgets import theme
 from scheduler.devices.cpu import cpu_name
@@ -33,8 +34,8 @@ def measure(length: int) -> dict[str, float]:
     """CPU milliseconds a piece, and the widgets of messages there are."""
     app = theme.application()
     theme.apply(app, "light")
-    window = MainWindow()
-    window.show_link(Link(connected=True, text="connected"))
+    window = MainWindow(Link())
+    window.show_link(LinkStatus(connected=True, text="connected"))
     window.show()
     window.show_page("assistant")
     talk = window.assistant.talk

@@ -10,7 +10,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
 
-from app.link.requests import Link
+from app.link.link import Link
+from app.link.requests import LinkStatus
 from app.shell.window import MainWindow
 from app.widgets import theme
 from scheduler.devices.replay import ReplaySource
@@ -31,9 +32,9 @@ def measure(
     tiles, charts, status line. `clock`: seconds; time.thread_time where others use the processors."""
     app = theme.application()
     theme.apply(app, "light")
-    window = MainWindow()
+    window = MainWindow(Link())
     window.resize(*size)
-    window.show_link(Link(connected=True, text="connected"))
+    window.show_link(LinkStatus(connected=True, text="connected"))
     snapshots = _snapshots(int(SECONDS * HZ) + repaints + 10)
     for snapshot in snapshots[: int(SECONDS * HZ)]:
         window.state.update(snapshot)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -14,7 +15,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.assistant.session_requests import SessionRequest
 from app.charts.past_curves import LoadPast
-from app.link.requests import Find, Link, Request, Wake
+from app.link.link import Call, Link
+from app.link.requests import Find, LinkStatus, Request, Wake
 from app.models.model_requests import ListModels
 from app.shell.window import MainWindow
 from app.widgets import theme
@@ -43,12 +45,32 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
     ] == []
 
 
+class RecordingLink(Link):
+    """A link that carries nothing out: the test replies to what the window sent."""
+
+    def __init__(self, keep: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._keep = keep
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+        self._keep(call.request)
+
+    def call(self, wanted: object) -> Call:
+        """Return the newest call whose request is equal to `wanted`, or of that type."""
+        return next(
+            call
+            for call in reversed(self.calls)
+            if call.request == wanted or type(call.request) is wanted
+        )
+
+
 class Fed:
     """A window that was fed, and what it asked for."""
 
     def __init__(self, qapp: QApplication) -> None:
         self.app = qapp
-        self.window = MainWindow()
         self.asked: list[Request] = []
         """All but what pages ask for in their own time: the jobs page its history, the charts their past, the assistant its files."""
         self.files: list[SessionRequest] = []
@@ -56,6 +78,8 @@ class Fed:
         self.finds: list[Find] = []
         self.remember: list[LoadPast] = []
         self.woken = 0
+        self.link = RecordingLink(self._keep)
+        self.window = MainWindow(self.link)
         self.window.requested.connect(self._keep)
         self.window.show()
 
@@ -73,6 +97,18 @@ class Fed:
         else:
             self.asked.append(request)
 
+    def reply(self, wanted: object, value: object = None) -> None:
+        """Reply to the newest request that is equal to `wanted`, or of that type."""
+        self.link.call(wanted).reply(value)
+
+    def fail(self, wanted: object, message: str) -> None:
+        """Let the newest such request fail."""
+        self.link.call(wanted).fail(message)
+
+    def progress(self, wanted: object, value: object) -> None:
+        """Report progress of the newest such request."""
+        self.link.call(wanted).progress(value)
+
     def feed(
         self,
         snapshot: snapshots.Snapshot,
@@ -82,7 +118,7 @@ class Fed:
         if history:
             for device, columns in snapshots.history(snapshot, gap=gap).items():
                 self.window.load_history(device, columns)
-        self.window.show_link(Link(connected=True, text="connected to the daemon"))
+        self.window.show_link(LinkStatus(connected=True, text="connected to the daemon"))
         self.window.show_snapshot(snapshot)
         self.window.refresh()
         self.settle()

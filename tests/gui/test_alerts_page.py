@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.alerts.page import EMPTY
-from app.link.requests import Acknowledge, AlertLog, Logged
 from app.shell.notifier import Herald
+from scheduler.protocol.messages import Acknowledge, AlertsReply, GetAlerts
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from tests.gui import snapshots
@@ -64,8 +64,8 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     assert (button.badge, button.accessibleName()) == (2, "Alerts, 2 new")
     page = fed.window.alerts
     button.click()
-    assert fed.asked == [AlertLog()]
-    fed.window.deliver(Logged((STUCK, HOT, OVER)))
+    assert fed.asked == [GetAlerts()]
+    fed.reply(GetAlerts, AlertsReply((STUCK, HOT, OVER)))
     assert [(c[0], c[2]) for c in cells(fed)] == [
         ("raised", "31 min 40 s"),
         ("raised", "20 s"),
@@ -93,10 +93,10 @@ def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(
     fed.window.show_page("alerts")
     for second in range(1, 5):
         show(fed, HOT, time=NOW + second)
-    assert fed.asked == [AlertLog()]
+    assert fed.asked == [GetAlerts()]
     show(fed, time=NOW + 9)
-    assert fed.asked == [AlertLog(), AlertLog()]
-    fed.window.deliver(Logged((msgspec.structs.replace(HOT, cleared=NOW + 9),)))
+    assert fed.asked == [GetAlerts(), GetAlerts()]
+    fed.reply(GetAlerts, AlertsReply((msgspec.structs.replace(HOT, cleared=NOW + 9),)))
     assert [c[0] for c in cells(fed)] == ["over"]
     assert fed.window.rail.buttons["alerts"].badge == 0
 

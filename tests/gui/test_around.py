@@ -123,7 +123,8 @@ def test_everything_is_as_large_as_the_settings_ask_for(home):
     code = (
         "from app.shell import desktop; desktop.scale();"
         "from PySide6.QtWidgets import QApplication; from app.shell.window import MainWindow;"
-        "app = QApplication([]); print(MainWindow().grab().width() / MainWindow().width())"
+        "from app.link.link import Link; app = QApplication([]);"
+        "print(MainWindow(Link()).grab().width() / MainWindow(Link()).width())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(said.stdout) == 1.5

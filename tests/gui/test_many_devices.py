@@ -10,12 +10,12 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.devices.device_facts import _FIRST
-from app.link.requests import Inspect, Inspected
 from app.strip.fleet_model import CHARTED, MANY
 from app.widgets import theme
 from app.workloads.heat_map_view import luminance, shade
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
+from scheduler.protocol.messages import DetailsReply, GetDetails
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -151,14 +151,14 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
     fed.feed(snapshots.gpu_snapshot(1))
     device = snapshots.gpu(0).id
     fed.window.show_device(device)
-    assert fed.asked == [Inspect()]
+    assert fed.asked == [GetDetails()]
     parts = (
         Part("link", "NVLink 0", {"nvlink_rx": 2.5e9, "nvlink_errors": 3.0}, {"nvlink_tx": "not known yet"}, {"state": "up"}),
         Part("instance", "MIG 1g.10gb", {"mem_used": 2**30, "mem_total": 10 * 2**30}, {}, {"uuid": "MIG-1"}),
         *(Part("core", f"core {i}", {"util": 10.0 * i}) for i in range(10)),
         Part("sensor", "coretemp Package", {"temp": 61.0}),
     )  # fmt: skip
-    fed.window.deliver(Inspected((Detail(device, NOW, parts),)))
+    fed.reply(GetDetails, DetailsReply((Detail(device, NOW, parts),)))
     page = fed.window.device
     facts = {f.label: f for group in page.groups.values() for f in group.facts}
     assert facts["NVLink 0"].value == "2.50 GB/s in, 3.00 errors"
@@ -170,8 +170,8 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
         "80  90",
     )
     fed.window.show_page("dashboard")
-    page.inspector.timeout.emit()
-    assert not page.inspector.isActive()
+    page.poller.timeout.emit()
+    assert not page.poller.isActive()
 
 
 def test_every_field_belongs_to_a_group():

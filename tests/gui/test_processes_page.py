@@ -7,9 +7,9 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.link.requests import Accepted, Inspect, Inspected, Kill, Refused
 from app.processes.page import EMPTY, NO_GPU, NOTHING_FOUND
 from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.messages import DetailsReply, GetDetails, KillProcess, Ok
 from tests.gui import snapshots
 
 NOW = snapshots.NOW
@@ -52,7 +52,7 @@ def page(fed):
     fed.window.show_page("processes")
     ids = [state.device.id for state in fed.window.state.snapshot.devices]
     fed.details = (Detail(ids[0], NOW, (), (TRAIN, DRAW)), Detail(ids[1], NOW, (), (STRANGER,)))
-    fed.window.deliver(Inspected(fed.details))
+    fed.reply(GetDetails, DetailsReply(fed.details))
     fed.settle()
     return fed.window.processes
 
@@ -112,16 +112,16 @@ def test_it_is_sorted_by_its_headings_and_filtered(page, fed):
 
 
 def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
-    fed.window.deliver(Refused(Inspect(), "the devices do not answer at the moment"))
+    fed.fail(GetDetails, "the devices do not answer at the moment")
     assert page.count.text() == "the devices do not answer at the moment"
     fed.asked.clear()
-    page.inspector.timeout.emit()
-    page.inspector.timeout.emit()
-    assert fed.asked == [Inspect()], "one at a time"
-    fed.window.deliver(Inspected(fed.details))
-    assert page.inspector.isActive()
+    page.poller.timeout.emit()
+    page.poller.timeout.emit()
+    assert fed.asked == [GetDetails()], "one at a time"
+    fed.reply(GetDetails, DetailsReply(fed.details))
+    assert page.poller.isActive()
     fed.window.show_page("jobs")
-    assert not page.inspector.isActive()
+    assert not page.poller.isActive()
 
 
 def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
@@ -136,9 +136,10 @@ def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert page.question.text() == "python (pid 4711) of ada belongs to job 3: cancel that job?"
     page.yes.click()
-    assert fed.asked == [Kill(TRAIN)]
-    fed.window.deliver(Accepted(Kill(TRAIN)))
-    assert fed.asked[-1] == Inspect(), "the table tells at once"
+    assert fed.asked == [KillProcess(TRAIN.pid, TRAIN.ticks)]
+    fed.reply(GetDetails, DetailsReply(fed.details))
+    fed.reply(KillProcess, Ok())
+    assert fed.asked[-1] == GetDetails(), "the table tells at once"
 
 
 def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
@@ -147,8 +148,9 @@ def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
     page.table.selectRow(1)
     page.end.click()
     page.yes.click()
-    fed.window.deliver(
-        Refused(Kill(DRAW), "process 812 (Xorg) belongs to root; only its owner or root may end it")
+    fed.fail(
+        KillProcess(DRAW.pid, DRAW.ticks),
+        "process 812 (Xorg) belongs to root; only its owner or root may end it",
     )
     assert "belongs to root" in fed.window.status.message.text()
 
@@ -157,20 +159,22 @@ def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, f
     page.table.selectRow(1)
     page.end.click()
     grown = msgspec.structs.replace(DRAW, memory=50 * 2**30)
-    fed.window.deliver(
-        Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),))
+    fed.reply(
+        GetDetails,
+        DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),)),
     )
     assert page.chosen().process.pid == 812
     assert page._question.isVisible(), "it is the same process"
     reused = msgspec.structs.replace(DRAW, ticks=13)
-    fed.window.deliver(
-        Inspected((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),))
+    fed.reply(
+        GetDetails,
+        DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),)),
     )
     assert not page._question.isVisible(), "the pid means another process now"
 
 
 def test_empty_states(page, fed):
-    fed.window.deliver(Inspected(()))
+    fed.reply(GetDetails, DetailsReply(()))
     assert page.empty.text() == EMPTY
     fed.feed(snapshots.cpu_snapshot())
     assert page.empty.text() == NO_GPU

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from app.link.requests import (
-    Configure,
-    Configured,
-    Refused,
-)
+from scheduler.protocol.messages import Configure, SnapshotReply
 from scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
@@ -38,9 +34,12 @@ def test_a_change_is_asked_for_and_a_wrong_one_is_explained(fed):
     row.line.editingFinished.emit()
     assert fed.asked == [Configure({"telemetry_hz": 4.0})]
     assert not row.error.isVisible()
-    fed.window.deliver(Refused(fed.asked[0], "the disk is full: free some space"))
+    fed.fail(Configure, "the disk is full: free some space")
     assert row.error.text() == "the disk is full: free some space"
-    fed.window.deliver(Configured(Settings(telemetry_hz=4)))
+    fed.reply(
+        Configure,
+        SnapshotReply(snapshots.cpu_snapshot(NOW + 2, settings=Settings(telemetry_hz=4))),
+    )
     assert not row.error.isVisible()
 
 

@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from app.link.requests import (
     Answered,
     Cancel,
-    Link,
+    LinkStatus,
     Refused,
 )
 from app.shell.window import PAGES
@@ -93,7 +93,7 @@ def test_the_keyboard_reaches_every_page(fed):
 
 
 def test_the_link_and_errors_are_one_line_at_the_bottom(fed):
-    fed.window.show_link(Link(connected=False, text="the daemon is gone; reconnecting"))
+    fed.window.show_link(LinkStatus(connected=False, text="the daemon is gone; reconnecting"))
     assert "reconnecting" in fed.window.status.link.text()
     fed.feed(snapshots.cpu_snapshot(notices=("the probe is being replaced",)))
     assert fed.window.status.message.text() == "the probe is being replaced"

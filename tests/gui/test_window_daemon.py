@@ -16,7 +16,6 @@ from PySide6.QtWidgets import QApplication
 
 from app.link.requests import (
     Cancel,
-    Configure,
     Refused,
     Submit,
     Submitted,
@@ -104,7 +103,11 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     assert isinstance(replies[0], Refused)
     assert "4711" in replies[0].message
     assert "4711" in desktop.window.status.message.text()
-    desktop.verbs.request(Configure({"theme": "dark"}))
+    desktop.window.show_page("settings")
+    qtbot.waitUntil(lambda: desktop.window.state.snapshot is not None, timeout=PATIENCE_MS)
+    theme_row = desktop.window.settings.rows["theme"]
+    theme_row.box.setCurrentText("dark")
+    theme_row.box.textActivated.emit("dark")
     qtbot.waitUntil(
         lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS
     )

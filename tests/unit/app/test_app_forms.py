@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.workloads.catalog import WORKLOADS, find
-from app.link.requests import Configure
 from app.settings.form import SETTINGS, change, text_of
 from app.workloads.form import Form
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.messages import Configure
 from scheduler.protocol.settings import Settings
 
 

@@ -1,0 +1,49 @@
+"""Read the parts and processes of the devices, which is costly, while a page shows them."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.link.link import Link
+from scheduler.protocol.messages import DetailsReply, GetDetails
+
+_EVERY_MS = 2000
+
+
+class DetailsPoller(QTimer):
+    """Reads the details while `page` is shown, with one request at a time."""
+
+    read = Signal(object)
+    """Carries a tuple of `Detail`, one for each device."""
+    failed = Signal(str)
+
+    def __init__(self, page: QWidget, link: Link) -> None:
+        super().__init__(page)
+        self._link = link
+        self._waits = False
+        self.setInterval(_EVERY_MS)
+        self.timeout.connect(self.request)
+        page.installEventFilter(self)
+
+    def request(self) -> None:
+        """Read the details now, unless a request is on its way."""
+        if not self._waits:
+            self._waits = True
+            self._link.send(self, GetDetails(), self._take, self._fail, background=True)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Show:
+            self.request()
+            self.start()
+        elif event.type() == QEvent.Type.Hide:
+            self.stop()
+        return False
+
+    def _take(self, reply: DetailsReply) -> None:
+        self._waits = False
+        self.read.emit(reply.details)
+
+    def _fail(self, message: str) -> None:
+        self._waits = False
+        self.failed.emit(message)
