@@ -1,4 +1,4 @@
-"""The manual as passages: README, the commands and the settings, which come with the program."""
+"""Split the manual, which comes with the program, into passages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from assistant.retrieval.passage import Passage
 from scheduler.protocol import paths
 
-FILES = ("README.md", "docs/commands.md", "docs/settings.md")
-"""By name: not everything among the docs is the manual. What is added comes with the package (pyproject.toml), too."""
+PAGES = ("manual/*.md", "commands.md", "settings.md")
+"""The pages of the manual, as patterns in its folder; other documents are not searched."""
 _HEADING = re.compile(r"#{1,6} +(.*?) *#*$")
 _BEGINS = re.compile(r"\s{0,3}(?:[-*+] |\d+\. |\|)")
 """A list item or a row of a table: a passage of its own."""
@@ -32,12 +32,10 @@ def whole() -> tuple[Passage, ...]:
 
 
 def files() -> list[Path]:
-    """In an installed package they lie among its assets, in a checkout where they are written."""
+    """List the pages: among the assets of an installed package, in `docs` of a checkout."""
     shipped = paths.assets() / "docs"
-    return [
-        shipped / Path(name).name if shipped.is_dir() else paths.assets().parent / name
-        for name in FILES
-    ]
+    folder = shipped if shipped.is_dir() else paths.assets().parent / "docs"
+    return [page for pattern in PAGES for page in sorted(folder.glob(pattern))]
 
 
 def passages(name: str, text: str) -> Iterator[Passage]:

@@ -31,7 +31,7 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
     [
         ("how do I cancel a job?", "Cancel a job that waits, or end one that runs"),
         ("what is the webhook for?", "gets each alert as JSON"),
-        ("which attention kernels run on Hopper?", "our own kernels in Gluon"),
+        ("which attention kernels run on Hopper?", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
         ("can I limit how large logs get", "the first and the newest output is kept"),
         ("exporting the history as parquet", "its name ends with .csv or .parquet"),
