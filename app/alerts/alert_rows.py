@@ -1,14 +1,16 @@
-"""Alerts as the window lists them: what is raised first, the newest on top."""
+"""List the alerts as the window shows them: those that are raised first, each part newest first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from app.format.values import clock, duration
 from app.strip.tile_model import Meaning
 from scheduler.protocol.snapshot import Alert, Snapshot
 
+AlertState = Literal["raised", "acknowledged", "over"]
 _MEANINGS: dict[str, Meaning] = {
     "too hot": "hot",
     "slowed down": "throttled",
@@ -16,58 +18,63 @@ _MEANINGS: dict[str, Meaning] = {
     "hardware errors": "failed",
     "memory errors": "failed",
 }
-"""Of rules, where it is not `warm`."""
+"""The meanings of rules whose alerts are not just `warm`."""
 
 
 @dataclass(frozen=True)
-class Line:
-    id: int
-    state: str
-    """raised; seen, where somebody acknowledged it; over, once it was cleared."""
-    since: str
-    lasted: str
-    what: str
+class AlertRow:
+    """One alert as a row of the table."""
+
+    key: int
+    """The alert's id."""
+    state: AlertState
+    cells: tuple[str, ...]
     meaning: Meaning
-    device: str
-    """Id of the device it is about; empty: of none."""
+    device: str | None
+    """Id of the device that the alert is about; None if it is about no device."""
     job: int | None
+    tooltip: str = ""
 
 
-def lines(active: Sequence[Alert], log: Sequence[Alert], now: float) -> tuple[Line, ...]:
-    """`active`: those of the newest snapshot; `log`: what the daemon remembered when it was asked last, which may be a while ago."""
+def alert_rows(active: Sequence[Alert], log: Sequence[Alert], now: float) -> tuple[AlertRow, ...]:
+    """Return the rows of the alerts that are raised and of those that are over.
+
+    Args:
+        active: The alerts of the newest snapshot.
+        log: The alerts that the daemon remembered when its log was last read.
+        now: Seconds since the epoch.
+    """
     raised = {alert.id for alert in active}
     over = [alert for alert in log if alert.id not in raised and alert.cleared is not None]
     return tuple(
-        _line(alert, now)
-        for alert in (*sorted(active, key=lambda a: -a.id), *sorted(over, key=lambda a: -a.id))
+        _row(alert, now) for part in (active, over) for alert in sorted(part, key=lambda a: -a.id)
     )
 
 
-def unseen(snapshot: Snapshot | None) -> int:
-    """How many are raised that nobody has acknowledged."""
+def unacknowledged(snapshot: Snapshot | None) -> int:
+    """Count the raised alerts that nobody has acknowledged."""
     return sum(not alert.acknowledged for alert in snapshot.alerts) if snapshot else 0
 
 
-def fresh(snapshot: Snapshot, known: Iterable[int], since: float) -> tuple[Alert, ...]:
-    """Those that were raised after `since`, are not among `known`, and that nobody has seen."""
-    seen = set(known)
+def newly_raised(snapshot: Snapshot, known: Iterable[int], since: float) -> tuple[Alert, ...]:
+    """Return the unacknowledged alerts that were raised after `since` and are not in `known`."""
+    known = set(known)
     return tuple(
-        a for a in snapshot.alerts if a.id not in seen and a.raised >= since and not a.acknowledged
+        a for a in snapshot.alerts if a.id not in known and a.raised >= since and not a.acknowledged
     )
 
 
-def _line(alert: Alert, now: float) -> Line:
-    over = alert.cleared is not None
-    state = "over" if over else "seen" if alert.acknowledged else "raised"
+def _row(alert: Alert, now: float) -> AlertRow:
+    state: AlertState = "acknowledged" if alert.acknowledged else "raised"
+    meaning = _MEANINGS.get(alert.rule, "warm")
+    if alert.cleared is not None:
+        state, meaning = "over", ""
     lasted = duration((now if alert.cleared is None else alert.cleared) - alert.since)
-    meaning: Meaning = "" if over else _MEANINGS.get(alert.rule, "warm")
-    return Line(
+    return AlertRow(
         alert.id,
         state,
-        clock(alert.since, now),
-        lasted,
-        alert.text,
+        (state.capitalize(), clock(alert.since, now), lasted, alert.text),
         meaning,
-        alert.device,
+        alert.device or None,
         alert.job,
     )

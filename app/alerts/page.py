@@ -1,27 +1,54 @@
-"""The alerts page: what is the matter now, and what was."""
+"""Show the alerts that are raised now and those of the past."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from collections.abc import Iterable
 
-from app.alerts.alert_rows import Line, lines, unseen
-from app.alerts.alert_table import WIDTHS, AlertTable
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.alerts.alert_rows import AlertRow, alert_rows, unacknowledged
 from app.format.values import plural
 from app.link.link import Link
 from app.link.state import State
 from app.widgets import theme
-from app.widgets.controls import button, label, row, set_text
-from app.widgets.list_table import list_card, list_table
+from app.widgets.controls import (
+    Stretch,
+    add_shortcuts,
+    button,
+    column,
+    empty_label,
+    label,
+    row,
+    set_text,
+)
+from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 from scheduler.protocol.messages import Acknowledge, AlertsReply, GetAlerts
 from scheduler.protocol.snapshot import Alert
 
-EMPTY = "No alert so far. Their thresholds, quiet hours and a webhook are set on the Settings page."
+EMPTY = (
+    "There have been no alerts.\n"
+    "You can change the thresholds, quiet hours and a webhook in Settings, under Alerts."
+)
+COLUMNS = (
+    TableColumn("State", 120),
+    TableColumn("Since", 170),
+    TableColumn("Duration", 130),
+    TableColumn("Alert", 0),
+)
 
 
-class Alerts(QWidget):
-    """Lists alerts, the raised ones first, and acknowledges them."""
+class AlertTable(RowTable[AlertRow]):
+    """Colour the state and the text of each alert that is raised."""
+
+    def color(self, row: AlertRow, column: int) -> str:
+        if row.state == "raised" and column in (0, len(COLUMNS) - 1):
+            return theme.meaning_color(row.meaning)
+        return theme.tokens().muted if row.state == "over" else theme.tokens().text
+
+
+class AlertsPage(QWidget):
+    """List the alerts, and acknowledge them."""
 
     job_chosen = Signal(int)
     device_chosen = Signal(str)
@@ -30,51 +57,59 @@ class Alerts(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._log: tuple[Alert, ...] = ()
-        self._asked: tuple[Alert, ...] | None = None
-        """What was raised when the log was asked for last."""
-        self.model = AlertTable()
-        self.table = list_table(self.model, WIDTHS, "Alerts")
-        self.table.activated.connect(self._go)
-        self.table.selectionModel().currentRowChanged.connect(lambda *_: self._enable())
+        self._raised: tuple[Alert, ...] | None = None
+        """The alerts that were raised when the log was last requested."""
+        self.model = AlertTable(COLUMNS)
+        self.table = list_table(self.model, [c.width for c in COLUMNS], "Alerts")
+        self.table.activated.connect(self._show_subject)
+        self.table.selectionModel().currentRowChanged.connect(self._enable)
         self.count = label(size="small", meaning="muted")
-        self.seen = button("Acknowledge", tooltip="Say that you have seen it (A)")
-        self.seen.clicked.connect(lambda: self._acknowledge([self.chosen()]))
-        self.all = button("Acknowledge all", tooltip="Say that you have seen all of them (Shift+A)")
-        self.all.clicked.connect(lambda: self._acknowledge(self.model.rows))
-        self.go = button("Show", tooltip="Go to its job or device (Return)")
-        self.go.clicked.connect(self._go)
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for keys, slot in (("A", self.seen.click), ("Shift+A", self.all.click)):
-            QShortcut(QKeySequence(keys), self, slot).setContext(
-                Qt.ShortcutContext.WidgetWithChildrenShortcut
-            )
-        self._lay_out()
+        self.acknowledge = button(
+            "Acknowledge",
+            lambda: self._acknowledge([self.chosen()]),
+            tooltip="Mark the selected alert as acknowledged (A)",
+        )
+        self.acknowledge_all = button(
+            "Acknowledge all",
+            lambda: self._acknowledge(self.model.rows),
+            tooltip="Mark all alerts as acknowledged (Shift+A)",
+        )
+        self.go = button(
+            "Show", self._show_subject, tooltip="Show the job or device of the alert (Return)"
+        )
+        self.empty = empty_label(EMPTY)
+        add_shortcuts(self, {"A": self.acknowledge.click, "Shift+A": self.acknowledge_all.click})
+        bar = row(self.count, Stretch(), self.go, self.acknowledge, self.acknowledge_all)
+        frame, self._stack = list_card(self.table, self.empty)
+        self.setLayout(column(bar, Stretch(frame)))
+        self.setFocusProxy(self.table)
 
     def refresh(self) -> None:
+        """Show the alerts of the newest snapshot, and request the log if they changed."""
         snapshot = self._state.snapshot
         if snapshot is None:
             set_text(self.empty, self._state.link.text)
             self._stack.setCurrentIndex(1)
             return
-        if snapshot.alerts != self._asked:
-            self._asked = snapshot.alerts
-            self._link.send(self, GetAlerts(), self._take, self._fail, background=True)
+        if snapshot.alerts != self._raised:
+            self._raised = snapshot.alerts
+            self._link.send(self, GetAlerts(), self._take_log, self._fail, background=True)
         chosen = self.chosen()
-        self.model.show_rows(lines(snapshot.alerts, self._log, snapshot.time))
-        self._choose(chosen.id if chosen else None)
-        new = unseen(snapshot)
+        self.model.show_rows(alert_rows(snapshot.alerts, self._log, snapshot.time))
+        if self.model.rows:
+            keys = [alert.key for alert in self.model.rows]
+            self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
+        count = plural(len(snapshot.alerts), "active alert")
+        new = unacknowledged(snapshot)
         set_text(
             self.count,
-            f"{plural(len(snapshot.alerts), 'alert')} raised, {new} not acknowledged"
-            if snapshot.alerts
-            else "none raised",
+            f"{count}, {new} not acknowledged" if snapshot.alerts else "No active alerts",
         )
         set_text(self.empty, EMPTY)
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         self._enable()
 
-    def _take(self, reply: AlertsReply) -> None:
+    def _take_log(self, reply: AlertsReply) -> None:
         self._log = reply.alerts
         self.refresh()
 
@@ -82,46 +117,28 @@ class Alerts(QWidget):
         if self._state.link.connected:
             self._link.failed.emit(message)
 
-    def chosen(self) -> Line | None:
-        at = self.table.currentIndex().row()
-        return self.model.rows[at] if 0 <= at < len(self.model.rows) else None
-
-    def _choose(self, number: int | None) -> None:
-        """Keep the current row where rows came or went."""
-        at = next((i for i, line in enumerate(self.model.rows) if line.id == number), 0)
-        if self.model.rows and self.table.currentIndex().row() != at:
-            flags = (
-                QItemSelectionModel.SelectionFlag.ClearAndSelect
-                | QItemSelectionModel.SelectionFlag.Rows
-            )
-            self.table.selectionModel().setCurrentIndex(self.model.index(at, 0), flags)
+    def chosen(self) -> AlertRow | None:
+        """Return the alert that the user chose."""
+        return chosen_row(self.table, self.model)
 
     def _enable(self) -> None:
-        line = self.chosen()
-        self.seen.setEnabled(line is not None and line.state == "raised")
-        self.all.setEnabled(any(row.state == "raised" for row in self.model.rows))
-        self.go.setEnabled(line is not None and (line.job is not None or bool(line.device)))
+        alert = self.chosen()
+        self.acknowledge.setEnabled(alert is not None and alert.state == "raised")
+        self.acknowledge_all.setEnabled(any(r.state == "raised" for r in self.model.rows))
+        self.go.setEnabled(
+            alert is not None and (alert.job is not None or alert.device is not None)
+        )
 
-    def _acknowledge(self, chosen: list[Line | None] | tuple[Line, ...]) -> None:
-        for line in chosen:
-            if line is not None and line.state == "raised":
-                self._link.send(self, Acknowledge(line.id))
+    def _acknowledge(self, alerts: Iterable[AlertRow | None]) -> None:
+        for alert in alerts:
+            if alert is not None and alert.state == "raised":
+                self._link.send(self, Acknowledge(alert.key))
 
-    def _go(self) -> None:
-        if (line := self.chosen()) is None:
+    def _show_subject(self) -> None:
+        alert = self.chosen()
+        if alert is None:
             return
-        if line.job is not None:
-            self.job_chosen.emit(line.job)
-        else:
-            self.device_chosen.emit(line.device)
-
-    def _lay_out(self) -> None:
-        bar = row(self.count, self.go, self.seen, self.all)
-        bar.insertStretch(1, 1)
-        frame, self._stack = list_card(self.table, self.empty)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(bar)
-        layout.addWidget(frame, 1)
-        self.setFocusProxy(self.table)
+        if alert.job is not None:
+            self.job_chosen.emit(alert.job)
+        elif alert.device is not None:
+            self.device_chosen.emit(alert.device)

@@ -18,8 +18,7 @@ from PySide6.QtWidgets import (
 from app.assistant.session_requests import Summary
 from app.format.values import plural
 from app.widgets import theme
-from app.widgets.controls import button, label, plain_tooltip, row, set_text
-from app.widgets.filter_box import filter_box
+from app.widgets.controls import button, filter_box, label, plain_tooltip, row, set_text
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _HIGH = 42

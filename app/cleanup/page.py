@@ -32,7 +32,7 @@ NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and wh
 _MOST_TOLD = 10
 
 
-class Clean(QWidget):
+class CleanupPage(QWidget):
     """Emits `requested` with what is to be done, and `left` when the user goes back."""
 
     requested = Signal(object)

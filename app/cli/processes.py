@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from app.cli.output import say, say_json, status_line, table
 from app.cli.usage import UsageError
-from app.processes.process_rows import COLUMNS, question, rows
+from app.processes.process_rows import COLUMNS, process_rows, question
 from scheduler.client import Client
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import NotFound, UserError
@@ -21,7 +21,7 @@ def processes(args: Namespace) -> int:
     if args.json:
         say_json([{"device": detail.device, "processes": detail.processes} for detail in details])
         return 0
-    shown = rows(details, [state.device for state in snapshot.devices], snapshot.time)
+    shown = process_rows(details, [state.device for state in snapshot.devices], snapshot.time)
     if not shown:
         recorded = {state.device.kind for state in snapshot.devices} == {"replay"}
         say(

@@ -44,7 +44,7 @@ _AROUND = 0.05
 """Of a job's time, shown before and after it."""
 
 
-class Dashboard(QWidget):
+class DashboardPage(QWidget):
     """Drag or ← → to move in time, wheel or + - to zoom, L to follow the newest reading again.
 
     C sets a cursor, which Shift with ← → moves; B keeps the stretch for comparison; J and Shift+J go from job to job.

@@ -36,7 +36,7 @@ _FLAGS = frozenset(
 
 
 @dataclass(frozen=True)
-class DevicePage:
+class DeviceFacts:
     device: str
     tile: Tile
     read: str
@@ -44,7 +44,9 @@ class DevicePage:
     groups: tuple[Group, ...]
 
 
-def device_page(snapshot: Snapshot, device: str, detail: Detail | None = None) -> DevicePage | None:
+def device_facts(
+    snapshot: Snapshot, device: str, detail: Detail | None = None
+) -> DeviceFacts | None:
     """None where the device is not there (any more). `detail`: what was read of its parts, where it was."""
     state = next((s for s in snapshot.devices if s.device.id == device), None)
     if state is None:
@@ -53,7 +55,7 @@ def device_page(snapshot: Snapshot, device: str, detail: Detail | None = None) -
     read = (
         f"read at {clock(state.reading.time, snapshot.time)}" if state.reading else "not read now"
     )
-    return DevicePage(
+    return DeviceFacts(
         device,
         tile,
         read,

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from app.devices.device_facts import DevicePage, device_page
+from app.devices.device_facts import DeviceFacts, device_facts
 from app.devices.fact_table import Facts
 from app.devices.parts import Group
 from app.link.details_poller import DetailsPoller
@@ -20,7 +20,7 @@ _NARROWEST = 330
 """Pixels that a column of groups needs."""
 
 
-class Device(QWidget):
+class DevicePage(QWidget):
     """Groups of values in columns. Emits `left` when the user goes back."""
 
     left = Signal()
@@ -58,7 +58,7 @@ class Device(QWidget):
     def refresh(self) -> None:
         snapshot = self._state.snapshot
         detail = next((d for d in self._state.details or () if d.device == self._device), None)
-        page = device_page(snapshot, self._device, detail) if snapshot else None
+        page = device_facts(snapshot, self._device, detail) if snapshot else None
         if page is None or snapshot is None:
             set_text(self.read, "this device is not there any more")
             return
@@ -78,7 +78,7 @@ class Device(QWidget):
         if self.isVisible():
             self.refresh()
 
-    def _show_groups(self, page: DevicePage) -> None:
+    def _show_groups(self, page: DeviceFacts) -> None:
         columns = max(min(self.width() // _NARROWEST, 4), 1)
         if tuple(self.groups) != tuple(g.title for g in page.groups) or columns != len(
             self._columns

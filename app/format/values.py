@@ -91,9 +91,9 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def plural(count: int, noun: str) -> str:
-    """1 job, 2 jobs."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """Return a count with its noun: 1 job, 2 jobs."""
+    return f"{count} {noun}{'' if count == 1 else ending}"
 
 
 def clock(at: float, now: float | None = None) -> str:

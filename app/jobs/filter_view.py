@@ -7,8 +7,7 @@ from PySide6.QtWidgets import QComboBox, QWidget
 
 from app.jobs.listing import EVERY, KINDS, TIMES, search_for
 from app.widgets import theme
-from app.widgets.controls import row
-from app.widgets.filter_box import filter_box
+from app.widgets.controls import filter_box, row
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Snapshot
 

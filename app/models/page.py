@@ -30,7 +30,7 @@ from app.models.model_requests import (
     Timing,
 )
 from app.widgets import theme
-from app.widgets.controls import Bar, button, elided, label, row, set_text
+from app.widgets.controls import ProgressLine, button, elided, label, row, set_text
 from assistant.library.describe import Model
 from assistant.library.known import setting_of
 from scheduler.protocol.settings import TEMPLATE
@@ -80,7 +80,7 @@ class ModelsPage(QWidget):
         self.back = button("Back to the conversation", tooltip="(Esc)")
         self.back.setShortcut("Esc")
         self.back.clicked.connect(self.left)
-        self.bar = Bar()
+        self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
         self.none = label(

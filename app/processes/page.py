@@ -1,194 +1,201 @@
-"""The processes page: who uses the GPUs, and a way to end it."""
+"""Show which processes use the GPUs, and end one of them."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, Qt
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from typing import Any
 
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from app.format.values import plural
 from app.link.details_poller import DetailsPoller
 from app.link.link import Link
 from app.link.state import State
-from app.processes.process_rows import Row, question, rows
-from app.processes.process_table import ProcessTable, process_view
+from app.processes.process_rows import COLUMNS, MEMORY, ProcessRow, process_rows, question
 from app.widgets import theme
-from app.widgets.controls import button, card, label, row, set_text
-from app.widgets.filter_box import filter_box
-from app.widgets.list_table import list_card
+from app.widgets.controls import (
+    QuestionCard,
+    Stretch,
+    add_shortcuts,
+    button,
+    column,
+    empty_label,
+    filter_box,
+    label,
+    row,
+    set_text,
+)
+from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.messages import KillProcess
 
 EMPTY = "No process uses a GPU."
-NO_GPU = "There is no NVIDIA GPU here, so nothing uses one."
-RECORDED = "A recording knows no processes."
+NO_GPU = "This machine has no NVIDIA GPU, so no process uses one."
+RECORDED = "A recording contains no processes."
 NOTHING_FOUND = "No process matches the filter."
+DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 
 
-class Processes(QWidget):
-    """Lists the processes that use the GPUs, and ends one of them."""
+class ProcessTable(RowTable[ProcessRow]):
+    """Show in the headings how the rows are sorted.
+
+    Qt's own indicator has no room beside a title that is aligned on the right.
+    """
+
+    def __init__(self) -> None:
+        help_ = "{}. Click to sort (S)."
+        super().__init__(
+            [TableColumn(c.title, c.width, c.right, help_.format(c.help)) for c in COLUMNS]
+        )
+        self._sorted_by, self._descending = MEMORY, True
+
+    def show_order(self, column: int, descending: bool) -> None:
+        """Mark the column that the rows are sorted by."""
+        if (column, descending) != (self._sorted_by, self._descending):
+            self._sorted_by, self._descending = column, descending
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        shown = super().headerData(section, orientation, role)
+        if role == Qt.ItemDataRole.DisplayRole and shown and section == self._sorted_by:
+            return shown + (" ▾" if self._descending else " ▴")
+        return shown
+
+
+class ProcessesPage(QWidget):
+    """List the processes that use the GPUs, and end one of them."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
         self._state, self._link = state, link
-        self._trouble = ""
-        self._asked: Row | None = None
-        """The process that a person is asked about."""
+        self._problem: str | None = None
+        """Why the devices were not read."""
+        self._ending: ProcessRow | None = None
+        """The process that the user is asked about."""
         self.filter = filter_box("Search users, commands, containers (Ctrl+F)")
         self.filter.textChanged.connect(self.refresh)
         self.count = label(size="small", meaning="muted")
         self.model = ProcessTable()
-        self.table = process_view(self.model)
-        self.table.horizontalHeader().sortIndicatorChanged.connect(self.refresh)
-        self.table.selectionModel().currentRowChanged.connect(lambda *_: self._enable())
-        self.end = button(
-            "End process…", tooltip="Ask it to end, and kill it where it does not (Del)"
+        self.table = list_table(
+            self.model,
+            [column.width for column in COLUMNS],
+            "Processes on GPUs",
+            "Press S to sort by the column of the current cell",
         )
-        self.end.clicked.connect(self._ask)
-        self.question = label(meaning="hot", wrap=True)
-        self.yes, self.no = button("End it", kind="primary"), button("Keep it", tooltip="(Esc)")
-        self.yes.clicked.connect(self._kill)
-        self.no.clicked.connect(lambda: self._ask_about(None))
-        self.empty = label(EMPTY, meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.header = self.table.horizontalHeader()
+        self.header.setSectionsClickable(True)
+        self.header.setSortIndicator(MEMORY, DESCENDING)
+        self.header.sortIndicatorChanged.connect(self.refresh)
+        self.table.selectionModel().currentRowChanged.connect(self._enable)
+        self.end = button(
+            "End process…",
+            lambda: self._ask_about(self.chosen()),
+            tooltip="Ask the process to end, and kill it if it does not (Del)",
+        )
+        self.question = QuestionCard(
+            "End process", "Cancel", self._kill, lambda: self._ask_about(None)
+        )
+        self.empty = empty_label(EMPTY)
         self.poller = DetailsPoller(self, link)
-        self.poller.read.connect(self._show_processes)
-        self.poller.failed.connect(self._show_trouble)
-        self._lay_out()
-        for keys, slot in (
-            ("Del", self.end.click),
-            ("Esc", self.no.click),
-            ("Ctrl+F", self.filter.setFocus),
-            ("S", self._sort),
-        ):
-            QShortcut(QKeySequence(keys), self, slot).setContext(
-                Qt.ShortcutContext.WidgetWithChildrenShortcut
-            )
+        self.poller.read.connect(self._take_details)
+        self.poller.failed.connect(self._show_problem)
+        bar = row(self.filter, self.count, Stretch(), self.end, spacing=theme.M)
+        frame, self._stack = list_card(self.table, self.empty)
+        self.setLayout(column(bar, self.question, Stretch(frame)))
+        self.setFocusProxy(self.table)
+        add_shortcuts(
+            self,
+            {
+                "Del": self.end.click,
+                "Esc": self.question.no.click,
+                "Ctrl+F": self.filter.setFocus,
+                "S": self._sort,
+            },
+        )
 
     def refresh(self) -> None:
+        """Show the processes that were read last."""
         snapshot, details = self._state.snapshot, self._state.details
         if snapshot is None or details is None:
-            set_text(
-                self.empty,
-                self._trouble
-                or (self._state.link.text if snapshot is None else "looking at the processes"),
-            )
+            waiting = self._state.link.text if snapshot is None else "Reading the processes…"
+            set_text(self.empty, self._problem or waiting)
             self._stack.setCurrentIndex(1)
             self._enable()
             return
         chosen, column = self.chosen(), max(self.table.currentIndex().column(), 0)
-        header = self.table.horizontalHeader()
-        descending = header.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder
+        by, descending = (
+            self.header.sortIndicatorSection(),
+            self.header.sortIndicatorOrder() == DESCENDING,
+        )
         devices = [state.device for state in snapshot.devices]
-        shown = rows(
-            details,
-            devices,
-            snapshot.time,
-            self.filter.text(),
-            header.sortIndicatorSection(),
-            descending,
-        )
-        self.model.show_order(header.sortIndicatorSection(), descending)
+        shown = process_rows(details, devices, snapshot.time, self.filter.text(), by, descending)
+        self.model.show_order(by, descending)
         self.model.show_rows(shown)
-        self._choose(chosen, column)
+        keys = [process.key for process in shown]
+        if chosen is not None and chosen.key in keys:
+            self.table.choose_row(keys.index(chosen.key), column)
         total = sum(len(detail.processes) for detail in details)
-        every = f"{total} process{'' if total == 1 else 'es'}"
-        set_text(
-            self.count,
-            self._trouble or (every if len(shown) == total else f"{len(shown)} of {total}"),
+        count = (
+            plural(total, "process", "es") if len(shown) == total else f"{len(shown)} of {total}"
         )
-        kinds = {device.kind for device in devices}
+        set_text(self.count, self._problem or count)
         set_text(
-            self.empty,
-            NOTHING_FOUND
-            if total
-            else EMPTY
-            if "nvidia" in kinds
-            else RECORDED
-            if "replay" in kinds
-            else NO_GPU,
+            self.empty, NOTHING_FOUND if total else _reason_for_none({d.kind for d in devices})
         )
         self._stack.setCurrentIndex(0 if shown else 1)
-        if self._asked is not None and self._asked.key not in {r.key for r in shown}:
-            self._ask_about(None)  # it ended by itself
+        if self._ending is not None and self._ending.key not in keys:
+            self._ask_about(None)  # it has ended by itself
         self._enable()
 
-    def _show_processes(self, details: tuple[Detail, ...]) -> None:
+    def _take_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details
-        self._show_trouble("")
+        self._show_problem(None)
 
-    def _show_trouble(self, message: str) -> None:
-        """Show why the processes could not be read; empty: they were read."""
-        self._trouble = message
+    def _show_problem(self, message: str | None) -> None:
+        """Show why the processes could not be read, or that they were read (None)."""
+        self._problem = message
         if self.isVisible():
             self.refresh()
 
-    def chosen(self) -> Row | None:
-        at = self.table.currentIndex().row()
-        return self.model.rows[at] if 0 <= at < len(self.model.rows) else None
+    def chosen(self) -> ProcessRow | None:
+        """Return the process that the user chose."""
+        return chosen_row(self.table, self.model)
 
     def _sort(self) -> None:
-        """By the column of the current cell; once more: the other way round."""
-        header, at = self.table.horizontalHeader(), max(self.table.currentIndex().column(), 0)
-        falls = (
-            header.sortIndicatorSection() == at
-            and header.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
+        """Sort by the column of the current cell; in the other direction the second time."""
+        at = max(self.table.currentIndex().column(), 0)
+        ascending = (
+            self.header.sortIndicatorSection() == at
+            and self.header.sortIndicatorOrder() == ASCENDING
         )
-        header.setSortIndicator(
-            at, Qt.SortOrder.DescendingOrder if falls else Qt.SortOrder.AscendingOrder
-        )
-
-    def _choose(self, chosen: Row | None, column: int) -> None:
-        """Keep the current process where rows came, went or moved."""
-        at = next(
-            (
-                i
-                for i, r in enumerate(self.model.rows)
-                if chosen is not None and r.key == chosen.key
-            ),
-            -1,
-        )
-        if at >= 0 and self.table.currentIndex().row() != at:
-            flags = (
-                QItemSelectionModel.SelectionFlag.ClearAndSelect
-                | QItemSelectionModel.SelectionFlag.Rows
-            )
-            self.table.selectionModel().setCurrentIndex(self.model.index(at, column), flags)
+        self.header.setSortIndicator(at, DESCENDING if ascending else ASCENDING)
 
     def _enable(self) -> None:
         chosen = self.chosen()
-        self.end.setEnabled(chosen is not None and chosen.process.ticks > 0 and self._asked is None)
+        known = chosen is not None and chosen.process.ticks > 0
+        self.end.setEnabled(known and self._ending is None)
 
-    def _ask(self) -> None:
-        self._ask_about(self.chosen())
-
-    def _ask_about(self, asked: Row | None) -> None:
-        self._asked = asked
-        self._question.setVisible(asked is not None)
-        if asked is not None:
-            set_text(self.question, question(asked.process))
-            self.no.setFocus()
+    def _ask_about(self, process: ProcessRow | None) -> None:
+        self._ending = process
+        if process is not None:
+            self.question.ask(question(process.process))
         else:
+            self.question.hide()
             self.table.setFocus()
         self._enable()
 
     def _kill(self) -> None:
-        if self._asked is not None:
-            process = self._asked.process
+        if self._ending is not None:
+            process = self._ending.process
             request = KillProcess(process.pid, process.ticks)
             self._link.send(self, request, lambda _: self.poller.request())
             self._ask_about(None)
 
-    def _lay_out(self) -> None:
-        bar = row(self.filter, self.count, self.end, spacing=theme.M)
-        bar.insertStretch(2, 1)
-        self._question = card(row(self.question, self.yes, self.no, spacing=theme.M))
-        self._question.layout().setStretch(0, 1)  # type: ignore[union-attr]
-        self._question.hide()
-        frame, self._stack = list_card(self.table, self.empty)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(bar)
-        layout.addWidget(self._question)
-        layout.addWidget(frame, 1)
-        self.setFocusProxy(self.table)
+
+def _reason_for_none(kinds: set[str]) -> str:
+    """Explain why devices of these kinds have no processes."""
+    if "nvidia" in kinds:
+        return EMPTY
+    return RECORDED if "replay" in kinds else NO_GPU

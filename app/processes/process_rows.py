@@ -1,4 +1,4 @@
-"""The processes that use a GPU, as a table: one row a process and GPU; searched and sorted."""
+"""List the processes that use a GPU, one row a process and GPU, searched and sorted."""
 
 from __future__ import annotations
 
@@ -10,97 +10,100 @@ from app.format.values import NOT_AVAILABLE, device_label, duration, memory
 from scheduler.protocol.devices import Detail, Device, Process
 
 
-class Column(NamedTuple):
+class ProcessColumn(NamedTuple):
+    """Describe one column: its title, width in pixels (0 for the rest), alignment and meaning."""
+
     title: str
     width: int
-    """Pixels; 0: what is left."""
     right: bool
-    meaning: str
+    help: str
 
 
 COLUMNS = (
-    Column("Device", 76, False, "the GPU, and the MIG instance where it is divided"),
-    Column("PID", 84, True, "its number on this machine"),
-    Column("User", 110, False, "who runs it"),
-    Column("Job", 60, True, "the job of ours that it belongs to"),
-    Column("Memory", 100, True, "device memory it has allocated"),
-    Column(
+    ProcessColumn("Device", 76, False, "GPU, and its MIG instance if it is divided"),
+    ProcessColumn("PID", 84, True, "Process ID on this machine"),
+    ProcessColumn("User", 110, False, "Owner of the process"),
+    ProcessColumn("Job", 60, True, "GPU Deck job that the process belongs to"),
+    ProcessColumn("Memory", 100, True, "Device memory that the process has allocated"),
+    ProcessColumn(
         "SM",
         66,
         True,
-        "share of the GPU's multiprocessors in the last two seconds, by the driver's samples",
+        "Share of the GPU's multiprocessors in the last two seconds, sampled by the driver",
     ),
-    Column("Since", 110, True, "how long ago it started"),
-    Column("Kind", 90, False, "whether it computes, draws, or both"),
-    Column("Container", 120, False, "id of its container, from its control group"),
-    Column("Command", 0, False, "its command line"),
+    ProcessColumn("Age", 110, True, "Time since the process started"),
+    ProcessColumn("Kind", 90, False, "Computes, draws, or both"),
+    ProcessColumn("Container", 120, False, "Container ID, taken from the control group"),
+    ProcessColumn("Command", 0, False, "Command line"),
 )
-MEMORY, SHARE = 4, 5
-ELSEWHERE = "a process of another container or user: only its number is known"
+MEMORY, SM_SHARE = 4, 5
+UNKNOWN_COMMAND = "not visible: the process belongs to another container or user"
 
 
 @dataclass(frozen=True)
-class Row:
+class ProcessRow:
     """One process on one GPU."""
 
     process: Process
     cells: tuple[str, ...]
-    """By column."""
+    """The text of each column."""
     order: tuple[float | str, ...]
-    """What each column is sorted by."""
+    """The value that each column is sorted by."""
     tooltip: str
-    text: str
-    """What a search looks through, in lower case."""
+    searched: str
+    """The text that a search looks through, in lower case."""
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """The same process on the same GPU."""
+        """Identify the process on its GPU, even if the kernel reuses its number."""
         return self.cells[0], self.process.pid, self.process.ticks
 
 
-def rows(
+def process_rows(
     details: Iterable[Detail],
     devices: Iterable[Device],
     now: float,
     search: str = "",
     by: int = MEMORY,
     descending: bool = True,
-) -> tuple[Row, ...]:
-    """Those in which every word of `search` is found, sorted by column `by`. `now`: seconds since the epoch."""
+) -> tuple[ProcessRow, ...]:
+    """Return the processes whose texts contain every word of `search`, sorted.
+
+    Args:
+        now: Seconds since the epoch.
+        by: Index of the column to sort by.
+    """
     known = {device.id: device for device in devices}
     words = search.lower().split()
-    made = [
+    rows = [
         _row(process, known.get(detail.device), now)
         for detail in details
         for process in detail.processes
     ]
-    chosen = [row for row in made if all(word in row.text for word in words)]
-    return tuple(
-        sorted(
-            sorted(chosen, key=lambda row: row.key),
-            key=lambda row: row.order[by],
-            reverse=descending,
-        )
-    )
+    found = [row for row in rows if all(word in row.searched for word in words)]
+    found.sort(key=lambda row: row.key)
+    return tuple(sorted(found, key=lambda row: row.order[by], reverse=descending))
 
 
 def question(process: Process) -> str:
-    """What a person is asked before it is ended."""
-    whom = f"{process.name} (pid {process.pid}) of {process.user or 'somebody unknown'}"
+    """Return the question that a person answers before the process is ended."""
+    owner = process.user or "an unknown user"
+    who = f"{process.name} (PID {process.pid}, {owner})"
     if process.job is not None:
-        return f"{whom} belongs to job {process.job}: cancel that job?"
-    return f"End {whom}? What it has not saved is lost."
+        return f"{who} belongs to job {process.job}. Cancel the job?"
+    return f"End {who}? Unsaved work of this process will be lost."
 
 
-def _row(process: Process, device: Device | None, now: float) -> Row:
+def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
     where = device_label(device) if device else "?"
     age = now - process.start if process.start else 0.0
-    command = process.command or (process.name if process.name != "?" else ELSEWHERE)
+    job = "" if process.job is None else str(process.job)
+    command = process.command or (process.name if process.name != "?" else UNKNOWN_COMMAND)
     cells = (
         f"{where} · {process.part}" if process.part else where,
         str(process.pid),
         process.user or "?",
-        "assistant" if process.assistant else "" if process.job is None else str(process.job),
+        "assistant" if process.assistant else job,
         NOT_AVAILABLE if process.memory is None else memory(process.memory),
         NOT_AVAILABLE if process.sm is None else f"{process.sm:.0f} %",
         duration(age) if process.start else "?",
@@ -120,5 +123,6 @@ def _row(process: Process, device: Device | None, now: float) -> Row:
         process.container,
         command.lower(),
     )
-    told = (f"{column.title}: {cell}" for column, cell in zip(COLUMNS, cells, strict=True) if cell)
-    return Row(process, cells, order, "\n".join(told), " ".join((*cells, process.name)).lower())
+    lines = (f"{column.title}: {cell}" for column, cell in zip(COLUMNS, cells, strict=True) if cell)
+    searched = " ".join((*cells, process.name)).lower()
+    return ProcessRow(process, cells, order, "\n".join(lines), searched)

@@ -21,7 +21,7 @@ from scheduler.protocol.messages import SnapshotReply
 _WIDEST = 960
 
 
-class Settings(QWidget):
+class SettingsPage(QWidget):
     """Changes the settings. Emits `cleaning` when the user asks for the clean-up page."""
 
     configured = Signal(object)

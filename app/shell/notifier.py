@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from app.alerts.alert_rows import fresh
+from app.alerts.alert_rows import newly_raised
 from app.jobs.ends import JobEnds
 from scheduler.protocol.quiet_hours import is_quiet
 from scheduler.protocol.snapshot import Snapshot
@@ -29,6 +29,6 @@ class Herald:
             self._show(title, text)
         if not snapshot.settings.alert_notify:
             return
-        for alert in fresh(snapshot, self._told, self._since):
+        for alert in newly_raised(snapshot, self._told, self._since):
             self._told.add(alert.id)
             self._show(f"GPU Deck: {alert.rule}", alert.text)

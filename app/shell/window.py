@@ -9,9 +9,9 @@ from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from app.alerts.alert_rows import unseen
+from app.alerts.alert_rows import unacknowledged
 from app.charts.past_curves import LoadPast
-from app.dashboard.page import Dashboard
+from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.link.requests import (
     Accepted,
@@ -43,19 +43,38 @@ from scheduler.protocol.settings import Settings as SchedulerSettings
 from scheduler.protocol.snapshot import Columns, Snapshot
 
 if TYPE_CHECKING:  # each is imported when it is first gone to, too
-    from app.alerts.page import Alerts
+    from app.alerts.page import AlertsPage
     from app.assistant.page import Assistant
-    from app.cleanup.page import Clean
-    from app.devices.page import Device
+    from app.cleanup.page import CleanupPage
+    from app.devices.page import DevicePage
     from app.jobs.page import Jobs
-    from app.processes.page import Processes
-    from app.settings.page import Settings
+    from app.processes.page import ProcessesPage
+    from app.settings.page import SettingsPage
     from app.shell.welcome import Welcome
-    from app.workloads.page import Workloads
+    from app.workloads.page import WorkloadsPage
 
-    Page = Dashboard | Jobs | Workloads | Assistant | Alerts | Processes | Settings | Device | Clean
+    Page = (
+        DashboardPage
+        | Jobs
+        | WorkloadsPage
+        | Assistant
+        | AlertsPage
+        | ProcessesPage
+        | SettingsPage
+        | DevicePage
+        | CleanupPage
+    )
     P = TypeVar(
-        "P", Dashboard, Jobs, Workloads, Assistant, Alerts, Processes, Settings, Device, Clean
+        "P",
+        DashboardPage,
+        Jobs,
+        WorkloadsPage,
+        Assistant,
+        AlertsPage,
+        ProcessesPage,
+        SettingsPage,
+        DevicePage,
+        CleanupPage,
     )
 
 PAGES = ("dashboard", "jobs", "workloads", "assistant", "alerts", "processes", "settings")
@@ -107,8 +126,8 @@ class MainWindow(QWidget):
     # The pages: each is made when it is first gone to, so that the window is there soon
 
     @cached_property
-    def dashboard(self) -> Dashboard:
-        page = self._added("dashboard", Dashboard(self.state))
+    def dashboard(self) -> DashboardPage:
+        page = self._added("dashboard", DashboardPage(self.state))
         page.job_chosen.connect(self._show_job)
         page.said.connect(self.status.show_message)
         return page
@@ -120,10 +139,10 @@ class MainWindow(QWidget):
         return self._added("jobs", Jobs(self.state))
 
     @cached_property
-    def workloads(self) -> Workloads:
-        from app.workloads.page import Workloads
+    def workloads(self) -> WorkloadsPage:
+        from app.workloads.page import WorkloadsPage
 
-        return self._added("workloads", Workloads(self.state))
+        return self._added("workloads", WorkloadsPage(self.state))
 
     @cached_property
     def assistant(self) -> Assistant:
@@ -132,42 +151,42 @@ class MainWindow(QWidget):
         return self._added("assistant", Assistant(self.state))
 
     @cached_property
-    def alerts(self) -> Alerts:
-        from app.alerts.page import Alerts
+    def alerts(self) -> AlertsPage:
+        from app.alerts.page import AlertsPage
 
-        page = self._added("alerts", Alerts(self.state, self.link))
+        page = self._added("alerts", AlertsPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
         page.device_chosen.connect(self.show_device)
         return page
 
     @cached_property
-    def processes(self) -> Processes:
-        from app.processes.page import Processes
+    def processes(self) -> ProcessesPage:
+        from app.processes.page import ProcessesPage
 
-        return self._added("processes", Processes(self.state, self.link))
+        return self._added("processes", ProcessesPage(self.state, self.link))
 
     @cached_property
-    def settings(self) -> Settings:
-        from app.settings.page import Settings
+    def settings(self) -> SettingsPage:
+        from app.settings.page import SettingsPage
 
-        page = self._added("settings", Settings(self.state, self.link))
+        page = self._added("settings", SettingsPage(self.state, self.link))
         page.configured.connect(self._take_settings)
         page.cleaning.connect(self.show_clean)
         return page
 
     @cached_property
-    def device(self) -> Device:
-        from app.devices.page import Device
+    def device(self) -> DevicePage:
+        from app.devices.page import DevicePage
 
-        page = self._added("device", Device(self.state, self.link))
+        page = self._added("device", DevicePage(self.state, self.link))
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
     @cached_property
-    def clean(self) -> Clean:
-        from app.cleanup.page import Clean
+    def clean(self) -> CleanupPage:
+        from app.cleanup.page import CleanupPage
 
-        page = self._added("clean up", Clean())
+        page = self._added("clean up", CleanupPage())
         page.left.connect(lambda: self.show_page("settings"))
         return page
 
@@ -258,7 +277,7 @@ class MainWindow(QWidget):
             self.strip.show_tiles(
                 tiles(self.state.snapshot), self.state.snapshot.settings.telemetry_hz
             )
-        self.rail.buttons["alerts"].show_badge(unseen(self.state.snapshot))
+        self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
 

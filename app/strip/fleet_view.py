@@ -11,8 +11,7 @@ from app.strip.fleet_map import FleetMap
 from app.strip.fleet_model import CHARTED, KINDS, ORDERS, QUANTITIES, cells, chosen
 from app.strip.tile_model import Tile
 from app.widgets import theme
-from app.widgets.controls import label, row, set_text
-from app.widgets.filter_box import filter_box
+from app.widgets.controls import filter_box, label, row, set_text
 
 _REORDER_S = 5.0
 """An order by value is made anew so often: cells that change places with every reading could not be followed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.alerts.alert_rows import unseen
+from app.alerts.alert_rows import unacknowledged
 from app.strip.fleet_model import matter
 from app.strip.tile_model import Tile, tiles
 from scheduler.protocol.snapshot import Snapshot
@@ -54,7 +54,10 @@ def brief(snapshot: Snapshot) -> Brief:
     )
     figure = f"{100 * max(shares):.0f}" if shares else "–"
     return Brief(
-        figure, unseen(snapshot) > 0, tuple(_row(tile) for tile in listed), len(shown) - len(listed)
+        figure,
+        unacknowledged(snapshot) > 0,
+        tuple(_row(tile) for tile in listed),
+        len(shown) - len(listed),
     )
 
 

@@ -1,19 +1,24 @@
-"""The small widgets that every page uses."""
+"""Build the labels, buttons, boxes, cards and rows that every page uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
+    QComboBox,
     QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
+    QLayout,
+    QLineEdit,
     QPushButton,
+    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -23,7 +28,7 @@ from app.widgets import theme
 
 
 class ElidedLabel(QLabel):
-    """A line of text that ends in … where there is no room; the tooltip has all of it."""
+    """Show one line of plain text that ends in … where there is no room for all of it."""
 
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
         super().__init__(text, parent)
@@ -40,8 +45,8 @@ class ElidedLabel(QLabel):
         painter.drawText(self.rect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), text)
 
 
-class Bar(QWidget):
-    """A thin line filled to a share of its length."""
+class ProgressLine(QWidget):
+    """Show progress as a thin line that is filled to a share of its length."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,24 +54,33 @@ class Bar(QWidget):
         self.setFixedHeight(3)
 
     def set_share(self, share: float | None) -> None:
-        """`share` from 0 to 1; None: an empty line."""
+        """Fill the line to `share`, 0 to 1; leave it empty for None."""
         if share != self.share:
             self.share = share
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, t = QPainter(self), theme.tokens()
-        painter.fillRect(self.rect(), QColor(t.line))
-        if self.share is not None:
-            painter.fillRect(
-                QRectF(0, 0, self.width() * self.share, self.height()), QColor(t.accent)
-            )
+        draw_share(QPainter(self), QRectF(self.rect()), self.share)
+
+
+def draw_share(painter: QPainter, box: QRectF, share: float | None) -> None:
+    """Paint a bar that is filled to `share`, 0 to 1; an empty one for None."""
+    t = theme.tokens()
+    painter.fillRect(box, QColor(t.line))
+    filled = QRectF(box)
+    filled.setWidth(box.width() * (share or 0.0))
+    painter.fillRect(filled, QColor(t.accent))
 
 
 def label(
     text: str = "", *, size: str = "", meaning: str = "", strong: bool = False, wrap: bool = False
 ) -> QLabel:
-    """A label of plain text; `size` small, large or huge; `meaning` muted, warm, hot, throttled or failed."""
+    """Return a label of plain text.
+
+    Args:
+        size: "small", "large", "huge", or "" for the usual size.
+        meaning: "muted", "warm", "hot", "throttled", "failed", or "" for the usual colour.
+    """
     made = QLabel(text)
     made.setTextFormat(Qt.TextFormat.PlainText)
     made.setProperty("scale", size)
@@ -76,25 +90,103 @@ def label(
     return made
 
 
+def empty_label(text: str = "") -> QLabel:
+    """Return the centred label that a page shows while it has no content."""
+    made = label(text, meaning="muted", wrap=True)
+    made.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    return made
+
+
 def elided(text: str = "", *, size: str = "", meaning: str = "") -> ElidedLabel:
+    """Return a line of text that is elided where there is no room; see `label` for the rest."""
     made = ElidedLabel(text)
     made.setProperty("scale", size)
     made.setProperty("meaning", meaning)
     return made
 
 
-def button(text: str, *, kind: str = "", tooltip: str = "", checkable: bool = False) -> QPushButton:
-    """`kind`: primary (one a page), quiet, or none."""
+def button(
+    text: str,
+    clicked: Callable[..., object] | None = None,
+    *,
+    kind: str = "",
+    tooltip: str = "",
+    checkable: bool = False,
+) -> QPushButton:
+    """Return a button that calls `clicked`.
+
+    Args:
+        kind: "primary" (one a page), "quiet", or "" for the usual look.
+    """
     made = QPushButton(text)
     made.setProperty("kind", kind)
     made.setToolTip(tooltip)
     made.setCheckable(checkable)
     made.setAutoDefault(False)
+    if clicked is not None:
+        made.clicked.connect(clicked)
     return made
 
 
+def choice_box(name: str, choices: Iterable[str] = ()) -> QComboBox:
+    """Return a box to choose one of several texts from; `name` is its tooltip, too."""
+    made = QComboBox()
+    made.addItems(list(choices))
+    made.setAccessibleName(name)
+    made.setToolTip(name)
+    return made
+
+
+def filter_box(hint: str) -> QLineEdit:
+    """Return the line in which the user types to filter a list."""
+    box = QLineEdit()
+    box.setPlaceholderText(hint)
+    box.setClearButtonEnabled(True)
+    box.setMinimumWidth(340)
+    box.setAccessibleName("Filter")
+    return box
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Give an item of a row or column the room that is left over; without an item, leave it empty."""
+
+    item: QWidget | QLayout | None = None
+    factor: int = 1
+
+
+Item = QWidget | QLayout | Stretch
+
+
+def row(*items: Item, spacing: int = theme.S) -> QHBoxLayout:
+    """Lay out widgets and layouts from left to right, without margins."""
+    layout = QHBoxLayout()
+    _fill(layout, items, spacing)
+    return layout
+
+
+def column(*items: Item, spacing: int = theme.S) -> QVBoxLayout:
+    """Lay out widgets and layouts from top to bottom, without margins."""
+    layout = QVBoxLayout()
+    _fill(layout, items, spacing)
+    return layout
+
+
+def _fill(layout: QBoxLayout, items: Iterable[Item], spacing: int) -> None:
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(spacing)
+    for item in items:
+        stretch = item if isinstance(item, Stretch) else Stretch(item, 0)
+        if isinstance(stretch.item, QWidget):
+            layout.addWidget(stretch.item, stretch.factor)
+        elif stretch.item is not None:
+            layout.addLayout(stretch.item, stretch.factor)
+        else:
+            layout.addStretch(stretch.factor)
+
+
 def card(layout: QBoxLayout | None = None) -> QFrame:
-    """A framed surface that holds `layout`."""
+    """Return a framed surface that holds `layout`."""
     frame = QFrame()
     frame.setProperty("card", "true")
     if layout is not None:
@@ -104,54 +196,113 @@ def card(layout: QBoxLayout | None = None) -> QFrame:
 
 
 def rule() -> QFrame:
-    """A thin horizontal line."""
+    """Return a thin horizontal line."""
     frame = QFrame()
     frame.setProperty("rule", "true")
     frame.setFixedHeight(1)
     return frame
 
 
-def column(*widgets: QWidget, spacing: int = theme.S) -> QVBoxLayout:
-    layout = QVBoxLayout()
-    _fill(layout, widgets, spacing)
-    return layout
+def clear_panel(layout: QLayout) -> QWidget:
+    """Return a widget without a background of its own, for the inside of a scroll area."""
+    panel = QWidget()
+    panel.setProperty("clear", "true")
+    panel.setLayout(layout)
+    return panel
 
 
-def row(*widgets: QWidget, spacing: int = theme.S) -> QHBoxLayout:
-    layout = QHBoxLayout()
-    _fill(layout, widgets, spacing)
-    return layout
+def scroll_area(content: QWidget, name: str = "") -> QScrollArea:
+    """Return an area that scrolls `content` vertically.
+
+    Args:
+        name: The accessible name; without one the area is never focused.
+    """
+    area = QScrollArea()
+    set_up_scroll(area, content, name)
+    return area
 
 
-def _fill(layout: QBoxLayout, widgets: Iterable[QWidget], spacing: int) -> None:
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(spacing)
-    for widget in widgets:
-        layout.addWidget(widget)
+def set_up_scroll(area: QScrollArea, content: QWidget, name: str = "") -> None:
+    """Let `area` scroll `content` vertically; see `scroll_area`."""
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setAccessibleName(name)
+    if not name:
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidget(content)
+
+
+def add_shortcuts(page: QWidget, slots: Mapping[str, Callable[..., object]]) -> None:
+    """Call the slots on their keys while the focus is in `page`."""
+    for keys, slot in slots.items():
+        QShortcut(QKeySequence(keys), page, slot).setContext(
+            Qt.ShortcutContext.WidgetWithChildrenShortcut
+        )
+
+
+class QuestionCard(QFrame):
+    """Ask for a confirmation in one line, with a button for each answer. Hidden until asked."""
+
+    def __init__(
+        self,
+        yes: str,
+        no: str,
+        confirmed: Callable[..., object],
+        declined: Callable[..., object],
+        primary: str = "yes",
+    ) -> None:
+        """Call `confirmed` or `declined`; `primary` names the button that is emphasized."""
+        super().__init__()
+        self.setProperty("card", "true")
+        self.text = label(meaning="hot", wrap=True)
+        self.yes = button(yes, confirmed, kind="primary" if primary == "yes" else "")
+        self.no = button(no, declined, kind="primary" if primary == "no" else "", tooltip="Esc")
+        line = row(Stretch(self.text), self.yes, self.no, spacing=theme.M)
+        line.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        self.setLayout(line)
+        self.hide()
+
+    def ask(self, text: str) -> None:
+        """Show the question and focus the button that changes nothing."""
+        set_text(self.text, text)
+        self.show()
+        self.no.setFocus()
 
 
 def set_text(target: QLabel, text: str) -> None:
-    """Set the text where it changed: a label that is told the same again would be laid out again."""
+    """Set the text if it changed: Qt lays out a label again even if its text is the same."""
     if target.text() != text:
         target.setText(text)
 
 
+def show_if_any(target: QLabel, text: str) -> None:
+    """Set the text, and hide the label while there is none."""
+    set_text(target, text)
+    target.setVisible(bool(text))
+
+
 def set_tooltip(target: QWidget, text: str) -> None:
-    """Plain text, whatever it looks like: names and words of others are among it."""
+    """Set a tooltip that is shown as plain text, since it may quote what others wrote."""
     plain = plain_tooltip(text)
     if target.toolTip() != plain:
         target.setToolTip(plain)
 
 
 def plain_tooltip(text: str) -> str:
-    """A tooltip that shows `text` as it is: Qt would take what looks like HTML for that."""
+    """Return a tooltip that shows `text` as it is, even where Qt would take it for HTML."""
     return escape(text).replace("\n", "<br>") if "<" in text else text
 
 
 def ask_save_path(
     parent: QWidget, title: str, name: str, formats: str, chosen: Callable[[str], object]
 ) -> None:
-    """Ask for a file to save to, `name` proposed; `chosen` gets its path. Nothing waits meanwhile."""
+    """Ask for a file to save to, without blocking.
+
+    Args:
+        name: The file name that is proposed.
+        formats: The formats, as `QFileDialog` takes them.
+        chosen: Called with the path, once the user has chosen one.
+    """
     dialog = QFileDialog(parent, title, name, formats)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

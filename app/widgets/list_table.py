@@ -1,10 +1,19 @@
-"""The lists of the pages: a table of rows to choose from, in a card, and words in its place where there are none."""
+"""Show the rows of a page as a table to choose from, in a card, with a text while there are none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QAbstractTableModel,
+    QItemSelectionModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    Qt,
+)
+from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -17,21 +26,132 @@ from PySide6.QtWidgets import (
 
 from app.widgets import theme
 from app.widgets.controls import card
-from app.widgets.whole_rows import WholeRows
 
-_ROW = 30
+Index = QModelIndex | QPersistentModelIndex
+NO_PARENT = QModelIndex()
+LEFT, RIGHT = (
+    int(side | Qt.AlignmentFlag.AlignVCenter)
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
+_ROW_HEIGHT = 30
 
 
-class _Table(QTableView):
+class TableColumn(NamedTuple):
+    """Describe one column of a table."""
+
+    title: str
+    width: int
+    """Pixels; 0 for all the width that is left."""
+    right: bool = False
+    """Align the texts on the right."""
+    help: str = ""
+
+
+class TableRow(Protocol):
+    """Describe what a row must have to be listed by `RowTable`."""
+
+    @property
+    def key(self) -> object:
+        """Identify the row across changes of its texts."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the text of each column."""
+
+    @property
+    def tooltip(self) -> str:
+        """Return the tooltip of all cells; the text of a cell itself where it is empty."""
+
+
+R = TypeVar("R", bound=TableRow)
+
+
+class RowTable(QAbstractTableModel, Generic[R]):
+    """List rows as a Qt table model; the selection survives while only texts change."""
+
+    def __init__(self, columns: Sequence[TableColumn]) -> None:
+        super().__init__()
+        self.columns = columns
+        self.rows: tuple[R, ...] = ()
+
+    def show_rows(self, rows: tuple[R, ...]) -> None:
+        """Show these rows in this order."""
+        if [row.key for row in rows] != [row.key for row in self.rows]:
+            self.beginResetModel()
+            self.rows = rows
+            self.endResetModel()
+        elif rows != self.rows:
+            self.rows = rows
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(rows) - 1, len(self.columns) - 1)
+            )
+
+    def color(self, row: R, column: int) -> str | None:
+        """Return the colour of a cell's text; None for the usual one."""
+        return None
+
+    def rowCount(self, parent: Index = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self.columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        column = self.columns[section]
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return column.title
+            case Qt.ItemDataRole.ToolTipRole:
+                return column.help or None
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return RIGHT if column.right else LEFT
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        row, column = self.rows[index.row()], index.column()
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return row.cells[column]
+            case Qt.ItemDataRole.ToolTipRole:
+                return row.tooltip or row.cells[column]
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return RIGHT if self.columns[column].right else LEFT
+            case Qt.ItemDataRole.ForegroundRole:
+                color = self.color(row, column)
+                return None if color is None else QColor(color)
+        return None
+
+
+class ListTable(QTableView):
+    """A table in which the user chooses one row at a time."""
+
     def selectAll(self) -> None:
-        """Nothing: no page does anything with all rows, and Qt looks at each of a hundred thousand."""
+        """Ignore Ctrl+A: no page acts on all rows, and Qt would visit each of a hundred thousand."""
+
+    def choose_row(self, row: int, column: int = 0) -> None:
+        """Make a row the current one, if it is not."""
+        if self.currentIndex().row() != row:
+            flags = QItemSelectionModel.SelectionFlag
+            self.selectionModel().setCurrentIndex(
+                self.model().index(row, column), flags.ClearAndSelect | flags.Rows
+            )
 
 
 def list_table(
     model: QAbstractItemModel, widths: Sequence[int], name: str, description: str = ""
-) -> QTableView:
-    """One row at a time is chosen. `widths`: pixels of each column, 0: what is left. The rest is what a screen reader says of it."""
-    table = _Table()
+) -> ListTable:
+    """Return a table of `model`.
+
+    Args:
+        widths: Pixels of each column; 0 for all the width that is left.
+        name: The accessible name.
+        description: The accessible description.
+    """
+    table = ListTable()
     table.setModel(model)
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -40,7 +160,7 @@ def list_table(
     table.setWordWrap(False)
     table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(_ROW)
+    table.verticalHeader().setDefaultSectionSize(_ROW_HEIGHT)
     table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
     header = table.horizontalHeader()
     header.setHighlightSections(False)
@@ -56,13 +176,36 @@ def list_table(
     return table
 
 
-def list_card(table: QTableView, empty: QWidget) -> tuple[QFrame, QStackedLayout]:
-    """The card, and which of the two it shows: 0 the table, 1 `empty`."""
+def chosen_row(table: QTableView, model: RowTable[R]) -> R | None:
+    """Return the row that the user chose."""
+    at = table.currentIndex().row()
+    return model.rows[at] if 0 <= at < len(model.rows) else None
+
+
+def list_card(content: QWidget, empty: QWidget) -> tuple[QFrame, QStackedLayout]:
+    """Return a card, and the stack in it that shows `content` at 0 and `empty` at 1."""
     body, inner = QWidget(), QVBoxLayout()
     stack = QStackedLayout(body)
-    stack.addWidget(WholeRows(table))
+    stack.addWidget(_WholeRows(content) if isinstance(content, QTableView) else content)
     stack.addWidget(empty)
     inner.addWidget(body)
     frame = card(inner)
     inner.setContentsMargins(1, theme.XS, 1, theme.XS)
     return frame, stack
+
+
+class _WholeRows(QWidget):
+    """Hold a table and cut it to a whole number of rows, so that it never ends in half a row."""
+
+    def __init__(self, table: QTableView) -> None:
+        super().__init__()
+        self._table = table
+        table.setParent(self)
+        self.setMinimumHeight(table.minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        row = self._table.verticalHeader().defaultSectionSize()
+        over = self._table.horizontalHeader().sizeHint().height() + 2 * self._table.frameWidth()
+        rows = max((self.height() - over) // row, 0)
+        self._table.setGeometry(0, 0, self.width(), over + rows * row if rows else self.height())
+        super().resizeEvent(event)

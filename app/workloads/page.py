@@ -45,7 +45,7 @@ _FORM_WIDTHS, _FORM_SHARE = (400, 500), 0.45
 _WIDEST_RESULT, _HIGHEST_PAST, _EMPTY_HEIGHT = 1100, 420, 96
 
 
-class Workloads(QWidget):
+class WorkloadsPage(QWidget):
     """Emits `requested` with the submission, and with what it needs to show and save results."""
 
     requested = Signal(object)

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.jobs.rows import Row
 from app.widgets import theme
-from app.widgets.controls import Bar, label, row, set_text
+from app.widgets.controls import ProgressLine, label, row, set_text
 
 
 class RunLine(QWidget):
@@ -15,7 +15,7 @@ class RunLine(QWidget):
         self.title = label(strong=True)
         self.state = label()
         self.doing = label(meaning="muted", wrap=True)
-        self.bar = Bar()
+        self.bar = ProgressLine()
         header = row(self.title, self.state, spacing=theme.M)
         header.addStretch()
         layout = QVBoxLayout(self)

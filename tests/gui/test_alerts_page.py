@@ -67,20 +67,20 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     assert fed.asked == [GetAlerts()]
     fed.reply(GetAlerts, AlertsReply((STUCK, HOT, OVER)))
     assert [(c[0], c[2]) for c in cells(fed)] == [
-        ("raised", "31 min 40 s"),
-        ("raised", "20 s"),
-        ("over", "3 min 20 s"),
+        ("Raised", "31 min 40 s"),
+        ("Raised", "20 s"),
+        ("Over", "3 min 20 s"),
     ]
     assert "job 8" in cells(fed)[0][3]
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page.table, Qt.Key.Key_A)
     assert fed.asked[-1] == Acknowledge(3)
     show(fed, msgspec.structs.replace(HOT, acknowledged=True), STUCK, time=NOW + 1)
-    assert cells(fed)[1][0] == "seen"
-    assert page.chosen().id == 3, "what was chosen stays chosen"
+    assert cells(fed)[1][0] == "Acknowledged"
+    assert page.chosen().key == 3, "what was chosen stays chosen"
     assert button.badge == 1
-    assert not page.seen.isEnabled()
-    page.all.click()
+    assert not page.acknowledge.isEnabled()
+    page.acknowledge_all.click()
     assert fed.asked[-1] == Acknowledge(4)
     QTest.keyClick(page.table, Qt.Key.Key_Up)
     QTest.keyClick(page.table, Qt.Key.Key_Return)
@@ -97,7 +97,7 @@ def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(
     show(fed, time=NOW + 9)
     assert fed.asked == [GetAlerts(), GetAlerts()]
     fed.reply(GetAlerts, AlertsReply((msgspec.structs.replace(HOT, cleared=NOW + 9),)))
-    assert [c[0] for c in cells(fed)] == ["over"]
+    assert [c[0] for c in cells(fed)] == ["Over"]
     assert fed.window.rail.buttons["alerts"].badge == 0
 
 

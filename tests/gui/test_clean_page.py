@@ -9,8 +9,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.cleanup.page import NOTHING
-from app.cleanup.page import Clean as CleanPage
+from app.cleanup.page import NOTHING, CleanupPage
 from app.cleanup.requests import (
     Clean,
     Cleaned,
@@ -71,7 +70,7 @@ def asked() -> list[object]:
 def page(qapp, clean_qt, asked):
     window = QWidget()
     window.resize(1000, 600)
-    made = CleanPage()
+    made = CleanupPage()
     made.setParent(window)
     made.resize(window.size())
     made.requested.connect(asked.append)

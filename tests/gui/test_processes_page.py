@@ -42,7 +42,7 @@ DRAW = Process(
     1.0,
 )
 STRANGER = Process(99, "?", "", None, None)
-FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Since", "Kind", "Container", "Command")
+FIELDS = ("Device", "PID", "User", "Job", "Memory", "SM", "Age", "Kind", "Container", "Command")
 
 
 @pytest.fixture
@@ -129,13 +129,15 @@ def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
     fed.asked.clear()
     page.end.click()
     assert fed.asked == []
-    assert page.question.text() == "End Xorg (pid 812) of root? What it has not saved is lost."
-    page.no.click()
-    assert not page._question.isVisible()
+    assert page.question.text.text() == (
+        "End Xorg (PID 812, root)? Unsaved work of this process will be lost."
+    )
+    page.question.no.click()
+    assert not page.question.isVisible()
     page.table.selectRow(0)
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
-    assert page.question.text() == "python (pid 4711) of ada belongs to job 3: cancel that job?"
-    page.yes.click()
+    assert page.question.text.text() == "python (PID 4711, ada) belongs to job 3. Cancel the job?"
+    page.question.yes.click()
     assert fed.asked == [KillProcess(TRAIN.pid, TRAIN.ticks)]
     fed.reply(GetDetails, DetailsReply(fed.details))
     fed.reply(KillProcess, Ok())
@@ -147,7 +149,7 @@ def test_one_that_was_refused_or_cannot_be_seen_is_said_so(page, fed):
     assert not page.end.isEnabled(), "of another container: nobody knows which process that is here"
     page.table.selectRow(1)
     page.end.click()
-    page.yes.click()
+    page.question.yes.click()
     fed.fail(
         KillProcess(DRAW.pid, DRAW.ticks),
         "process 812 (Xorg) belongs to root; only its owner or root may end it",
@@ -164,13 +166,13 @@ def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, f
         DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),)),
     )
     assert page.chosen().process.pid == 812
-    assert page._question.isVisible(), "it is the same process"
+    assert page.question.isVisible(), "it is the same process"
     reused = msgspec.structs.replace(DRAW, ticks=13)
     fed.reply(
         GetDetails,
         DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),)),
     )
-    assert not page._question.isVisible(), "the pid means another process now"
+    assert not page.question.isVisible(), "the pid means another process now"
 
 
 def test_empty_states(page, fed):
