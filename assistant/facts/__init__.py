@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from assistant.facts import phrases
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label
-from assistant.facts.fact import Adder, Fact, named
+from assistant.facts.fact import Fact, FactBuilder, named
 from assistant.facts.jobs import count_facts, during, job_facts
 from scheduler.protocol import jobs as j
 from scheduler.protocol.snapshot import Columns, Snapshot
@@ -39,21 +39,21 @@ def gather(
 
 def _deck(snapshot: Snapshot) -> list[Fact]:
     """Where the readings come from, whether the queue is paused, what the user should know."""
-    add = Adder("deck", "", "daemon", snapshot.time)
+    add = FactBuilder("deck", "", "daemon", snapshot.time)
     if not snapshot.devices:
         add.absent("devices", "Devices", "no device has been read yet")
     kind, _, file = snapshot.source.partition(" ")
-    add.words("source", "Readings come from", f"{kind.upper()} {file}")
+    add.text("source", "Readings come from", f"{kind.upper()} {file}")
     if snapshot.paused:
-        add.words("paused", "Queue", "paused, nothing new starts")
+        add.text("paused", "Queue", "paused, nothing new starts")
     for i, notice in enumerate(snapshot.notices):
-        add.words(f"notice{i}", "Notice", notice)
+        add.text(f"notice{i}", "Notice", notice)
     return add.facts
 
 
 def _span(since: float, until: float) -> list[Fact]:
     """The stretch of time that is reported on."""
-    add = Adder("span", "", "daemon", until)
-    add.said("when", "Time", since, "s", phrases.stretch(since, until))
-    add.said("length", "Length", until - since, "s", phrases.duration(until - since))
+    add = FactBuilder("span", "", "daemon", until)
+    add.value("when", "Time", since, "s", phrases.stretch(since, until))
+    add.value("length", "Length", until - since, "s", phrases.duration(until - since))
     return add.facts

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from assistant.facts import phrases
-from assistant.facts.fact import Adder, Fact
+from assistant.facts.fact import Fact, FactBuilder
 from scheduler.protocol.devices import NA, Device
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import Columns, DeviceState, Idle, called
@@ -30,17 +30,19 @@ def subject(device: Device) -> str:
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
     """One device as it is now."""
     device, reading = state.device, state.reading
-    add = Adder(subject(device), label(device), source(device), reading.time if reading else now)
-    add.words("name", "name", device.name)
-    add.words("label", "called", label(device))
+    add = FactBuilder(
+        subject(device), label(device), source(device), reading.time if reading else now
+    )
+    add.text("name", "name", device.name)
+    add.text("label", "called", label(device))
     if device.note:
-        add.words("note", "note", device.note)
+        add.text("note", "note", device.note)
     if isinstance(state.use, Idle):
-        add.said("use", "use", "idle", "", f"idle for {phrases.duration(now - state.use.since)}")
+        add.value("use", "use", "idle", "", f"idle for {phrases.duration(now - state.use.since)}")
     else:
-        add.words("use", "use", f"busy: {state.use.reason}")
+        add.text("use", "use", f"busy: {state.use.reason}")
     if state.holders:
-        add.words("holder", "held by", numbered(state.holders))
+        add.text("holder", "held by", numbered(state.holders))
     for field in fields:
         known = reading.get(field) if reading else NA("the device has not been read yet")
         if isinstance(known, NA):
@@ -55,7 +57,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
             )
     for i, process in enumerate(reading.processes if reading else ()):
         memory = f", {phrases.quantity(process.memory, 'B')}" if process.memory is not None else ""
-        add.said(
+        add.value(
             f"process{i}",
             "process",
             process.pid,
@@ -73,10 +75,10 @@ def history_facts(
     lowest: bool = False,
 ) -> list[Fact]:
     """Mean and highest value of each field over the span; with `lowest`, that, too. Gaps in the history count as gaps, not as zeros."""
-    add = Adder(subject(device), label(device), source(device) + ", history", now)
+    add = FactBuilder(subject(device), label(device), source(device) + ", history", now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
-        add.said("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
+        add.value("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
     else:
         add.absent("covered", "readings cover", "nothing was read in this time")
     for field in fields:

@@ -30,7 +30,7 @@ class Fact(msgspec.Struct, frozen=True):
         return self.name.split(".", 1)[0]
 
 
-class Adder:
+class FactBuilder:
     """Builds the facts about one subject."""
 
     def __init__(self, subject: str, title: str, source: str, time: float) -> None:
@@ -38,7 +38,7 @@ class Adder:
         self.source = source
         self._subject, self._title, self._time = subject, title, time
 
-    def said(
+    def value(
         self, name: str, title: str, value: float | int | str | None, unit: str, said: str
     ) -> None:
         text = f"{self._title} {title}: {said}".strip()
@@ -54,19 +54,19 @@ class Adder:
             )
         )
 
-    def words(self, name: str, title: str, words: str) -> None:
+    def text(self, name: str, title: str, words: str) -> None:
         """Words, perhaps foreign."""
-        self.said(name, title, phrases.plain(words), "", phrases.escaped(words))
+        self.value(name, title, phrases.plain(words), "", phrases.escaped(words))
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
         """A quantity in its unit; where it is not a finite number: `otherwise`, why not."""
         if math.isfinite(value):
-            self.said(name, title, value, unit, phrases.quantity(value, unit))
+            self.value(name, title, value, unit, phrases.quantity(value, unit))
         else:
             self.absent(name, title, otherwise)
 
     def absent(self, name: str, title: str, reason: str) -> None:
-        self.said(name, title, None, "", f"N/A ({phrases.escaped(reason)})")
+        self.value(name, title, None, "", f"N/A ({phrases.escaped(reason)})")
 
 
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:

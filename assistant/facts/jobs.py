@@ -9,7 +9,7 @@ import msgspec
 from accel import result as results
 from accel.workloads import catalog
 from assistant.facts import phrases
-from assistant.facts.fact import Adder, Fact
+from assistant.facts.fact import Fact, FactBuilder
 from scheduler.protocol import jobs as j
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
@@ -26,37 +26,37 @@ def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ..
 
 def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
     """How many jobs ran to an end of whatever kind, and how many there are in each state."""
-    add = Adder("jobs", "Jobs", "queue", now)
+    add = FactBuilder("jobs", "Jobs", "queue", now)
     if not jobs:
         add.absent("any", "jobs", "no job waited, ran or ended in this time")
     if ran := sum(isinstance(job.state, j.Ended) and job.state.started is not None for job in jobs):
-        add.said("ran", "that ran", ran, "", str(ran))
+        add.value("ran", "that ran", ran, "", str(ran))
     for status in _COUNTED:
         if count := sum(job.status == status for job in jobs):
-            add.said(status, status, count, "", str(count))
+            add.value(status, status, count, "", str(count))
     return add.facts
 
 
 def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     """One job: what it is, its state with reasons and times, its progress, its Result. `devices`: device id to label."""
-    add = Adder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
     state = job.state
-    add.said("called", "called", job.id, "", f"Job {job.id}")
-    add.words("name", "name", job.spec.name)
+    add.value("called", "called", job.id, "", f"Job {job.id}")
+    add.text("name", "name", job.spec.name)
     if job.spec.workload:
-        add.words("workload", "workload", job.spec.workload)
-    add.words(
+        add.text("workload", "workload", job.spec.workload)
+    add.text(
         "state",
         "state",
         "stopping" if isinstance(state, j.Running) and state.stopping else job.status,
     )
     if not isinstance(state, j.Queued) and state.devices:
-        add.words("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
+        add.text("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
     _times(add, job, now)
     if isinstance(state, j.Queued | j.Failed | j.Lost):
-        add.words("reason", "reason", state.reason)
+        add.text("reason", "reason", state.reason)
     if isinstance(state, j.Failed) and state.code is not None:
-        add.said("code", "exit status", state.code, "", str(state.code))
+        add.value("code", "exit status", state.code, "", str(state.code))
     if isinstance(state, j.Running) and state.progress is not None:
         _progress(add, state.progress, now - state.at)
     if job.result is not None:
@@ -64,10 +64,10 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     return add.facts
 
 
-def _times(add: Adder, job: j.Job, now: float) -> None:
+def _times(add: FactBuilder, job: j.Job, now: float) -> None:
     state = job.state
     if isinstance(state, j.Queued):
-        add.said(
+        add.value(
             "waiting",
             "waiting for",
             now - job.submitted,
@@ -75,11 +75,11 @@ def _times(add: Adder, job: j.Job, now: float) -> None:
             phrases.duration(now - job.submitted),
         )
     elif isinstance(state, j.Starting | j.Running):
-        add.said("running", "running for", now - state.at, "s", phrases.duration(now - state.at))
+        add.value("running", "running for", now - state.at, "s", phrases.duration(now - state.at))
     else:
-        add.said("ended", "ended", state.at, "s", phrases.moment(state.at, now))
+        add.value("ended", "ended", state.at, "s", phrases.moment(state.at, now))
         if state.started is not None:
-            add.said(
+            add.value(
                 "duration",
                 "took",
                 state.at - state.started,
@@ -88,36 +88,36 @@ def _times(add: Adder, job: j.Job, now: float) -> None:
             )
 
 
-def _progress(add: Adder, progress: j.Progress, elapsed: float) -> None:
+def _progress(add: FactBuilder, progress: j.Progress, elapsed: float) -> None:
     if not progress.total > 0:
         return
     share = progress.done / progress.total
-    add.said("progress", "progress", 100 * share, "%", phrases.quantity(100 * share, "%"))
+    add.value("progress", "progress", 100 * share, "%", phrases.quantity(100 * share, "%"))
     if progress.note:
-        add.words("doing", "doing", progress.note)
+        add.text("doing", "doing", progress.note)
     if 0 < share < 1:
         left = elapsed * (1 - share) / share
-        add.said("left", "about left", left, "s", phrases.duration(left))
+        add.value("left", "about left", left, "s", phrases.duration(left))
 
 
-def _result(add: Adder, data: bytes) -> None:
+def _result(add: FactBuilder, data: bytes) -> None:
     add.source = "the job's Result"
     try:
         result = results.read(data)
     except msgspec.MsgspecError:
         add.absent("result", "result", "the job left a file that is not a Result")
         return
-    add.words("verdict", "verdict", result.verdict)
-    add.words("device", "measured on", result.device)
-    add.words("backend", "backend", result.backend)
-    add.words("choice", "backend chosen because", result.reason)
+    add.text("verdict", "verdict", result.verdict)
+    add.text("device", "measured on", result.device)
+    add.text("backend", "backend", result.backend)
+    add.text("choice", "backend chosen because", result.reason)
     if inputs := _inputs(result):
-        add.words("inputs", "inputs", inputs)
+        add.text("inputs", "inputs", inputs)
     _measured(add, result)
     for i, check in enumerate(result.checks):
-        add.said(f"check{i}", "check", check.error, "", _checked(check))
+        add.value(f"check{i}", "check", check.error, "", _checked(check))
     if result.versions:
-        add.words(
+        add.text(
             "versions",
             "versions",
             ", ".join(f"{name} {version}" for name, version in result.versions.items()),
@@ -143,7 +143,7 @@ def _inputs(result: results.Result) -> str:
     return ", ".join(told)
 
 
-def _measured(add: Adder, result: results.Result) -> None:
+def _measured(add: FactBuilder, result: results.Result) -> None:
     timing = result.timing
     if not timing.count:
         add.absent("median", "median of one call", "nothing was timed, because a check failed")

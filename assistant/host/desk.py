@@ -31,7 +31,7 @@ from assistant.tools.proposal_store import ProposalStore
 from assistant.tools.registry import look
 from assistant.tools.tool import ToolResult
 from assistant.writing.template import tell
-from assistant.writing.template.words import sentence
+from assistant.writing.template.sentences import sentence
 from assistant.writing.writer import Say, Written, by_template, write
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError

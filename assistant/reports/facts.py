@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from assistant.facts import phrases
 from assistant.facts.devices import label, source, subject
-from assistant.facts.fact import Adder, Fact
+from assistant.facts.fact import Fact, FactBuilder
 from scheduler.protocol import jobs as j
 from scheduler.protocol import units
 from scheduler.protocol.devices import Device
@@ -26,7 +26,7 @@ USED = {
 
 def used_facts(job: j.Job, now: float) -> list[Fact]:
     """What a job used of its devices, over all its attempts."""
-    add = Adder(
+    add = FactBuilder(
         f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
     )
     usage = job.usage
@@ -36,17 +36,19 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
         elif field in usage.absent:
             add.absent(f"used.{field}", title, usage.absent[field])
         elif field == "energy":
-            add.said("used.energy", title, usage.energy, unit, units.energy(usage.energy))
+            add.value("used.energy", title, usage.energy, unit, units.energy(usage.energy))
         else:
             add.number(f"used.{field}", title, getattr(usage, field), unit, "not a finite number")
     if usage is not None:
-        add.said("used.seconds", "watched for", usage.seconds, "s", phrases.duration(usage.seconds))
+        add.value(
+            "used.seconds", "watched for", usage.seconds, "s", phrases.duration(usage.seconds)
+        )
     return add.facts
 
 
 def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fact]:
     """How much of the memory of its devices a job had at its most. `totals`: bytes by device id, of those that tell."""
-    add = Adder(
+    add = FactBuilder(
         f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
     )
     usage, held = job.usage, () if isinstance(job.state, j.Queued) else job.state.devices
@@ -76,21 +78,21 @@ def _unwatched(job: j.Job) -> str:
 
 def when_facts(job: j.Job, now: float) -> list[Fact]:
     """When a job was submitted and started, and how long it waited for that."""
-    add = Adder(f"job{job.id}", f"Job {job.id}", "queue", now)
-    add.said("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    add.value("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
     began = started(job)
     if began is None:
         add.absent("started", "started", "it has not started" if job.active else "it never started")
         add.absent("waited", "waited", "it has not started" if job.active else "it never started")
         return add.facts
-    add.said("started", "started", began, "s", phrases.moment(began, now))
+    add.value("started", "started", began, "s", phrases.moment(began, now))
     if job.tries:
-        add.said("tries", "attempts before the last", job.tries, "", str(job.tries))
+        add.value("tries", "attempts before the last", job.tries, "", str(job.tries))
         add.absent(
             "waited", "waited", "it had several attempts; its timeline tells when each began"
         )
     else:
-        add.said(
+        add.value(
             "waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted)
         )
     return add.facts
@@ -110,10 +112,10 @@ def started(job: j.Job) -> float | None:
 
 def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:
     """What a job went through: for each event its time, its word, and the rest."""
-    add = Adder(f"job{job}", f"Job {job}", "the job's timeline", now)
+    add = FactBuilder(f"job{job}", f"Job {job}", "the job's timeline", now)
     for i, event in enumerate(events):
-        add.said(f"event{i}.at", "event", event.time, "s", phrases.moment(event.time, now))
-        add.words(f"event{i}.what", "event", event.what + (f": {event.text}" if event.text else ""))
+        add.value(f"event{i}.at", "event", event.time, "s", phrases.moment(event.time, now))
+        add.text(f"event{i}.what", "event", event.what + (f": {event.text}" if event.text else ""))
     return add.facts
 
 
@@ -121,27 +123,27 @@ def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float)
     """One alert after the other. `devices`: device id to label."""
     found = []
     for alert in alerts:
-        add = Adder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
-        add.words("rule", "rule", alert.rule)
-        add.words(
+        add = FactBuilder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
+        add.text("rule", "rule", alert.rule)
+        add.text(
             "about",
             "about",
             devices.get(alert.device, alert.device)
             or (f"Job {alert.job}" if alert.job is not None else "machine"),
         )
-        add.words("text", "text", alert.text)
-        add.said("raised", "raised", alert.raised, "s", phrases.moment(alert.raised, now))
+        add.text("text", "text", alert.text)
+        add.value("raised", "raised", alert.raised, "s", phrases.moment(alert.raised, now))
         if alert.cleared is None:
-            add.said("cleared", "cleared", "lasts", "", "lasts")
+            add.value("cleared", "cleared", "lasts", "", "lasts")
         else:
-            add.said("cleared", "cleared", alert.cleared, "s", phrases.moment(alert.cleared, now))
+            add.value("cleared", "cleared", alert.cleared, "s", phrases.moment(alert.cleared, now))
         found += add.facts
     return found
 
 
 def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
     """What a device used over the span: over a long one by its own counter, else by its power times the time it was read."""
-    add = Adder(subject(device), label(device), "", now)
+    add = FactBuilder(subject(device), label(device), "", now)
     power = _integrated(history)
     counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
     add.source = f"{source(device)} of {'its energy counter' if counted is not None else 'its power, added up'}, history"
@@ -156,7 +158,7 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
             else "neither energy nor power was read in this time",
         )
     else:
-        add.said("energy", "energy", joules, "J", units.energy(joules))
+        add.value("energy", "energy", joules, "J", units.energy(joules))
     return add.facts
 
 

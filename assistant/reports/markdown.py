@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from assistant.facts import phrases
 from assistant.reports.report import Block, Chart, Excerpt, Line, Prose, Report, Section, Table
 from assistant.reports.svg import Scale
-from assistant.writing.template.words import table as made
+from assistant.writing.template.sentences import table as made
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDE = 60

@@ -10,8 +10,8 @@ from assistant.facts.devices import label
 from assistant.intents.tool_call import ToolCall
 from assistant.tools.job_lookup import ACTIVE, MOST, listed, meant, title
 from assistant.tools.plan import Environment, PlannedAction
-from assistant.writing.template.words import counted, upper
-from assistant.writing.template.words import listed as enumerated
+from assistant.writing.template.sentences import counted, upper
+from assistant.writing.template.sentences import listed as enumerated
 from scheduler.client import Client
 from scheduler.executors.runner import TERM_GRACE_S
 from scheduler.protocol.errors import NotFound, UserError

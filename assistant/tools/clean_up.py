@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from assistant.facts import Fact, phrases
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.housekeeping import (
     TITLES,
     Finding,
@@ -22,8 +23,7 @@ from assistant.housekeeping import (
 from assistant.intents.tool_call import ToolCall
 from assistant.tools.plan import Environment, PlannedAction
 from assistant.tools.tool import ToolResult
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import counted, listed, sentence, table
+from assistant.writing.template.sentences import counted, listed, sentence, table
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound
 
@@ -112,52 +112,50 @@ def _told(finds: Sequence[Finding], watch: ScanMonitor) -> ToolResult:
     now = time.time()
     facts: list[Fact] = []
     for i, find in enumerate(finds[:TOLD]):
-        add = Adder(
+        add = FactBuilder(
             f"find{i}",
             "Find",
             "the file system" if find.place else "the daemon's list of processes",
             now,
         )
-        add.words("where", "where", find.shown)
+        add.text("where", "where", find.shown)
         add.number("size", "size", find.bytes, "B", "not known")
-        add.said("age", "unused for", find.age, "s", phrases.duration(find.age))
-        add.words("reason", "reason", find.reason)
+        add.value("age", "unused for", find.age, "s", phrases.duration(find.age))
+        add.text("reason", "reason", find.reason)
         facts += add.facts
-    add = Adder("finds", "Finds", "the file system", now)
-    add.said("count", "in all", len(finds), "", counted(len(finds), "thing"))
+    add = FactBuilder("finds", "Finds", "the file system", now)
+    add.value("count", "in all", len(finds), "", counted(len(finds), "thing"))
     add.number("size", "size of all", sum(find.bytes for find in finds), "B", "not known")
     for i, line in enumerate(watch.unseen):
-        add.words(f"unseen{i}", "not looked at", line)
+        add.text(f"unseen{i}", "not looked at", line)
     if watch.stopped:
-        add.words("stopped", "the search ended early", watch.stopped)
+        add.text("stopped", "the search ended early", watch.stopped)
 
-    def say(book: Book) -> list[str]:
+    def say(index: FactIndex) -> list[str]:
         rows = [
             (
                 TITLES[find.kind],
                 *(
-                    book.said(f"find{i}.{what}") or "N/A"
+                    index.text(f"find{i}.{what}") or "N/A"
                     for what in ("size", "age", "where", "reason")
                 ),
             )
             for i, find in enumerate(finds[:TOLD])
         ]
-        said = book.about("finds")
+        fact = index.of("finds")
         opening = (
-            sentence(said("count") or "N/A", " may go: ", said("size") or "N/A", " in all")
+            sentence(fact("count") or "N/A", " may go: ", fact("size") or "N/A", " in all")
             if finds
             else "There is nothing to clean up."
         )
         ending = (
-            sentence("not looked at: ", listed(book.starting("finds.unseen")))
-            if watch.unseen
-            else ""
+            sentence("not looked at: ", listed(index.texts("finds.unseen"))) if watch.unseen else ""
         )
         return [
             opening,
             table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
             ending,
-            sentence(said("stopped") or ""),
+            sentence(fact("stopped") or ""),
         ]
 
     return ToolResult((*facts, *add.facts), say, quotes=True)

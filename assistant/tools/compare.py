@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from assistant.facts import Fact, phrases
 from assistant.facts import named as by_name
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.intents.period import Period
 from assistant.intents.tool_call import ToolCall
 from assistant.reports.material import read_snapshot
@@ -18,8 +19,7 @@ from assistant.tools.jobs import facts_of
 from assistant.tools.tool import ToolResult, names_with_values, text_result
 from assistant.writing.template import devices
 from assistant.writing.template import jobs as words
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import sentence, table
+from assistant.writing.template.sentences import sentence, table
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job
@@ -76,11 +76,11 @@ def compare(daemon: Client, call: ToolCall) -> ToolResult:
         time.time(),
     )
 
-    def say(book: Book) -> list[str]:
-        opening = sentence(words.called(book, first), " beside ", words.called(book, second))
+    def say(index: FactIndex) -> list[str]:
+        opening = sentence(words.called(index, first), " beside ", words.called(index, second))
         return [
             opening,
-            _table(book, (first, words.title(first)), (second, words.title(second)), _JOB),
+            _table(index, (first, words.title(first)), (second, words.title(second)), _JOB),
         ]
 
     return ToolResult(
@@ -120,10 +120,10 @@ def _devices(daemon: Client, call: ToolCall) -> ToolResult:
         snapshot.time,
     )
 
-    def say(book: Book) -> list[str]:
-        pair = [(device, devices.called(book, device)) for device in (first, second)]
-        uses = [sentence(f"**{name}** ", devices.use(book, device)) for device, name in pair]
-        return [*uses, _table(book, pair[0], pair[1], _DEVICE)]
+    def say(index: FactIndex) -> list[str]:
+        pair = [(device, devices.called(index, device)) for device in (first, second)]
+        uses = [sentence(f"**{name}** ", devices.use(index, device)) for device, name in pair]
+        return [*uses, _table(index, pair[0], pair[1], _DEVICE)]
 
     return ToolResult(tuple(facts), say, _found(facts))
 
@@ -149,7 +149,7 @@ def _differences(
     now: float,
 ) -> list[Fact]:
     """For each quantity that both have: by how much the first is more than the second, which is called `than`."""
-    add = Adder("difference", "Difference of", source, now)
+    add = FactBuilder("difference", "Difference of", source, now)
     for what, title in rows.items():
         one, other = (facts.get(f"{subject}.{what}") for subject in (first, second))
         if (
@@ -167,7 +167,7 @@ def _differences(
             else _difference(first_value, second_value, one.unit, than)
         )
         if said is not None:
-            add.said(what, title.lower(), first_value - second_value, one.unit, said)
+            add.value(what, title.lower(), first_value - second_value, one.unit, said)
     return add.facts
 
 
@@ -193,18 +193,18 @@ def _difference(one: float, other: float, unit: str, than: str) -> str | None:
 
 
 def _table(
-    book: Book, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]
+    index: FactIndex, one: tuple[str, str], other: tuple[str, str], rows: Mapping[str, str]
 ) -> str:
     """What at least one of them has; N/A where the other lacks it."""
     told = []
     for what, title in rows.items():
-        values = [book.said(f"{subject}.{what}") for subject in (one[0], other[0])]
+        values = [index.text(f"{subject}.{what}") for subject in (one[0], other[0])]
         if any(values):
             told.append(
                 (
                     title,
                     *(value or "N/A" for value in values),
-                    book.said(f"difference.{what}") or "",
+                    index.text(f"difference.{what}") or "",
                 )
             )
     return table(("", one[1], other[1], "Difference"), told)

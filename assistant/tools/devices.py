@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from assistant.facts import Fact, phrases
 from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, label, subject
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.facts.selection import TOPICS
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
@@ -15,8 +16,7 @@ from assistant.reports.material import read_snapshot
 from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import devices
 from assistant.writing.template.answer import of_device
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import given, listed, sentence, table
+from assistant.writing.template.sentences import given, listed, sentence, table
 from scheduler.client import Client
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 
@@ -45,12 +45,12 @@ def device(daemon: Client, call: ToolCall) -> ToolResult:
         ]:
             facts += _past(daemon, state, past, spanned)
 
-    def say(book: Book) -> list[str]:
-        if not book.devices():
+    def say(index: FactIndex) -> list[str]:
+        if not index.devices():
             return [_missing(snapshot, call.integer("gpu"))]
         if not topic:
-            return devices.chapter(book)
-        return [of_device(book, subject(state.device), topic) for state in found]
+            return devices.chapter(index)
+        return [of_device(index, subject(state.device), topic) for state in found]
 
     needed = (
         ["mem_used", "mem_free"]
@@ -79,10 +79,10 @@ def history(daemon: Client, call: ToolCall) -> ToolResult:
         facts += _past(daemon, state, past, (field,), lowest=True)
     stats = [call.text("stat")] if call.text("stat") else list(_STATS)
 
-    def say(book: Book) -> list[str]:
-        if not book.devices():
+    def say(index: FactIndex) -> list[str]:
+        if not index.devices():
             return [_missing(snapshot, call.integer("gpu"))]
-        return [_over(book, subject(state.device), field, stats) for state in found]
+        return [_over(index, subject(state.device), field, stats) for state in found]
 
     figures = [f"{subject(state.device)}.{field}.{stat}" for state in found for stat in stats]
     return ToolResult(tuple(facts), say, names_with_values(facts, "span.when", *figures))
@@ -95,10 +95,10 @@ def alerts(daemon: Client, call: ToolCall) -> ToolResult:
     found = daemon.alerts(MOST_ALERTS)
     facts = alert_facts(found, names, snapshot.time)
 
-    def say(book: Book) -> list[str]:
+    def say(index: FactIndex) -> list[str]:
         told = [
             [
-                book.said(f"alert{a.id}.{what}") or "N/A"
+                index.text(f"alert{a.id}.{what}") or "N/A"
                 for what in ("about", "text", "raised", "cleared")
             ]
             for a in found
@@ -122,11 +122,11 @@ def asked(snapshot: Snapshot, gpu: int | None) -> Sequence[DeviceState]:
 
 def span_facts(past: Period) -> list[Fact]:
     """The stretch of time that is told about."""
-    add = Adder("span", "", "daemon", past.until)
+    add = FactBuilder("span", "", "daemon", past.until)
     if past.since <= 0:
         return []
-    add.said("when", "Time", past.since, "s", phrases.stretch(past.since, past.until))
-    add.said(
+    add.value("when", "Time", past.since, "s", phrases.stretch(past.since, past.until))
+    add.value(
         "length", "Length", past.until - past.since, "s", phrases.duration(past.until - past.since)
     )
     return add.facts
@@ -134,9 +134,9 @@ def span_facts(past: Period) -> list[Fact]:
 
 def source_facts(snapshot: Snapshot) -> list[Fact]:
     """Where the readings come from, where they are not the hardware's."""
-    add = Adder("deck", "", "daemon", snapshot.time)
+    add = FactBuilder("deck", "", "daemon", snapshot.time)
     if snapshot.source.startswith("replay"):
-        add.words("source", "Readings come from", f"REPLAY {snapshot.source.partition(' ')[2]}")
+        add.text("source", "Readings come from", f"REPLAY {snapshot.source.partition(' ')[2]}")
     return add.facts
 
 
@@ -147,19 +147,19 @@ def _past(
     return history_facts(state.device, columns, past.until, fields, lowest)
 
 
-def _over(book: Book, device: str, field: str, stats: Sequence[str]) -> str:
-    said = book.about(device)
-    values = [given(f"{_STATS[stat]} {{}}", said(f"{field}.{stat}")) for stat in stats]
+def _over(index: FactIndex, device: str, field: str, stats: Sequence[str]) -> str:
+    fact = index.of(device)
+    values = [given(f"{_STATS[stat]} {{}}", fact(f"{field}.{stat}")) for stat in stats]
     told = (
         ", ".join(filter(None, values))
-        or f"no data, {book.missing(f'{device}.{field}.mean') or 'nothing was read'}"
+        or f"no data, {index.why_absent(f'{device}.{field}.mean') or 'nothing was read'}"
     )
     when, covered = (
-        given(" {}", book.said("span.when")),
-        given("; there are readings {}", said("covered")),
+        given(" {}", index.text("span.when")),
+        given("; there are readings {}", fact("covered")),
     )
     return sentence(
-        f"**{devices.called(book, device)}** {devices.in_sentence(field)}{when}: {told}{covered}"
+        f"**{devices.called(index, device)}** {devices.in_sentence(field)}{when}: {told}{covered}"
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from assistant.facts import Fact
 from assistant.facts.devices import device_facts, subject
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
 from assistant.reports.facts import energy_facts, used_facts
@@ -19,8 +20,7 @@ from assistant.tools.jobs import facts_of
 from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import devices
 from assistant.writing.template import jobs as words
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import given, paragraph, sentence, table
+from assistant.writing.template.sentences import given, paragraph, sentence, table
 from scheduler.client import Client
 from scheduler.protocol import units
 from scheduler.protocol.jobs import Ended, Job
@@ -52,8 +52,8 @@ def energy(daemon: Client, call: ToolCall) -> ToolResult:
         energies = names_with_values(facts, *(f"{device}.energy" for device in own))
         return ToolResult(
             tuple(facts),
-            lambda book: (
-                [_device(book, device) for device in own] or ["There is no such device here."]
+            lambda index: (
+                [_device(index, device) for device in own] or ["There is no such device here."]
             ),
             energies,
         )
@@ -64,13 +64,13 @@ def energy(daemon: Client, call: ToolCall) -> ToolResult:
         facts += [*facts_of(daemon, job)[:2], *used_facts(job, snapshot.time)]
     facts += _total(jobs, ranked, past.until, partly=more is not None)
 
-    def say(book: Book) -> list[str]:
+    def say(index: FactIndex) -> list[str]:
         told = [f"job{job.id}" for job in ranked[:_RANKED]]
         rows = [
             (
                 words.title(job),
-                book.said(f"{job}.name") or "",
-                book.said(f"{job}.used.energy") or "N/A",
+                index.text(f"{job}.name") or "",
+                index.text(f"{job}.used.energy") or "N/A",
             )
             for job in told
         ]
@@ -78,7 +78,7 @@ def energy(daemon: Client, call: ToolCall) -> ToolResult:
             [
                 sentence(
                     "of the jobs, **",
-                    words.called(book, told[0]),
+                    words.called(index, told[0]),
                     "** used the most energy",
                     given(": {}", rows[0][2]),
                 )
@@ -88,11 +88,11 @@ def energy(daemon: Client, call: ToolCall) -> ToolResult:
         )
         ranking = table(("Job", "Name", "Energy"), rows) if len(rows) > 1 else ""
         return [
-            sentence(given("time: {}", book.said("span.when"))),
+            sentence(given("time: {}", index.text("span.when"))),
             *best,
-            _unknown(book),
+            _unknown(index),
             ranking,
-            *(_device(book, d) for d in own),
+            *(_device(index, d) for d in own),
         ]
 
     return ToolResult(
@@ -111,13 +111,13 @@ def _of_job(daemon: Client, job: Job) -> ToolResult:
         *used_facts(job, job.state.at if isinstance(job.state, Ended) else job.submitted),
     )
 
-    def say(book: Book) -> list[str]:
-        used = book.said(f"{name}.used.energy")
+    def say(index: FactIndex) -> list[str]:
+        used = index.text(f"{name}.used.energy")
         told = (
             given(" used {}", used)
-            or f": its energy is not known, {book.missing(f'{name}.used.energy') or 'no data'}"
+            or f": its energy is not known, {index.why_absent(f'{name}.used.energy') or 'no data'}"
         )
-        return [sentence("**", words.called(book, name), "**", told)]
+        return [sentence("**", words.called(index, name), "**", told)]
 
     return ToolResult(
         tuple(dict.fromkeys(facts)),
@@ -128,11 +128,11 @@ def _of_job(daemon: Client, job: Job) -> ToolResult:
 
 def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: bool) -> list[Fact]:
     """What all of them used together, and why some are not in it."""
-    add = Adder("jobs", "Jobs", "readings of their devices, added up by the daemon", until)
-    add.said("ended", "that ended", len(jobs), "", f"{'at least ' if partly else ''}{len(jobs)}")
+    add = FactBuilder("jobs", "Jobs", "readings of their devices, added up by the daemon", until)
+    add.value("ended", "that ended", len(jobs), "", f"{'at least ' if partly else ''}{len(jobs)}")
     if ranked:
         joules = math.fsum(map(_joules, ranked))
-        add.said(
+        add.value(
             "energy", "energy of those whose energy is known", joules, "J", units.energy(joules)
         )
     reasons = Counter(
@@ -141,26 +141,26 @@ def _total(jobs: Sequence[Job], ranked: Sequence[Job], until: float, partly: boo
         if not _known(job)
     )
     for i, (reason, count) in enumerate(reasons.most_common(_REASONS)):
-        add.words(f"unknown{i}", "whose energy is not known", f"{count}, as {reason}")
+        add.text(f"unknown{i}", "whose energy is not known", f"{count}, as {reason}")
     return add.facts
 
 
-def _unknown(book: Book) -> str:
-    said = book.about("jobs")
+def _unknown(index: FactIndex) -> str:
+    fact = index.of("jobs")
     total = sentence(
-        given("jobs that ended: {}", said("ended")),
-        given("; those whose energy is known used {}", said("energy")),
+        given("jobs that ended: {}", fact("ended")),
+        given("; those whose energy is known used {}", fact("energy")),
     )
-    none = "" if said("energy") or said("ended") == "0" else "The energy of none of them is known."
-    unknown = sentence(given("unknown of {}", "; of ".join(book.starting("jobs.unknown"))))
+    none = "" if fact("energy") or fact("ended") == "0" else "The energy of none of them is known."
+    unknown = sentence(given("unknown of {}", "; of ".join(index.texts("jobs.unknown"))))
     return paragraph(total, none, unknown)
 
 
-def _device(book: Book, device: str) -> str:
-    used = given(" used {} in this time", book.said(f"{device}.energy"))
+def _device(index: FactIndex, device: str) -> str:
+    used = given(" used {} in this time", index.text(f"{device}.energy"))
     return sentence(
-        f"**{devices.called(book, device)}**",
-        used or f": no data, {book.missing(f'{device}.energy') or 'nothing was read'}",
+        f"**{devices.called(index, device)}**",
+        used or f": no data, {index.why_absent(f'{device}.energy') or 'nothing was read'}",
     )
 
 

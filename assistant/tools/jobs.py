@@ -6,7 +6,8 @@ import time
 
 from assistant.facts import Fact, job_facts
 from assistant.facts.devices import label
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.facts.jobs import count_facts
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
@@ -15,8 +16,7 @@ from assistant.tools.devices import span_facts
 from assistant.tools.job_lookup import MOST, find_job
 from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import jobs as words
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import given, listed, paragraph, sentence
+from assistant.writing.template.sentences import given, listed, paragraph, sentence
 from scheduler.client import Client
 from scheduler.protocol.jobs import Ended, Job, Queued, turn
 from scheduler.protocol.search import Search
@@ -58,7 +58,7 @@ def one(daemon: Client, call: ToolCall) -> ToolResult:
     needed = ("state", "progress")
     return ToolResult(
         tuple(facts),
-        lambda book: words.chapter(book, name),
+        lambda index: words.chapter(index, name),
         names_with_values(facts, *(f"{name}.{what}" for what in needed)),
     )
 
@@ -84,14 +84,14 @@ def several(daemon: Client, call: ToolCall) -> ToolResult:
     for job in found[:TOLD]:
         facts += job_facts(job, now, _labels(daemon))
 
-    def say(book: Book) -> list[str]:
-        told = [_account(book, job) for job in found[:TOLD]]
+    def say(index: FactIndex) -> list[str]:
+        told = [_account(index, job) for job in found[:TOLD]]
         rest = (
             "There are more than are told here; `gpudeck jobs` lists all of them."
             if len(found) > TOLD
             else ""
         )
-        return [_opening(book, state), *told, rest]
+        return [_opening(index, state), *told, rest]
 
     return ToolResult(
         tuple(facts),
@@ -113,13 +113,13 @@ def waiting(daemon: Client, call: ToolCall) -> ToolResult:
         if isinstance(job.state, Queued):
             facts += _line_facts(daemon, job, [other.id for other in line], now)
 
-    def say(book: Book) -> list[str]:
+    def say(index: FactIndex) -> list[str]:
         rest = (
             "There are more that wait; `gpudeck jobs --active` lists all of them."
             if len(found) > TOLD
             else ""
         )
-        return [*(_why(book, job) for job in found[:TOLD]), rest] if found else ["No job waits."]
+        return [*(_why(index, job) for job in found[:TOLD]), rest] if found else ["No job waits."]
 
     needed = [
         f"job{job.id}.{what}"
@@ -133,13 +133,13 @@ def waiting(daemon: Client, call: ToolCall) -> ToolResult:
 def queue(daemon: Client, call: ToolCall) -> ToolResult:
     """How many wait and run, and whether the queue is paused."""
     snapshot = daemon.snapshot()
-    add = Adder("queue", "Queue", "queue", snapshot.time)
+    add = FactBuilder("queue", "Queue", "queue", snapshot.time)
     active = daemon.jobs(MOST, active=True)
     waiting = max(sum(isinstance(job.state, Queued) for job in active), snapshot.waiting)
     running = sum(not isinstance(job.state, Queued) for job in active)
-    add.said("waiting", "jobs that wait", waiting, "", str(waiting))
-    add.said("running", "jobs that run", running, "", str(running))
-    add.words(
+    add.value("waiting", "jobs that wait", waiting, "", str(waiting))
+    add.value("running", "jobs that run", running, "", str(running))
+    add.text(
         "state",
         "is",
         "paused: nothing new starts" if snapshot.paused else "open: it starts what fits",
@@ -147,16 +147,16 @@ def queue(daemon: Client, call: ToolCall) -> ToolResult:
     for group in daemon.groups():
         limit = f", limited to {group.group.limit} at once" if group.group.limit else ""
         paused = ", paused" if group.group.paused else ""
-        add.words(
+        add.text(
             f"group.{group.group.name}",
             "group",
             f"{group.group.name}: {group.waiting} wait, {group.running} run{limit}{paused}",
         )
 
-    def say(book: Book) -> list[str]:
-        said = book.about("queue")
-        state = sentence("the queue is ", said("state") or "in a state nobody told")
-        waiting, running = said("waiting") or "N/A", said("running") or "N/A"
+    def say(index: FactIndex) -> list[str]:
+        fact = index.of("queue")
+        state = sentence("the queue is ", fact("state") or "in a state nobody told")
+        waiting, running = fact("waiting") or "N/A", fact("running") or "N/A"
         verbs = (
             " job waits, " if waiting == "1" else " jobs wait, ",
             " runs" if running == "1" else " run",
@@ -164,7 +164,7 @@ def queue(daemon: Client, call: ToolCall) -> ToolResult:
         counts = sentence(waiting, verbs[0], running, verbs[1])
         return [
             paragraph(state, counts),
-            *(sentence("group ", group) for group in book.starting("queue.group.")),
+            *(sentence("group ", group) for group in index.texts("queue.group.")),
         ]
 
     return ToolResult(tuple(add.facts), say, ("queue.waiting", "queue.running"))
@@ -183,9 +183,9 @@ def _within(job: Job, past: Period) -> bool:
 
 def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[Fact]:
     """How many stand before it, and when it will start."""
-    add = Adder(f"job{job.id}", f"Job {job.id}", "the queue's forecast", now)
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", "the queue's forecast", now)
     if job.id in line:
-        add.said("ahead", "jobs before it", line.index(job.id), "", str(line.index(job.id)))
+        add.value("ahead", "jobs before it", line.index(job.id), "", str(line.index(job.id)))
     forecast = daemon.foresee_job(job.id)
     if forecast.at is None:
         add.absent(
@@ -197,10 +197,10 @@ def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[F
         )
     else:
         when = "any moment now" if forecast.at <= now + 1 else f"about {clock(forecast.at, now)}"
-        add.said("start", "starts", forecast.at, "s", when)
+        add.value("start", "starts", forecast.at, "s", when)
     if forecast.devices:
         labels = _labels(daemon)
-        add.words(
+        add.text(
             "place",
             "will run on",
             ", ".join(labels.get(device, device) for device in forecast.devices),
@@ -208,30 +208,32 @@ def _line_facts(daemon: Client, job: Job, line: list[int], now: float) -> list[F
     return add.facts
 
 
-def _why(book: Book, job: Job) -> str:
+def _why(index: FactIndex, job: Job) -> str:
     name = f"job{job.id}"
-    said = book.about(name)
-    who = f"**{words.title(name)}**" + given(" ({})", said("name"))
-    if said("state") != "queued":
-        return paragraph(sentence(who, " does not wait"), words.account(book, name, "it"))
-    ahead = said("ahead")
+    fact = index.of(name)
+    who = f"**{words.title(name)}**" + given(" ({})", fact("name"))
+    if fact("state") != "queued":
+        return paragraph(sentence(who, " does not wait"), words.account(index, name, "it"))
+    ahead = fact("ahead")
     before = sentence(
         "no job stands before it" if ahead == "0" else given("jobs that stand before it: {}", ahead)
     )
     start = (
-        sentence(given("it will start {}", said("start")), given(" on {}", said("place")))
-        if said("start")
+        sentence(given("it will start {}", fact("start")), given(" on {}", fact("place")))
+        if fact("start")
         else ""
     )
     unknown = (
-        sentence(given("when it starts: {}", book.missing(f"{name}.start"))) if not start else ""
+        sentence(given("when it starts: {}", index.why_absent(f"{name}.start")))
+        if not start
+        else ""
     )
     return paragraph(
         sentence(
             who,
             " has been waiting",
-            given(" for {}", said("waiting")),
-            given(": {}", said("reason")),
+            given(" for {}", fact("waiting")),
+            given(": {}", fact("reason")),
         ),
         before,
         start,
@@ -239,18 +241,18 @@ def _why(book: Book, job: Job) -> str:
     )
 
 
-def _account(book: Book, job: Job) -> str:
+def _account(index: FactIndex, job: Job) -> str:
     name = f"job{job.id}"
     return words.account(
-        book, name, f"**{words.title(name)}**" + given(" ({})", book.said(f"{name}.name"))
+        index, name, f"**{words.title(name)}**" + given(" ({})", index.text(f"{name}.name"))
     )
 
 
-def _opening(book: Book, state: str) -> str:
+def _opening(index: FactIndex, state: str) -> str:
     """On 21 November 2026 from 00:00 to 18:00: 2 failed, 1 lost."""
-    when = given("{}: ", book.said("span.when"))
-    counts = [f"{count} {name}" for name in _OUTCOMES if (count := book.said(f"jobs.{name}"))]
-    if not book.jobs():
+    when = given("{}: ", index.text("span.when"))
+    counts = [f"{count} {name}" for name in _OUTCOMES if (count := index.text(f"jobs.{name}"))]
+    if not index.jobs():
         what = "no job ran, waited or ended" if state == "all" else f"no job {_ONE[state]}"
         return sentence(when, what)
     if len(counts) == 1 and state != "all":

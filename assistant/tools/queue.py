@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from assistant.intents.tool_call import ToolCall
 from assistant.tools.job_lookup import MOST, find_job, listed, meant, title
 from assistant.tools.plan import Environment, PlannedAction
-from assistant.writing.template.words import counted, upper
+from assistant.writing.template.sentences import counted, upper
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, turn

@@ -6,14 +6,14 @@ import re
 import time
 
 from assistant.facts import log_lines as logs
-from assistant.facts.fact import Adder
+from assistant.facts.fact import FactBuilder
+from assistant.facts.index import FactIndex
 from assistant.intents.tool_call import ToolCall
 from assistant.retrieval import Passage, Where, quoted, search
 from assistant.tools.job_lookup import find_job
 from assistant.tools.tool import ToolResult
 from assistant.writing.template import jobs as words
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import table
+from assistant.writing.template.sentences import table
 from scheduler.client import Client
 from scheduler.protocol.jobs import Job
 
@@ -40,7 +40,9 @@ def log(daemon: Client, call: ToolCall, question: str) -> ToolResult:
     if not quotes.facts:
         return end
     return ToolResult(
-        (*quotes.facts, *end.facts), lambda book: [*quotes.say(book), *end.say(book)], quotes=True
+        (*quotes.facts, *end.facts),
+        lambda index: [*quotes.say(index), *end.say(index)],
+        quotes=True,
     )
 
 
@@ -49,14 +51,14 @@ def _end(daemon: Client, job: Job) -> ToolResult:
     shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][
         -LOG_LINES:
     ]
-    add = Adder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
-    add.said("called", "called", job.id, "", f"Job {job.id}")
-    add.words("state", "state", job.status)
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())
+    add.value("called", "called", job.id, "", f"Job {job.id}")
+    add.text("state", "state", job.status)
     for i, line in enumerate(shown):
-        add.words(f"log{i}", "printed", line)
+        add.text(f"log{i}", "printed", line)
 
-    def say(book: Book) -> list[str]:
-        who, lines = words.title(f"job{job.id}"), book.starting(f"job{job.id}.log")
+    def say(index: FactIndex) -> list[str]:
+        who, lines = words.title(f"job{job.id}"), index.texts(f"job{job.id}.log")
         return (
             [f"The last output of {who}:", table(("Output",), [(line,) for line in lines])]
             if lines
@@ -68,8 +70,8 @@ def _end(daemon: Client, job: Job) -> ToolResult:
 
 def quotation(passages: tuple[Passage, ...], where: Where) -> ToolResult:
     """What was looked up, word for word, and where."""
-    add = Adder(where, "", "", time.time())
+    add = FactBuilder(where, "", "", time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
-        add.words(f"passage{i}", passage.heading or passage.file, passage.text)
+        add.text(f"passage{i}", passage.heading or passage.file, passage.text)
     return ToolResult(tuple(add.facts), lambda _: [quoted(passages, where)], quotes=True)

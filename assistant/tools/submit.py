@@ -16,8 +16,8 @@ from assistant.facts.devices import label
 from assistant.intents.tool_call import ToolCall
 from assistant.tools.job_lookup import find_job, listed, title
 from assistant.tools.plan import Environment, PlannedAction
-from assistant.writing.template.words import listed as enumerated
-from assistant.writing.template.words import upper
+from assistant.writing.template.sentences import listed as enumerated
+from assistant.writing.template.sentences import upper
 from scheduler.client import Client
 from scheduler.protocol import jobs as j
 from scheduler.protocol.devices import ASSISTANT_MARK

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from assistant.facts import Fact, phrases
+from assistant.facts.index import FactIndex
 from assistant.writing.author import Author, P
 from assistant.writing.compact import SYSTEM as COMPACT
 from assistant.writing.compact import Compact, compact
 from assistant.writing.rain import LONGEST, Limits, Rain, Verdict
 from assistant.writing.template import tell, template
-from assistant.writing.template.book import Book
 from assistant.writing.template.brief import others
 from assistant.writing.verify import Refused, fill, last_end, verify
 
@@ -34,7 +34,7 @@ class Written(NamedTuple):
     """`template` or `model NAME`."""
 
 
-Say = Callable[[Book], list[str]]
+Say = Callable[[FactIndex], list[str]]
 """How the template tells what a tool found out, part by part."""
 
 
@@ -94,8 +94,8 @@ def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> s
 def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:
     """The jobs of which a small model, to which only some are told, says no more than that there are others."""
     covered = {name.partition(".")[0] for name in told.covers}
-    book = Book(facts)
-    return others(book, [job for job in book.jobs() if job not in covered])
+    index = FactIndex(facts)
+    return others(index, [job for job in index.jobs() if job not in covered])
 
 
 def _by_model(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assistant.facts import Fact
+from assistant.facts.index import FactIndex
 from assistant.writing.template.answer import answer
-from assistant.writing.template.book import Book
 from assistant.writing.template.brief import brief
 
 __all__ = ["tell", "template"]
@@ -23,18 +23,18 @@ def template(facts: Sequence[Fact], question: str | None = None) -> str:
     """A brief of all `facts`, or the answer to `question` from them. Markdown; every number in it is from the facts."""
     if not facts:
         return "There is nothing to tell: no facts were gathered."
-    book = Book(facts)
+    index = FactIndex(facts)
     parts = (
-        brief(book)
+        brief(index)
         if question is None
-        else answer(book, question) or [_NOT_UNDERSTOOD, *brief(book)]
+        else answer(index, question) or [_NOT_UNDERSTOOD, *brief(index)]
     )
     return "\n\n".join(filter(None, (*parts, _contradictions(facts))))
 
 
-def tell(facts: Sequence[Fact], say: Callable[[Book], list[str]]) -> str:
+def tell(facts: Sequence[Fact], say: Callable[[FactIndex], list[str]]) -> str:
     """The text that `say` makes of `facts`, part by part; what they disagree about is told, too."""
-    return "\n\n".join(filter(None, (*say(Book(facts)), _contradictions(facts))))
+    return "\n\n".join(filter(None, (*say(FactIndex(facts)), _contradictions(facts))))
 
 
 def _contradictions(facts: Sequence[Fact]) -> str:

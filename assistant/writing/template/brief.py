@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
+from assistant.facts.index import FactIndex
 from assistant.writing.template import devices, jobs
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import are, given, listed, paragraph, sentence
+from assistant.writing.template.sentences import are, given, listed, paragraph, sentence
 
 _TOLD = 12
 """Jobs that get a chapter of their own."""
@@ -19,35 +19,36 @@ _NAMED = 3
 """Jobs of one kind that the opening names."""
 
 
-def brief(book: Book) -> list[str]:
+def brief(index: FactIndex) -> list[str]:
     """All of it, part by part."""
-    known = book.jobs()
-    told = [job for job in known if len(known) <= _FEW or _notable(book, job)][:_TOLD]
-    chapters = [part for job in told for part in jobs.chapter(book, job)]
-    rest = others(book, [job for job in known if job not in told])
+    known = index.jobs()
+    told = [job for job in known if len(known) <= _FEW or _notable(index, job)][:_TOLD]
+    chapters = [part for job in told for part in jobs.chapter(index, job)]
+    rest = others(index, [job for job in known if job not in told])
     heading = ["### Other jobs"] if rest and told else []
     return [
         "## What happened",
-        opening(book),
-        *_notices(book),
+        opening(index),
+        *_notices(index),
         *chapters,
         *heading,
         *rest,
-        *devices.chapter(book),
+        *devices.chapter(index),
     ]
 
 
-def others(book: Book, left: Sequence[str]) -> list[str]:
+def others(index: FactIndex, left: Sequence[str]) -> list[str]:
     """Jobs of which there is little to tell, a paragraph for each state: what waits with its reason, the runs of one name together."""
     parts = []
-    for state, group in groupby(left, lambda job: book.said(f"{job}.state") or ""):
+    for state, group in groupby(left, lambda job: index.text(f"{job}.state") or ""):
         runs: dict[tuple[str, str], list[str]] = {}
         for job in group:
             runs.setdefault(
-                (book.said(f"{job}.name") or "", book.said(f"{job}.reason") or ""), []
+                (index.text(f"{job}.name") or "", index.text(f"{job}.reason") or ""), []
             ).append(job)
         told = "; ".join(
-            _runs(book, same, name, reason) for (name, reason), same in islice(runs.items(), _LINED)
+            _runs(index, same, name, reason)
+            for (name, reason), same in islice(runs.items(), _LINED)
         )
         more = (
             "There are more than are told here; `gpudeck jobs` lists all of them."
@@ -58,11 +59,11 @@ def others(book: Book, left: Sequence[str]) -> list[str]:
     return parts
 
 
-def _runs(book: Book, same: Sequence[str], name: str, reason: str) -> str:
+def _runs(index: FactIndex, same: Sequence[str], name: str, reason: str) -> str:
     """job 8 (train), 2.5 s; jobs 3 to 7 (sweep)"""
     first, *more = reversed(same)
     if not more:
-        took = given(", {}", book.said(f"{first}.duration"))
+        took = given(", {}", index.text(f"{first}.duration"))
         return f"job {first.removeprefix('job')}{given(' ({})', name)}{took}{given(': {}', reason)}"
     numbers = [job.removeprefix("job") for job in (first, *more)]
     whole = int(numbers[-1]) - int(numbers[0]) == len(more)
@@ -72,32 +73,32 @@ def _runs(book: Book, same: Sequence[str], name: str, reason: str) -> str:
     return f"jobs {which}{given(' ({})', name)}{given(': {}', reason)}"
 
 
-def _notable(book: Book, job: str) -> bool:
+def _notable(index: FactIndex, job: str) -> bool:
     """Whether it runs, went wrong or was measured."""
     return (
-        book.said(f"{job}.state") not in ("queued", "done", "cancelled")
-        or book.said(f"{job}.verdict") is not None
+        index.text(f"{job}.state") not in ("queued", "done", "cancelled")
+        or index.text(f"{job}.verdict") is not None
     )
 
 
-def opening(book: Book) -> str:
+def opening(index: FactIndex) -> str:
     """What happened, in a few plain sentences."""
     return paragraph(
-        _ran(book), _went_wrong(book), _best(book), _running(book), _waiting(book), _use(book)
+        _ran(index), _went_wrong(index), _best(index), _running(index), _waiting(index), _use(index)
     )
 
 
-def _notices(book: Book) -> list[str]:
-    return [f"**Notice:** {words}" for words in book.starting("deck.notice")]
+def _notices(index: FactIndex) -> list[str]:
+    return [f"**Notice:** {words}" for words in index.texts("deck.notice")]
 
 
-def _ran(book: Book) -> str:
+def _ran(index: FactIndex) -> str:
     """On 21 November 2026 from 09:13 to 09:23, 3 jobs ran, of which 1 failed."""
-    said = book.about("jobs")
-    when = given("{}, ", book.said("span.when"))
-    if not (ran := said("ran")):
+    fact = index.of("jobs")
+    when = given("{}, ", index.text("span.when"))
+    if not (ran := fact("ran")):
         return sentence(when, "no job ran to its end")
-    wrong = [given("{} failed", said("failed")), given("{} got lost", said("lost"))]
+    wrong = [given("{} failed", fact("failed")), given("{} got lost", fact("lost"))]
     return sentence(
         when,
         _jobs(ran),
@@ -110,53 +111,53 @@ def _jobs(count: str) -> str:
     return f"{count} {'job' if count == '1' else 'jobs'}"
 
 
-def _went_wrong(book: Book) -> str:
-    return paragraph(*(_standing(book, job) for job in book.jobs("failed", "lost")[:_NAMED]))
+def _went_wrong(index: FactIndex) -> str:
+    return paragraph(*(_standing(index, job) for job in index.jobs("failed", "lost")[:_NAMED]))
 
 
-def _best(book: Book) -> str:
+def _best(index: FactIndex) -> str:
     """The one most worth knowing: the newest that was measured and passed."""
-    job = next((job for job in book.jobs("done") if jobs.passed(book, job)), None)
+    job = next((job for job in index.jobs("done") if jobs.passed(index, job)), None)
     if job is None:
         return ""
-    said = book.about(job)
-    what = given(": its {} workload", said("workload")) or ": it"
-    reached = given(" reached {}", jobs.speed(book, job)) or " ran"
+    fact = index.of(job)
+    what = given(": its {} workload", fact("workload")) or ": it"
+    reached = given(" reached {}", jobs.speed(index, job)) or " ran"
     return sentence(
-        jobs.called(book, job),
+        jobs.called(index, job),
         " passed",
         what,
         reached,
-        given(" on {}", said("device")),
-        given(", and took {}", said("duration")),
+        given(" on {}", fact("device")),
+        given(", and took {}", fact("duration")),
     )
 
 
-def _running(book: Book) -> str:
+def _running(index: FactIndex) -> str:
     return paragraph(
-        *(_standing(book, job) for job in book.jobs("running", "starting", "stopping")[:_NAMED])
+        *(_standing(index, job) for job in index.jobs("running", "starting", "stopping")[:_NAMED])
     )
 
 
-def _waiting(book: Book) -> str:
+def _waiting(index: FactIndex) -> str:
     """How many wait, and what the oldest of them waits for."""
-    waiting, count = book.jobs("queued"), book.said("jobs.queued")
+    waiting, count = index.jobs("queued"), index.text("jobs.queued")
     several = sentence(_jobs(count), " are queued") if count and len(waiting) > 1 else ""
-    paused = "The queue is paused: nothing new starts." if book.said("deck.paused") else ""
-    return paragraph(several, *(_standing(book, job) for job in waiting[-1:]), paused)
+    paused = "The queue is paused: nothing new starts." if index.text("deck.paused") else ""
+    return paragraph(several, *(_standing(index, job) for job in waiting[-1:]), paused)
 
 
-def _standing(book: Book, job: str) -> str:
-    return jobs.standing(book, job, jobs.called(book, job))
+def _standing(index: FactIndex, job: str) -> str:
+    return jobs.standing(index, job, jobs.called(index, job))
 
 
-def _use(book: Book) -> str:
+def _use(index: FactIndex) -> str:
     """Whether the devices are idle now."""
-    found = book.devices()
+    found = index.devices()
     if len(found) == 1:
-        return sentence(devices.called(book, found[0]), " ", devices.use(book, found[0]))
-    idle = [devices.called(book, device) for device in found if devices.idle(book, device)]
-    busy = [devices.called(book, device) for device in found if not devices.idle(book, device)]
+        return sentence(devices.called(index, found[0]), " ", devices.use(index, found[0]))
+    idle = [devices.called(index, device) for device in found if devices.idle(index, device)]
+    busy = [devices.called(index, device) for device in found if not devices.idle(index, device)]
     return paragraph(
         *(
             sentence(listed(who), f" {are(who)} {state} now")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.writing.template.book import Book
-from assistant.writing.template.words import given, paragraph, sentence, table
+from assistant.facts.index import FactIndex
+from assistant.writing.template.sentences import given, paragraph, sentence, table
 
 _REST = (
     ("Inputs", "inputs"),
@@ -24,112 +24,112 @@ def title(job: str) -> str:
     return f"Job {job.removeprefix('job')}"
 
 
-def called(book: Book, job: str) -> str:
+def called(index: FactIndex, job: str) -> str:
     """Job 7 (attention)"""
-    return title(job) + given(" ({})", book.said(f"{job}.name"))
+    return title(job) + given(" ({})", index.text(f"{job}.name"))
 
 
-def chapter(book: Book, job: str) -> list[str]:
+def chapter(index: FactIndex, job: str) -> list[str]:
     """Heading, account and table of one job."""
     return [
-        f"### {title(job)}{given(': {}', book.said(f'{job}.name'))}",
-        account(book, job, "it"),
-        _details(book, job),
+        f"### {title(job)}{given(': {}', index.text(f'{job}.name'))}",
+        account(index, job, "it"),
+        _details(index, job),
     ]
 
 
-def account(book: Book, job: str, who: str) -> str:
+def account(index: FactIndex, job: str, who: str) -> str:
     """How it stands or how it went; `who` is what the first sentence calls it."""
-    measured = measurement(book, job)
-    if passed(book, job):
+    measured = measurement(index, job)
+    if passed(index, job):
         how = sentence(who, " passed", given(": {}", measured))
     else:
-        how = paragraph(standing(book, job, who), sentence(given("it measured {}", measured)))
-    return paragraph(how, _ran(book, job))
+        how = paragraph(standing(index, job, who), sentence(given("it measured {}", measured)))
+    return paragraph(how, _ran(index, job))
 
 
-def passed(book: Book, job: str) -> bool:
+def passed(index: FactIndex, job: str) -> bool:
     """Whether the job is done and its Result says pass."""
-    return book.said(f"{job}.state") == "done" and book.said(f"{job}.verdict") == "pass"
+    return index.text(f"{job}.state") == "done" and index.text(f"{job}.verdict") == "pass"
 
 
-def standing(book: Book, job: str, who: str) -> str:
+def standing(index: FactIndex, job: str, who: str) -> str:
     """How it stands: `Job 6 failed: it exited with status 3.`"""
-    said = book.about(job)
-    match said("state"):
+    fact = index.of(job)
+    match fact("state"):
         case "queued":
             return sentence(
                 who,
                 " has been queued",
-                given(" for {}", said("waiting")),
-                given(": {}", said("reason")),
+                given(" for {}", fact("waiting")),
+                given(": {}", fact("reason")),
             )
         case "running":
-            return _running(book, job, who)
+            return _running(index, job, who)
         case "failed":
             return paragraph(
-                sentence(who, " failed", given(": {}", said("reason"))),
-                sentence(given("its verdict is {}", said("verdict"))),
+                sentence(who, " failed", given(": {}", fact("reason"))),
+                sentence(given("its verdict is {}", fact("verdict"))),
             )
         case "lost":
-            return sentence(who, " was lost", given(": {}", said("reason")))
+            return sentence(who, " was lost", given(": {}", fact("reason")))
         case "cancelled":
             return sentence(who, " was cancelled")
         case str(state):  # done, starting, stopping
-            return sentence(who, f" is {state}", given(", with the verdict {}", said("verdict")))
+            return sentence(who, f" is {state}", given(", with the verdict {}", fact("verdict")))
         case None:
             return sentence(who, " is in a state nobody told")
 
 
-def _running(book: Book, job: str, who: str) -> str:
-    said = book.about(job)
-    since = given(" for {}", said("running")) + given(" on {}", said("devices"))
-    through = given(", and is {} through", said("progress")) + given(" ({})", said("doing"))
+def _running(index: FactIndex, job: str, who: str) -> str:
+    fact = index.of(job)
+    since = given(" for {}", fact("running")) + given(" on {}", fact("devices"))
+    through = given(", and is {} through", fact("progress")) + given(" ({})", fact("doing"))
     return paragraph(
         sentence(who, " has been running", since, through),
-        sentence(given("it has about {} left", said("left"))),
+        sentence(given("it has about {} left", fact("left"))),
     )
 
 
-def speed(book: Book, job: str) -> str:
+def speed(index: FactIndex, job: str) -> str:
     """611 TFLOP/s with backend cudnn"""
-    rate = book.said(f"{job}.tflops") or book.said(f"{job}.bandwidth")
-    return " ".join(filter(None, (rate, given("with backend {}", book.said(f"{job}.backend")))))
+    rate = index.text(f"{job}.tflops") or index.text(f"{job}.bandwidth")
+    return " ".join(filter(None, (rate, given("with backend {}", index.text(f"{job}.backend")))))
 
 
-def measurement(book: Book, job: str) -> str:
+def measurement(index: FactIndex, job: str) -> str:
     """611 TFLOP/s with backend cudnn, median 3.60 ms (P95 3.71 ms, P99 3.91 ms) over 9713 calls"""
-    said = book.about(job)
-    tail = ", ".join(filter(None, (given("P95 {}", said("p95")), given("P99 {}", said("p99")))))
-    median = given("median {}", said("median"))
-    calls = given(" over {} calls", said("calls"))
+    fact = index.of(job)
+    tail = ", ".join(filter(None, (given("P95 {}", fact("p95")), given("P99 {}", fact("p99")))))
+    median = given("median {}", fact("median"))
+    calls = given(" over {} calls", fact("calls"))
     return ", ".join(
-        filter(None, (speed(book, job), median and median + given(" ({})", tail) + calls))
+        filter(None, (speed(index, job), median and median + given(" ({})", tail) + calls))
     )
 
 
-def _ran(book: Book, job: str) -> str:
+def _ran(index: FactIndex, job: str) -> str:
     """It ran for 44 s on GPU 0, and ended at 09:14:30."""
-    said = book.about(job)
-    if duration := said("duration"):
+    fact = index.of(job)
+    if duration := fact("duration"):
         return sentence(
             "it ran for ",
             duration,
-            given(" on {}", said("devices")),
-            given(", and ended {}", said("ended")),
+            given(" on {}", fact("devices")),
+            given(", and ended {}", fact("ended")),
         )
-    return sentence(given("it ended {}", said("ended")))
+    return sentence(given("it ended {}", fact("ended")))
 
 
-def _details(book: Book, job: str) -> str:
-    said = book.about(job)
+def _details(index: FactIndex, job: str) -> str:
+    fact = index.of(job)
     rows = [
         (name, words)
         for name, what in _REST
-        if (words := said(what) or given("N/A: {}", book.missing(f"{job}.{what}")))
+        if (words := fact(what) or given("N/A: {}", index.why_absent(f"{job}.{what}")))
     ]
-    if (why := book.missing(f"{job}.median")) is not None:
+    if (why := index.why_absent(f"{job}.median")) is not None:
         rows.append(("Time of one call", f"N/A: {why}"))
-    rows += [("Check", words) for words in book.starting(f"{job}.check")]
-    rows += [("Versions", words) for words in (said("versions"),) if words]
+    rows += [("Check", words) for words in index.texts(f"{job}.check")]
+    rows += [("Versions", words) for words in (fact("versions"),) if words]
     return table(("Detail", "Value"), rows)

@@ -10,23 +10,23 @@ STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done",
 """The order in which jobs are told: what runs, waits or failed before what is done."""
 
 
-class Book:
+class FactIndex:
     """What the facts say. Every lookup may find nothing: no fact is sure to be there."""
 
     def __init__(self, facts: Sequence[Fact]) -> None:
         self.facts = facts
         self._named = named(facts)
 
-    def said(self, name: str) -> str | None:
+    def text(self, name: str) -> str | None:
         """The value in words; None where the fact is missing or says that there is no value."""
         fact = self._named.get(name)
         return fact.said if fact is not None and fact.value is not None else None
 
-    def about(self, subject: str) -> Callable[[str], str | None]:
+    def of(self, subject: str) -> Callable[[str], str | None]:
         """`said` for the facts of one subject."""
-        return lambda what: self.said(f"{subject}.{what}")
+        return lambda what: self.text(f"{subject}.{what}")
 
-    def missing(self, name: str) -> str | None:
+    def why_absent(self, name: str) -> str | None:
         """Why there is no value, for a fact that says so."""
         fact = self._named.get(name)
         return (
@@ -40,7 +40,7 @@ class Book:
         value = self._named[name].value if name in self._named else None
         return value if isinstance(value, int | float) else None
 
-    def starting(self, prefix: str) -> list[str]:
+    def texts(self, prefix: str) -> list[str]:
         """The values of all facts whose names begin so."""
         return [fact.said for name, fact in self._named.items() if name.startswith(prefix)]
 
@@ -65,5 +65,5 @@ class Book:
         return [name.removesuffix(suffix) for name in self._named if name.endswith(suffix)]
 
     def _state(self, job: str) -> str | None:
-        state = self.said(f"{job}.state")
+        state = self.text(f"{job}.state")
         return state if state in STATES else None
