@@ -1,105 +1,99 @@
-"""A job that was submitted, and ways to follow it: what `Client.submit` returns."""
+"""Handles of submitted jobs: what `Client.submit` and `AsyncClient.submit` return."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from scheduler.protocol.jobs import Event, Job, Spec, State
 from scheduler.protocol.log_file import Output
 
-
-class Verbs(Protocol):
-    """What a handle needs of a client (see `scheduler.client.Client`)."""
-
-    def job(self, job: int) -> Job: ...
-    def wait(self, job: int, timeout: float | None = None) -> Job: ...
-    def cancel(self, job: int) -> Job: ...
-    def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes: ...
-    def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output: ...
-    def timeline(self, job: int) -> tuple[Event, ...]: ...
-    def artefacts(self, job: int) -> list[Path]: ...
+if TYPE_CHECKING:
+    from scheduler.client import Client
 
 
-class Seen:
-    """A job as it was seen last."""
+class JobView:
+    """Show a job as it was when it was last requested."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        """The immutable value, with all there is to know."""
+        """The immutable value, with everything that is known."""
 
     def __repr__(self) -> str:
         return f"<job {self.id} ({self.spec.name}): {self.status}>"
 
     @property
     def id(self) -> int:
+        """Return the job's number."""
         return self.job.id
 
     @property
     def spec(self) -> Spec:
+        """Return what was submitted."""
         return self.job.spec
 
     @property
     def state(self) -> State:
+        """Return the state with its data, such as the devices of a running job."""
         return self.job.state
 
     @property
     def status(self) -> str:
-        """queued, starting, running, done, failed, cancelled or lost."""
+        """Return queued, starting, running, done, failed, cancelled or lost."""
         return self.job.status
 
     @property
     def active(self) -> bool:
-        """Whether it waited or ran."""
+        """Return True where the job waited or ran."""
         return self.job.active
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What the job left in the file that GPUDECK_RESULT named to it; None where it left nothing, and before its end."""
+        """Return what the job wrote to its GPUDECK_RESULT file; None where it wrote nothing yet."""
         raw = self.job.result
         return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
 
 
-class JobHandle(Seen):
-    """A job and the client to ask about it. Not for several threads at once, as the client is not.
+class JobHandle(JobView):
+    """A job with the client to follow it by; for one thread at a time, as the client is.
 
     job = Client().submit(["python", "train.py"], gpus=1, memory="20GiB")
     job.wait().result
     """
 
-    def __init__(self, client: Verbs, job: Job) -> None:
+    def __init__(self, client: Client, job: Job) -> None:
         super().__init__(job)
         self._client = client
 
     def refresh(self) -> Self:
-        """Ask how it stands now."""
+        """Request the job's present state."""
         self.job = self._client.job(self.id)
         return self
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Until it has ended, however. Raises TimeoutError where it did not in `timeout` seconds."""
+        """Block until the job has ended. Raises TimeoutError after `timeout` seconds."""
         self.job = self._client.wait(self.id, timeout)
         return self
 
     def cancel(self) -> Self:
-        """Cancel it where it waits, or end its whole process tree. Raises UserError where it ended already."""
+        """Cancel the waiting job, or end its processes. Raises UserError where it has ended."""
         self.job = self._client.cancel(self.id)
         return self
 
     def log(self, offset: int = 0, limit: int = 2**20) -> bytes:
-        """Up to `limit` bytes of its output from `offset` on (negative: from the end), and a line where some of it was dropped."""
+        """Return output as `Client.log` does."""
         return self._client.log(self.id, offset, limit)
 
     def log_part(self, offset: int = 0, limit: int = 2**20) -> Output:
-        """As `log`, with where to read on: for whoever follows it."""
+        """Return output as `Client.log_part` does."""
         return self._client.log_part(self.id, offset, limit)
 
     def timeline(self) -> tuple[Event, ...]:
-        """What it went through, oldest first."""
+        """Return the events of the job, oldest first."""
         return self._client.timeline(self.id)
 
     def artefacts(self) -> list[Path]:
-        """The files that it left in the folder GPUDECK_ARTEFACTS named to it."""
+        """Return the files that the job left in its GPUDECK_ARTEFACTS folder."""
         return self._client.artefacts(self.id)

@@ -23,8 +23,8 @@ from app.widgets.controls import (
     set_text,
 )
 from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
-from scheduler.protocol.messages import Acknowledge, AlertsReply, GetAlerts
 from scheduler.protocol.snapshot import Alert
+from scheduler.verbs.alerts import Acknowledge, GetAlerts
 
 EMPTY = (
     "There have been no alerts.\n"
@@ -109,8 +109,8 @@ class AlertsPage(QWidget):
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         self._enable()
 
-    def _take_log(self, reply: AlertsReply) -> None:
-        self._log = reply.alerts
+    def _take_log(self, alerts: tuple[Alert, ...]) -> None:
+        self._log = alerts
         self.refresh()
 
     def _fail(self, message: str) -> None:

@@ -24,8 +24,7 @@ from app.workloads.results import result_of
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.jobs import Done, Forecast, Job
-from scheduler.protocol.messages import MAX_LISTED
-from scheduler.protocol.search import ACTIVE, FOREVER, Search
+from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, Search
 from scheduler.protocol.submission import Wishes, variables
 
 POLL_S = 0.25

@@ -10,8 +10,7 @@ import msgspec
 
 from app.link.requests import Find, Found
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.messages import NEWEST
-from scheduler.protocol.search import Search, matches
+from scheduler.protocol.search import NEWEST, Search, matches
 
 PATIENCE_S = 5.0
 """Seconds after which a page that could not be read is asked for again."""

@@ -6,7 +6,8 @@ from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.link.link import Link
-from scheduler.protocol.messages import DetailsReply, GetDetails
+from scheduler.protocol.devices import Detail
+from scheduler.verbs.devices import GetDetails
 
 _EVERY_MS = 2000
 
@@ -40,9 +41,9 @@ class DetailsPoller(QTimer):
             self.stop()
         return False
 
-    def _take(self, reply: DetailsReply) -> None:
+    def _take(self, details: tuple[Detail, ...]) -> None:
         self._waits = False
-        self.read.emit(reply.details)
+        self.read.emit(details)
 
     def _fail(self, message: str) -> None:
         self._waits = False

@@ -13,8 +13,8 @@ from shiboken6 import isValid
 
 from assistant.idle import Cancelled
 from scheduler.client import Client
-from scheduler.protocol import messages
 from scheduler.protocol.errors import UserError
+from scheduler.verbs.request import Request as DaemonRequest
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -138,7 +138,7 @@ class Call:
         if hasattr(request, "carry_out"):
             return request.carry_out(self)
         with self.client() as client:
-            return client.request(request)
+            return client.send(request)
 
 
 class Link(QObject):
@@ -178,8 +178,8 @@ class Link(QObject):
     def send(
         self,
         owner: QObject,
-        request: messages.Request,
-        on_reply: Callable[[Any], object] | None = None,
+        request: DaemonRequest[T],
+        on_reply: Callable[[T], object] | None = None,
         on_error: Callable[[str], object] | None = None,
         on_progress: Callable[[Any], object] | None = None,
         *,

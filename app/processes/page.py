@@ -27,7 +27,7 @@ from app.widgets.controls import (
 )
 from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 from scheduler.protocol.devices import Detail
-from scheduler.protocol.messages import KillProcess
+from scheduler.verbs.devices import KillProcess
 
 EMPTY = "No process uses a GPU."
 NO_GPU = "This machine has no NVIDIA GPU, so no process uses one."

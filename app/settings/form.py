@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.messages import Configure
 from scheduler.protocol.settings import Settings, changed
+from scheduler.verbs.control import Configure
 
 
 @dataclass(frozen=True)

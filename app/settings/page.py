@@ -15,8 +15,8 @@ from app.settings.setting_row import SettingRow
 from app.widgets import theme
 from app.widgets.controls import button, card, label, row, set_text
 from app.widgets.safe_text import SafeText
+from scheduler.protocol import settings as stored
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.messages import SnapshotReply
 
 _WIDEST = 960
 
@@ -60,10 +60,10 @@ class SettingsPage(QWidget):
             self._about = shown
             self.about.show_table(shown)
 
-    def _take(self, reply: SnapshotReply) -> None:
+    def _take(self, settings: stored.Settings) -> None:
         for made in self.rows.values():
             made.show_error("")
-        self.configured.emit(reply.snapshot.settings)
+        self.configured.emit(settings)
 
     def _enter(self, name: str, text: str) -> None:
         made, snapshot = self.rows[name], self._state.snapshot

@@ -26,8 +26,7 @@ from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.messages import NEWEST
-from scheduler.protocol.search import ACTIVE, Search
+from scheduler.protocol.search import ACTIVE, NEWEST, Search
 
 __all__ = [
     "KINDS", "TITLES", "EmptyResult", "Finding", "Item", "Kind", "Receipt", "ScanMonitor", "Skipped",

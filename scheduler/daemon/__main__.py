@@ -3,10 +3,12 @@
 import sys
 
 from scheduler.background.instance import Identity, serve_alone
-from scheduler.client import door
 from scheduler.daemon.daemon import serve
 from scheduler.protocol import paths
 
 sys.exit(
-    serve_alone(Identity("the daemon", paths.daemon_lock(), door(), paths.daemon_log()), serve)
+    serve_alone(
+        Identity("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()),
+        serve,
+    )
 )

@@ -17,31 +17,32 @@ from typing import Any
 import msgspec
 
 from scheduler.background.instance import say_ready
-from scheduler.client import door
 from scheduler.devices.probe import Hello, Readings
 from scheduler.devices.supervisor import Supervisor
 from scheduler.executors.clusters import Clusters
-from scheduler.lease.service import Landlord
-from scheduler.protocol import messages as m
+from scheduler.lease.service import LeaseService
 from scheduler.protocol import paths, settings, wire
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.devices import Process, Reading
+from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
 from scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
-from scheduler.services.alert_service import Alerting
-from scheduler.services.job_end_command import Callback
-from scheduler.services.job_ends import Ends
+from scheduler.services.alert_service import AlertService
+from scheduler.services.end_process import end as end_process
+from scheduler.services.job_end_command import JobEndCommand
+from scheduler.services.job_ends import JobEnds
 from scheduler.services.notices import Notices
-from scheduler.services.polling import Watching
+from scheduler.services.polling import PollingController
 from scheduler.services.publisher import Publisher
-from scheduler.services.report_service import Scribing
+from scheduler.services.report_service import ReportService
 from scheduler.store import Store
 from scheduler.store.recorder import Recorder
 from scheduler.telemetry.monitor import Monitor
 from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
-from scheduler.verbs.handlers import Verbs
+from scheduler.verbs.control import GetSnapshot
+from scheduler.verbs.registry import decode_request
+from scheduler.verbs.request import Error, encode_message, encode_reply
 
 LOOK_S = 0.25
 """How often the logs of running jobs are looked at for progress."""
@@ -57,8 +58,6 @@ ENDS = 100
 """Jobs that have ended and are settled in one go."""
 FLUSH_S = 5.0
 """How often readings go to disk, many in one transaction."""
-
-_ENCODE = msgspec.json.Encoder().encode
 
 
 class Daemon:
@@ -79,31 +78,34 @@ class Daemon:
         self._due = asyncio.Event()
         """An order changed the queue: it is to be looked at."""
         self._stop = asyncio.Event()
-        self._publisher = Publisher(lambda: _ENCODE(m.SnapshotReply(self.take())))
+        self.publisher = Publisher(lambda: encode_reply(self.snapshot()))
         self._notices = Notices(self.touch)
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
-        self._callback = Callback(lambda words: self._notices.tell("callback", words))
-        self._scribing = Scribing(
+        self._job_end_command = JobEndCommand(lambda words: self._notices.tell("callback", words))
+        self._report_service = ReportService(
             lambda: self._settings, lambda words: self._notices.tell("scribing", words)
         )
-        self.ends = Ends()
+        self.job_ends = JobEnds()
         self.monitor = Monitor()
         self.recorder = Recorder(
             paths.history_file(), lambda words: self._notices.tell("damaged history", words)
         )
-        self._landlord = Landlord(self.monitor, self._supervisor.glance, self._step, self.touch)
+        self._lease_service = LeaseService(
+            self.monitor, self._supervisor.glance, self._step, self.touch
+        )
         self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
         self.queue = Queue(
             store,
             self._watch,
             self._job_ended,
             self._clusters,
-            self._landlord.evict,
+            self._lease_service.evict,
             self._log_limit,
         )
-        self.watching = Watching(self._supervisor, self._settings, self._worked, self._slept)
-        self.alerting = Alerting(store, self._notices.tell, self.recorder.annotate)
-        self._verbs = Verbs(self)
+        self.polling = PollingController(
+            self._supervisor, self._settings, self._worked, self._slept
+        )
+        self.alerts = AlertService(store, self._notices.tell, self.recorder.annotate)
 
     async def run(self, listening: socket.socket) -> None:
         """Serve until told to stop."""
@@ -111,17 +113,17 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._recover()
-        await self.watching.start(self._settings)
+        await self.polling.start(self._settings)
         await self._clusters.serve(self._settings.clusters)
         server = await wire.serve(listening, self._handle)
         tasks: list[asyncio.Future[Any]] = [self._supervisor.crashed, self._clusters.crashed]
         lasting = (
-            self._publisher.publish(),
+            self.publisher.publish(),
             self._obey(),
-            self.watching.attend(),
+            self.polling.attend(),
             _every(LOOK_S, self._look),
             self._keep(),
-            self._scribing.attend(),
+            self._report_service.attend(),
         )
         tasks += [asyncio.create_task(t) for t in lasting]
         say_ready()
@@ -130,8 +132,8 @@ class Daemon:
         server.close()
         await self._supervisor.stop()
         await self._clusters.stop()
-        await self.alerting.stop()
-        await self._callback.stop()
+        await self.alerts.stop()
+        await self._job_end_command.stop()
         for task in tasks:
             task.cancel()
         with self._notices.about("history"):
@@ -145,7 +147,7 @@ class Daemon:
 
     def _hello(self, hello: Hello) -> None:
         self._source = hello.source
-        self.watching.hello(hello)
+        self.polling.hello(hello)
         self.monitor.set_devices(hello.devices)
         self._latest = {}
         self._notices.tell("probe", "")
@@ -159,8 +161,8 @@ class Daemon:
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self.queue.running if held_devices(job)]
-        self.alerting.look(self.monitor.devices, self._latest, holders, self._settings, time.time())
-        self._landlord.look(message.readings, self._latest, self._settings)
+        self.alerts.look(self.monitor.devices, self._latest, holders, self._settings, time.time())
+        self._lease_service.look(message.readings, self._latest, self._settings)
         if (
             self.queue.waits_for_devices
         ):  # memory may have come free, or a process of others be gone
@@ -179,7 +181,7 @@ class Daemon:
                     processes=seen.processes,
                     drawing=seen.drawing,
                 )
-        self._landlord.look(readings, self._latest, self._settings)
+        self._lease_service.look(readings, self._latest, self._settings)
 
     def _trouble(self, words: str) -> None:
         self.monitor.lose()
@@ -190,7 +192,7 @@ class Daemon:
     def _worked(self) -> bool:
         """Whether a job for a GPU waits or runs, or the assistant has one."""
         return (
-            self._landlord.device is not None
+            self._lease_service.device is not None
             or self.queue.waits_for_devices
             or any(held_devices(job) for job in self.queue.running)
         )
@@ -213,7 +215,7 @@ class Daemon:
             self.touch()
         if time.monotonic() >= self._again:
             self._try_again()
-        self._landlord.review(self._latest, self._settings)
+        self._lease_service.review(self._latest, self._settings)
         if "queue" in self._notices or self.queue.retry_is_ready(
             time.time()
         ):  # something could not be started: perhaps it can now
@@ -269,15 +271,15 @@ class Daemon:
             frozenset(
                 d.id for d in self.monitor.devices if d.mig or drained & {d.id, str(d.index)}
             ),
-            frozenset(() if self._landlord.device is None else (self._landlord.device,)),
+            frozenset(() if self._lease_service.device is None else (self._lease_service.device,)),
         )
 
     def _log_limit(self) -> int:
         return self._settings.log_bytes
 
     def _job_ended(self, job: Job) -> None:
-        self._callback.job_ended(job, self._settings.on_job_end)
-        self.ends.tell(job.id)
+        self._job_end_command.job_ended(job, self._settings.on_job_end)
+        self.job_ends.job_ended(job.id)
 
     def _watch(self, job: int, runner: int) -> None:
         """Be told when this runner ends, whether we started it or an earlier daemon did. Raises UserError where that is impossible."""
@@ -341,21 +343,40 @@ class Daemon:
         self._notices.tell(where, trouble)
         self._step()
 
-    # What the verbs need: see `verbs.Deck`
+    # The rest of `scheduler.verbs.request.Daemon`, which handlers use
 
     def touch(self) -> None:
-        """Something is to be shown."""
-        self._publisher.touch()
+        """Publish a new snapshot soon."""
+        self.publisher.touch()
+
+    def queue_changed(self) -> None:
+        """Plan anew, and start what can start once the handler has returned."""
+        self.queue.plan(self.monitor.devices, self.availability())
+        self.start_soon()
 
     def start_soon(self) -> None:
-        """The queue changed: start what can start, once this turn of the loop is over."""
+        """Start what can start, once this turn of the loop is over."""
         self._due.set()
 
     def stop(self) -> None:
-        """End, and let running jobs run on."""
-        self._stop.set()
+        """End once the reply is on its way; running jobs continue."""
+        asyncio.get_running_loop().call_soon(self._stop.set)
 
-    def take(self) -> Snapshot:
+    def lease(self, memory: int, peer: wire.Peer) -> str:
+        """Lease an idle GPU to the process of `peer`, and return the device's id."""
+        return self._lease_service.lease(
+            self._states(self.queue.jobs()),
+            self._latest,
+            memory,
+            peer.pid,
+            lambda why: peer.write(encode_reply(why)),
+        )
+
+    async def end_process(self, process: Process) -> None:
+        """End a process of this user that uses a GPU."""
+        await end_process(process)
+
+    def snapshot(self) -> Snapshot:
         self._seq += 1
         jobs = self.queue.jobs()
         return Snapshot(
@@ -365,66 +386,40 @@ class Daemon:
             jobs,
             self._settings,
             self._source,
-            tuple(filter(None, (*self._notices.words, self._landlord.trouble))),
+            tuple(filter(None, (*self._notices.words, self._lease_service.trouble))),
             self.queue.paused,
-            self.alerting.active,
+            self.alerts.active,
             self.queue.waiting,
         )
 
     def _states(self, jobs: Sequence[Job]) -> tuple[DeviceState, ...]:
-        return self.monitor.states(jobs, self._settings, time.time(), self._landlord.device)
+        return self.monitor.states(jobs, self._settings, time.time(), self._lease_service.device)
 
-    # The door
+    # Requests
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         try:
-            reply = await self._reply(_read(line), peer)
+            request = decode_request(line)
+            self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
+            reply = encode_reply(await request.handle(self, peer))
         except UserError as e:
-            reply = m.Error(str(e), missing=isinstance(e, NotFound))
-        await peer.send(_ENCODE(reply))
+            reply = encode_message(Error(str(e), missing=isinstance(e, NotFound)))
+        await peer.send(reply)
 
-    async def _reply(self, request: m.Request, peer: wire.Peer) -> m.Reply:
-        if isinstance(request, m.Subscribe):
-            with self.watching.looking(request.live):
-                await self._publisher.serve(peer)
-        return (
-            self._lease(request.memory, peer)
-            if isinstance(request, m.Lease)
-            else await self._verbs.answer(request)
-        )
-
-    def _lease(self, memory: int, peer: wire.Peer) -> m.Leased:
-        states = self._states(self.queue.jobs())
-        return m.Leased(
-            self._landlord.lease(
-                states,
-                self._latest,
-                memory,
-                peer.pid,
-                lambda why: peer.say(_ENCODE(m.Evicted(why))),
-            )
-        )
-
-    async def configure(self, changes: Mapping[str, object]) -> None:
+    async def configure(self, changes: Mapping[str, object]) -> settings.Settings:
+        """Store the changed settings and put them in force."""
         new = settings.changed(self._settings, dict(changes))
         settings.save(new)
         old, self._settings = self._settings, new
         if old.source != new.source:
             self._source = STARTING
             self._notices.tell("probe", "")
-        await self.watching.start(new)
-        self._scribing.review()
+        await self.polling.start(new)
+        self._report_service.review()
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         self._step()
-
-
-def _read(line: bytes) -> m.Request:
-    try:
-        return m.read(line)
-    except MALFORMED as e:
-        words = f"that is no request this daemon knows: {e}. Client and daemon may differ in version; try: gpudeck daemon stop"
-        raise UserError(words) from e
+        return new
 
 
 async def _every(seconds: float, action: Callable[[], None]) -> None:
@@ -435,4 +430,4 @@ async def _every(seconds: float, action: Callable[[], None]) -> None:
 
 async def serve() -> None:
     store = Store(paths.store_file())
-    await Daemon(store).run(wire.listen(door()))
+    await Daemon(store).run(wire.listen(paths.daemon_socket()))

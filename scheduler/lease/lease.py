@@ -29,7 +29,7 @@ SLACK = 256 * 2**20
 """Bytes that a device may have less after a tenant than before it."""
 
 
-class Tenancy:
+class LeaseSlot:
     """At most one lease. Lives in the daemon's loop.
 
     `glance` asks for a reading that is then given to `see`; `left` is called when a device is free again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from scheduler.lease.lease import Tenancy, end_stray
+from scheduler.lease.lease import LeaseSlot, end_stray
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
@@ -16,7 +16,7 @@ Latest = Mapping[str, Reading]
 """What was read of each device last."""
 
 
-class Landlord:
+class LeaseService:
     """`glance` asks for a reading that is then given to `look`; `left` is called once a tenant has left, `changed` when that is decided."""
 
     def __init__(
@@ -27,17 +27,17 @@ class Landlord:
         changed: Callable[[], None],
     ) -> None:
         self._monitor, self._changed = monitor, changed
-        self._tenancy = Tenancy(glance, left)
+        self._slot = LeaseSlot(glance, left)
 
     @property
     def device(self) -> str | None:
         """Id of the device that the tenant has, or has not quite left yet."""
-        return self._tenancy.device
+        return self._slot.device
 
     @property
     def trouble(self) -> str:
         """A tenant that ended and still has its memory; empty where all is well."""
-        return self._tenancy.trouble
+        return self._slot.trouble
 
     def lease(
         self,
@@ -66,7 +66,7 @@ class Landlord:
             elif reading.values.get("mem_free", float(memory)) < memory:
                 why_not.append(f"{state.device.name}: not enough memory is free")
             else:
-                self._tenancy.grant(reading, pid, evict)
+                self._slot.grant(reading, pid, evict)
                 self._changed()
                 return state.device.id
         raise UserError("; ".join(reversed(why_not)))
@@ -75,7 +75,7 @@ class Landlord:
         """Have the tenant leave where anybody else came, and see whether it is gone. One without a lease has no business on a GPU."""
         for reading in readings:
             if reading.device == self.device:
-                self._tenancy.see(reading)
+                self._slot.see(reading)
             else:
                 for process in reading.processes:
                     if process.assistant:
@@ -84,13 +84,13 @@ class Landlord:
 
     def review(self, latest: Latest, settings: Settings) -> None:
         """Have the tenant leave where it may not stay, also by the clock, or as nothing can be read."""
-        if self.device is not None and self._tenancy.stays:
+        if self.device is not None and self._slot.stays:
             why = self._monitor.leave(self.device, latest.get(self.device), settings, time.time())
             if why is not None:
                 self.evict(self.device, why)
 
     def evict(self, device: str, why: str) -> None:
         """Have the tenant leave the device at once, where it has it."""
-        if device == self.device and self._tenancy.evict(why):
+        if device == self.device and self._slot.evict(why):
             self._monitor.evicted(device, time.time())
             self._changed()

@@ -89,6 +89,14 @@ class Group(msgspec.Struct, frozen=True):
     paused: bool = False
 
 
+class GroupState(msgspec.Struct, frozen=True):
+    """A group with the numbers of its waiting and running jobs."""
+
+    group: Group
+    waiting: int
+    running: int
+
+
 class Progress(msgspec.Struct, frozen=True, gc=False):
     """What the job last said of itself on its standard output (see `scheduler.protocol.progress`)."""
 

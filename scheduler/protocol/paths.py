@@ -84,6 +84,11 @@ def settings_file() -> Path:
     return home() / "settings.json"
 
 
+def daemon_socket() -> Path:
+    """Return the socket on which the daemon listens."""
+    return runtime() / "daemon.sock"
+
+
 def daemon_lock() -> Path:
     return home() / "daemon.lock"
 

@@ -25,6 +25,10 @@ OUTCOMES = (*ACTIVE, *ENDED)
 MOST_SEARCHED = 2000
 """Characters of a job that a search looks through: of a longer command the beginning."""
 FOREVER = 1e18
+MAX_LISTED = 1000
+"""Jobs in one reply."""
+NEWEST = 2**62
+"""A number above that of any job."""
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -50,10 +50,10 @@ class Peer:
 
     async def send(self, message: bytes) -> None:
         """Send one message; waits while the client reads slowly. Raises ConnectionError when it is gone."""
-        self.say(message)
+        self.write(message)
         await self._writer.drain()
 
-    def say(self, message: bytes) -> None:
+    def write(self, message: bytes) -> None:
         """Send one message at once, as far as the client reads; what it does not read yet is kept for it."""
         self._writer.write(message + b"\n")
 

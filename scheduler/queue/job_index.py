@@ -13,8 +13,7 @@ from scheduler.executors.cluster import Cluster
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Cancelled, Event, Job, Queued, listed
-from scheduler.protocol.messages import MAX_LISTED
-from scheduler.protocol.search import Search
+from scheduler.protocol.search import MAX_LISTED, Search
 from scheduler.queue.admission import bound
 from scheduler.queue.dependencies import Dependents, broken, waits_for
 from scheduler.queue.expected_end import End, expected_end

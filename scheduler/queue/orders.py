@@ -11,8 +11,17 @@ import msgspec
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Changes, Event, Forecast, Group, Job, Queued, Spec, listed
-from scheduler.protocol.messages import GroupState
+from scheduler.protocol.jobs import (
+    Changes,
+    Event,
+    Forecast,
+    Group,
+    GroupState,
+    Job,
+    Queued,
+    Spec,
+    listed,
+)
 from scheduler.protocol.submission import MAX_BATCH
 from scheduler.queue.admission import bound, refuse, refuse_environment, refuse_words
 from scheduler.queue.dependencies import broken, waits_for

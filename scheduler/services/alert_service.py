@@ -18,7 +18,7 @@ from scheduler.store import Store
 from scheduler.telemetry.alerts import Alerts
 
 
-class Alerting:
+class AlertService:
     """`notice(topic, words)`: what the user should know, e.g. that the log cannot be written; empty words: it is well again.
 
     `annotate`: is given each alert for the time axis, when it is raised and when it is cleared.

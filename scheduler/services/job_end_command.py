@@ -20,7 +20,7 @@ WAITING = 10_000
 """Jobs whose ends wait to be told at most; of more, the oldest are not told."""
 
 
-class Callback:
+class JobEndCommand:
     """`on_trouble` is told why one failed; "": one did not. What a daemon that is killed had not told yet, nobody tells."""
 
     def __init__(self, on_trouble: Callable[[str], None], timeout: float = TIMEOUT_S) -> None:

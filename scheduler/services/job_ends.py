@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 
-class Ends:
+class JobEnds:
     def __init__(self) -> None:
         self._waiters: dict[int, set[asyncio.Future[None]]] = {}
 
-    def tell(self, job_id: int) -> None:
+    def job_ended(self, job_id: int) -> None:
         """The job has ended."""
         for waiter in self._waiters.pop(job_id, set()):
             if not waiter.done():

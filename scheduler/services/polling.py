@@ -17,7 +17,7 @@ from scheduler.telemetry.pace import ASLEEP, LINGER_S, pace
 CHECK_S = 1.0
 
 
-class Watching:
+class PollingController:
     """`worked()`: whether the queue or the assistant needs a GPU. `slept(asleep)` is called whenever the GPUs go to sleep or wake."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Watching:
         )
         self._live = 0
         self._asked = monotonic()
-        self._looked = asyncio.Event()
+        self._request = asyncio.Event()
         self._gpus = False
         self._asleep = False
         self._turn = asyncio.Lock()
@@ -48,23 +48,23 @@ class Watching:
                 self._gpus = False
                 self._wake()
                 await self._supervisor.start(settings.source, settings.telemetry_hz)
-        self.looked()
+        self.requested()
 
     def hello(self, hello: Hello) -> None:
         """What the probe found."""
         self._gpus = hello.source == "nvml"
 
-    def looked(self, live: bool = True) -> None:
+    def requested(self, live: bool = True) -> None:
         """Somebody asked for something. `live`: who looks, and is no program that collects figures day and night."""
         if live:
             self._asked = monotonic()
-            self._looked.set()
+            self._request.set()
 
     @contextmanager
-    def looking(self, live: bool) -> Iterator[None]:
+    def watched(self, live: bool) -> Iterator[None]:
         """Somebody looks, as long as this lasts."""
         self._live += live
-        self._looked.set()
+        self._request.set()
         try:
             yield
         finally:
@@ -73,7 +73,7 @@ class Watching:
 
     async def details(self) -> tuple[Detail, ...]:
         """Raises UserError where the devices do not answer."""
-        self.looked()
+        self.requested()
         return await self._supervisor.details()
 
     async def attend(self) -> None:
@@ -81,10 +81,10 @@ class Watching:
         while True:
             try:
                 async with asyncio.timeout(CHECK_S):
-                    await self._looked.wait()
+                    await self._request.wait()
             except TimeoutError:
                 pass
-            self._looked.clear()
+            self._request.clear()
             async with self._turn:
                 await self._adapt()
 

@@ -20,7 +20,7 @@ PAUSE_S = 60.0
 """After it ended though it was wanted."""
 
 
-class Scribing:
+class ReportService:
     """`on_trouble` is told why reports are not written; "": they are."""
 
     def __init__(self, settings: Callable[[], Settings], on_trouble: Callable[[str], None]) -> None:

@@ -21,9 +21,8 @@ from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Spec
-from scheduler.protocol.messages import NEWEST
 from scheduler.protocol.search import ENDED as ENDS
-from scheduler.protocol.search import Search
+from scheduler.protocol.search import NEWEST, Search
 from scheduler.protocol.settings import Settings
 from scheduler.queue.queue import Queue
 from scheduler.store import Store

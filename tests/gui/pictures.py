@@ -45,11 +45,11 @@ from scheduler.protocol.devices import Detail, Process, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.jobs import Event, Job, Running, Starting
-from scheduler.protocol.messages import DetailsReply, GetDetails
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.store import Store
 from scheduler.store.keeper import Keeper
+from scheduler.verbs.devices import GetDetails
 from tests.gui import snapshots
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
@@ -96,9 +96,7 @@ _DRAW = Process(
     "graphics",
     1.0,
 )
-INSPECTED = DetailsReply(
-    (Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),)
-)
+INSPECTED = (Detail("REPLAY-0", NOW, (), (_TRAIN, _DRAW, Process(99, "?", "", None, None))),)
 _DEBRIS = (
     ("cache", "cache/kernels", 0.2, 40),
     ("core", "core.1", 1.0, 3),

@@ -10,9 +10,9 @@ from PySide6.QtTest import QTest
 
 from app.alerts.page import EMPTY
 from app.shell.notifier import Herald
-from scheduler.protocol.messages import Acknowledge, AlertsReply, GetAlerts
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
+from scheduler.verbs.alerts import Acknowledge, GetAlerts
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -65,7 +65,7 @@ def test_alerts_are_listed_counted_acknowledged_and_led_to(fed):
     page = fed.window.alerts
     button.click()
     assert fed.asked == [GetAlerts()]
-    fed.reply(GetAlerts, AlertsReply((STUCK, HOT, OVER)))
+    fed.reply(GetAlerts, (STUCK, HOT, OVER))
     assert [(c[0], c[2]) for c in cells(fed)] == [
         ("Raised", "31 min 40 s"),
         ("Raised", "20 s"),
@@ -96,7 +96,7 @@ def test_the_log_is_asked_for_when_something_changed_and_not_with_every_reading(
     assert fed.asked == [GetAlerts()]
     show(fed, time=NOW + 9)
     assert fed.asked == [GetAlerts(), GetAlerts()]
-    fed.reply(GetAlerts, AlertsReply((msgspec.structs.replace(HOT, cleared=NOW + 9),)))
+    fed.reply(GetAlerts, (msgspec.structs.replace(HOT, cleared=NOW + 9),))
     assert [c[0] for c in cells(fed)] == ["Over"]
     assert fed.window.rail.buttons["alerts"].badge == 0
 

@@ -12,8 +12,7 @@ from app.link.requests import Fetch, Fetched, Find, Found, Refused, Repeat, Tail
 from app.link.verbs import PAGE, Verbs
 from scheduler.client import Client
 from scheduler.protocol.jobs import Done, Failed, Job, Queued
-from scheduler.protocol.messages import NEWEST
-from scheduler.protocol.search import ENDED, Search
+from scheduler.protocol.search import ENDED, NEWEST, Search
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.support import state_folder

@@ -15,7 +15,7 @@ from app.widgets import theme
 from app.workloads.heat_map_view import luminance, shade
 from scheduler.protocol.devices import Detail, Part
 from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.messages import DetailsReply, GetDetails
+from scheduler.verbs.devices import GetDetails
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -158,7 +158,7 @@ def test_its_parts_are_asked_for_while_the_page_is_shown(fed):
         *(Part("core", f"core {i}", {"util": 10.0 * i}) for i in range(10)),
         Part("sensor", "coretemp Package", {"temp": 61.0}),
     )  # fmt: skip
-    fed.reply(GetDetails, DetailsReply((Detail(device, NOW, parts),)))
+    fed.reply(GetDetails, (Detail(device, NOW, parts),))
     page = fed.window.device
     facts = {f.label: f for group in page.groups.values() for f in group.facts}
     assert facts["NVLink 0"].value == "2.50 GB/s in, 3.00 errors"

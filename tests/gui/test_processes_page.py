@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 
 from app.processes.page import EMPTY, NO_GPU, NOTHING_FOUND
 from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.messages import DetailsReply, GetDetails, KillProcess, Ok
+from scheduler.verbs.devices import GetDetails, KillProcess
 from tests.gui import snapshots
 
 NOW = snapshots.NOW
@@ -52,7 +52,7 @@ def page(fed):
     fed.window.show_page("processes")
     ids = [state.device.id for state in fed.window.state.snapshot.devices]
     fed.details = (Detail(ids[0], NOW, (), (TRAIN, DRAW)), Detail(ids[1], NOW, (), (STRANGER,)))
-    fed.reply(GetDetails, DetailsReply(fed.details))
+    fed.reply(GetDetails, fed.details)
     fed.settle()
     return fed.window.processes
 
@@ -118,7 +118,7 @@ def test_it_looks_only_while_it_is_shown_and_once_at_a_time(page, fed, qtbot):
     page.poller.timeout.emit()
     page.poller.timeout.emit()
     assert fed.asked == [GetDetails()], "one at a time"
-    fed.reply(GetDetails, DetailsReply(fed.details))
+    fed.reply(GetDetails, fed.details)
     assert page.poller.isActive()
     fed.window.show_page("jobs")
     assert not page.poller.isActive()
@@ -139,8 +139,8 @@ def test_a_process_is_ended_only_after_a_person_was_asked(page, fed):
     assert page.question.text.text() == "python (PID 4711, ada) belongs to job 3. Cancel the job?"
     page.question.yes.click()
     assert fed.asked == [KillProcess(TRAIN.pid, TRAIN.ticks)]
-    fed.reply(GetDetails, DetailsReply(fed.details))
-    fed.reply(KillProcess, Ok())
+    fed.reply(GetDetails, fed.details)
+    fed.reply(KillProcess)
     assert fed.asked[-1] == GetDetails(), "the table tells at once"
 
 
@@ -163,20 +163,20 @@ def test_the_selection_follows_the_process_and_the_question_ends_with_it(page, f
     grown = msgspec.structs.replace(DRAW, memory=50 * 2**30)
     fed.reply(
         GetDetails,
-        DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),)),
+        (msgspec.structs.replace(fed.details[0], processes=(TRAIN, grown)),),
     )
     assert page.chosen().process.pid == 812
     assert page.question.isVisible(), "it is the same process"
     reused = msgspec.structs.replace(DRAW, ticks=13)
     fed.reply(
         GetDetails,
-        DetailsReply((msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),)),
+        (msgspec.structs.replace(fed.details[0], processes=(TRAIN, reused)),),
     )
     assert not page.question.isVisible(), "the pid means another process now"
 
 
 def test_empty_states(page, fed):
-    fed.reply(GetDetails, DetailsReply(()))
+    fed.reply(GetDetails, ())
     assert page.empty.text() == EMPTY
     fed.feed(snapshots.cpu_snapshot())
     assert page.empty.text() == NO_GPU

@@ -327,7 +327,7 @@ def test_an_error_of_ours_ends_the_daemon_with_that_error_in_its_log(cpu_home: P
         from scheduler.daemon import daemon
         from scheduler.protocol import paths
         daemon.Monitor.set_devices = lambda self, devices: 1 / 0
-        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), daemon.door(), paths.daemon_log()), daemon.serve))"""
+        sys.exit(serve_alone(Identity("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""
     ended = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=False
     )

@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.client import Client, door
+from scheduler.client import Client
 from scheduler.devices import trace
-from scheduler.protocol import messages as m
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
@@ -24,6 +23,9 @@ from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.jobs import Done
 from scheduler.protocol.snapshot import Busy, Snapshot
 from scheduler.protocol.wire import Connection
+from scheduler.services.publisher import PAUSE_S
+from scheduler.verbs.control import GetSnapshot, Subscribe
+from scheduler.verbs.request import Error, decode_reply, encode_request
 from tests.integration.deck import daemon_pid, probe_pid, python, ready
 from tests.support import eventually, users_of
 
@@ -113,13 +115,14 @@ def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -
     jobs = [
         shared.submit(["true", "x" * 20_000], env={}) for _ in range(30)
     ]  # snapshots larger than any buffer of a socket
-    slow = Connection(door(), timeout=10.0)
+    slow = Connection(paths.daemon_socket(), timeout=10.0)
     try:
-        slow.send(b'{"type":"subscribe"}')
+        slow.send(encode_request(Subscribe()))
         first = shared.snapshot().seq
         with feed() as fast:
             for i in range(40):
                 shared.configure(idle_dwell_s=float(i))
+                time.sleep(2 * PAUSE_S)  # each of them is published
             shared.cancel(jobs[0].id)
             newest = shared.snapshot().seq
             eventually(
@@ -130,9 +133,7 @@ def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -
             )
         got: list[int] = []
         while not got or got[-1] < newest:
-            reply = msgspec.json.decode(slow.receive(), type=m.Reply)
-            assert isinstance(reply, m.SnapshotReply)
-            got.append(reply.snapshot.seq)
+            got.append(decode_reply(slow.receive(), Subscribe()).seq)
         assert len(got) < newest - first, "what it was too slow for was left out"
     finally:
         slow.close()
@@ -143,7 +144,7 @@ def test_a_slow_subscriber_holds_up_nobody_and_gets_the_newest(shared: Client) -
 
 
 def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
-    connection = Connection(door(), timeout=10.0)
+    connection = Connection(paths.daemon_socket(), timeout=10.0)
     hostile = [
         b"", b"hello", b"\xff\xfe", b"{}", b"[]", b'{"type":"nonsense"}', b'{"type":"submit"}', b'{"type":"job","job":"x"}',
         b'{"type":"job","job":1.5}', b'{"type":"configure","changes":{"a":null}}', b"[" * 100_000,
@@ -151,11 +152,10 @@ def test_garbage_is_answered_and_the_connection_lives(shared: Client) -> None:
     ]  # fmt: skip
     for line in hostile:
         connection.send(line)
-        reply = msgspec.json.decode(connection.receive(), type=m.Reply)
-        assert isinstance(reply, m.Error), line
+        reply = msgspec.json.decode(connection.receive(), type=Error)
         assert "\n" not in reply.message
     connection.send(b'{"type":"snapshot"}')
-    assert isinstance(msgspec.json.decode(connection.receive(), type=m.Reply), m.SnapshotReply)
+    assert decode_reply(connection.receive(), GetSnapshot()).settings.source == "cpu"
     connection.close()
 
 
@@ -268,7 +268,7 @@ def test_sigterm_ends_it_as_cleanly(cpu_home: Path) -> None:
     assert paths.daemon_log().read_text() == ""
     with (
         socket.socket(socket.AF_UNIX) as dead,
-        paths.short(door()) as name,
+        paths.short(paths.daemon_socket()) as name,
         pytest.raises(ConnectionRefusedError),
     ):
         dead.connect(name)

@@ -12,7 +12,7 @@ from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Cancelled, Done, Job, Spec
-from scheduler.services.job_end_command import Callback
+from scheduler.services.job_end_command import JobEndCommand
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives
 
@@ -59,7 +59,7 @@ def test_a_command_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(
     hangs = f"sh -c 'sleep 1000 & echo $! $$ >> {pids}; wait'"
 
     async def many() -> None:
-        callback = Callback(said.append, timeout=0.3)
+        callback = JobEndCommand(said.append, timeout=0.3)
         for number in range(6):
             callback.job_ended(Job(number, Spec(("true",), "x", "/"), 0.0, Done(0.0, 1.0)), hangs)
         callback.job_ended(

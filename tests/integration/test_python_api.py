@@ -14,7 +14,7 @@ import pytest
 
 from scheduler import aio, client
 from scheduler.aio import AsyncClient
-from scheduler.client import Client, door
+from scheduler.client import Client
 from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from scheduler.protocol.jobs import Cancelling
@@ -154,11 +154,11 @@ def test_who_is_turned_away_while_waiting_asks_again(
 ) -> None:
     """A line of waiting clients that is full: asyncio calls that connected, and fails as it writes."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
-    paths.ensure(door().parent)
+    paths.ensure(paths.daemon_socket().parent)
     with (
         socket.socket(socket.AF_UNIX) as full,
         contextlib.ExitStack() as clients,
-        paths.short(door()) as name,
+        paths.short(paths.daemon_socket()) as name,
     ):
         full.bind(name)
         full.listen(0)
@@ -192,7 +192,7 @@ def test_an_answer_of_which_a_part_came_is_none(
         with pytest.raises(DaemonGone):
             await anext(AsyncClient(start=False).subscribe())
 
-    with wire.listen(door()) as listening, ThreadPoolExecutor(1) as pool:
+    with wire.listen(paths.daemon_socket()) as listening, ThreadPoolExecutor(1) as pool:
         killed = pool.submit(answer)
         asyncio.run(use())
         killed.result()

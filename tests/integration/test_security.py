@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from scheduler.client import Client, door
+from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Done, Failed
@@ -32,7 +32,7 @@ def test_all_that_is_kept_is_closed_to_others(shared: Client, shared_home: Path)
     assert isinstance(shared.wait(job.id, WAIT_S).state, Done)
     found = {path: path.lstat().st_mode for path in [shared_home, *shared_home.rglob("*")]}
     assert {path for path, mode in found.items() if mode & 0o077} == set()
-    assert stat.S_ISSOCK(found[door()])
+    assert stat.S_ISSOCK(found[paths.daemon_socket()])
     assert found[paths.store_file()] & 0o777 == 0o600
     assert (paths.job_folder(job.id) / "artefacts" / "a") in found
 
@@ -43,7 +43,7 @@ def test_the_daemon_does_not_hear_another_user_who_got_at_its_door(
 ) -> None:
     """Somebody opened the folder and the socket to all: the daemon looks who asks."""
     before = [job.id for job in shared.jobs()]
-    modes = {path: path.stat().st_mode for path in (shared_home, door())}
+    modes = {path: path.stat().st_mode for path in (shared_home, paths.daemon_socket())}
     try:
         for path in modes:
             path.chmod(0o777)

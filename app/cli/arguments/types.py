@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from scheduler.protocol import submission as wishes
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.messages import MAX_POINTS
 from scheduler.protocol.search import OUTCOMES
 from scheduler.protocol.units import parse_bytes, parse_moment, parse_seconds
+from scheduler.verbs.devices import MAX_POINTS
 
 T = TypeVar("T")
 

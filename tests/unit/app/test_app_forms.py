@@ -6,8 +6,8 @@ from accel.workloads.catalog import WORKLOADS, find
 from app.settings.form import SETTINGS, change, text_of
 from app.workloads.form import Form
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.messages import Configure
 from scheduler.protocol.settings import Settings
+from scheduler.verbs.control import Configure
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)

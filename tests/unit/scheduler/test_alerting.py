@@ -15,7 +15,7 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.quiet_hours import is_quiet
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
-from scheduler.services.alert_service import Alerting
+from scheduler.services.alert_service import AlertService
 from scheduler.services.webhook import WAITING, Webhook
 from scheduler.store import Store
 from scheduler.store.store import KEPT_ALERTS
@@ -74,7 +74,7 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
     annotated: list[Annotation] = []
 
     async def night() -> None:
-        alerting = Alerting(store, lambda topic, words: None, annotated.append)
+        alerting = AlertService(store, lambda topic, words: None, annotated.append)
         now = at(22, 0)
         while now < at(22, 0) + 9 * 3600 + 60:
             minutes = (now - at(22, 0)) / 60

@@ -7,15 +7,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from scheduler.client import Client, door, encode
-from scheduler.daemon.daemon import _read
-from scheduler.protocol import messages as m
+from scheduler.client import Client
 from scheduler.protocol import paths, wire
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Changes, Done, Job, Spec
+from scheduler.verbs.change import Cancel, Edit
+from scheduler.verbs.registry import decode_request
+from scheduler.verbs.request import encode_reply, encode_request
+from scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
 JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
 
@@ -25,7 +26,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[byt
     """What the daemon in the state folder answers to one request."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     answers: list[bytes] = []
-    with wire.listen(door()) as listening:
+    with wire.listen(paths.daemon_socket()) as listening:
 
         def serve() -> None:
             peer, _ = listening.accept()
@@ -40,7 +41,14 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[byt
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"type":"job"}', b'{"type":"what comes in ten years"}', b"words", b"\xff"]
+    "line",
+    [
+        b'{"type":"value"}',
+        b'{"type":"job","job":{}}',
+        b'{"type":"what comes in ten years"}',
+        b"words",
+        b"\xff",
+    ],
 )
 def test_a_daemon_of_another_version_is_told(answer: list[bytes], line: bytes) -> None:
     answer.append(line)
@@ -49,7 +57,7 @@ def test_a_daemon_of_another_version_is_told(answer: list[bytes], line: bytes) -
 
 
 def test_a_subscriber_of_another_version_is_told(answer: list[bytes]) -> None:
-    answer.append(b'{"type":"snapshot","snapshot":{}}')
+    answer.append(b'{"type":"value","value":{}}')
     with Client(start=False) as deck, pytest.raises(UserError, match="another version of GPU Deck"):
         next(deck.subscribe())
 
@@ -72,9 +80,9 @@ def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
     """A job would run without what was asked for it."""
     with pytest.raises(
         UserError,
-        match=r"^that is no request this daemon knows: .*\. Client and daemon may differ in version",
+        match=r"^this daemon does not know the request: .*\. Client and daemon may differ in version",
     ):
-        _read(request_of_another_version)
+        decode_request(request_of_another_version)
 
 
 def test_what_this_client_asks_for_is_known() -> None:
@@ -82,23 +90,23 @@ def test_what_this_client_asks_for_is_known() -> None:
         ("true",), "true", "/", {"A": "b"}, params={"seq": "128"}, after=(1,), tags=("a",), index=3
     )
     for request in (
-        m.Submit(spec),
-        m.SubmitMany((spec, spec), {"C": "d"}),
-        m.Foresee(spec),
-        m.Edit(1, Changes(hold=True)),
-        m.Cancel(1),
+        Submit(spec),
+        SubmitMany((spec, spec), {"C": "d"}),
+        Foresee(spec),
+        Edit(1, Changes(hold=True)),
+        Cancel(1),
     ):
-        assert _read(encode(request)) == request
+        assert decode_request(encode_request(request)) == request
 
 
 def test_a_request_that_is_too_large_is_refused_by_its_size_and_the_daemon_is_still_there(
     answer: list[bytes],
 ) -> None:
-    answer.append(msgspec.json.encode(m.JobReply(JOB)))
+    answer.append(encode_reply(JOB))
     specs = [Spec(("x" * 100_000, str(number)), "x", "/") for number in range(700)]
     with Client(start=False) as deck:
         with pytest.raises(
-            UserError, match=r"66 MiB in one request; the daemon takes 64 MiB\. Submit fewer"
+            UserError, match=r"has 66 MiB, and the daemon accepts 64 MiB\. Submit fewer"
         ):
             deck.submit_many(specs)
         assert deck.job(7) == JOB
@@ -126,7 +134,7 @@ def test_a_variable_that_cannot_be_sent_is_named_without_its_value(
 
 
 def test_a_pipe_in_place_of_the_log_does_not_hang(answer: list[bytes]) -> None:
-    answer.append(msgspec.json.encode(m.JobReply(JOB)))
+    answer.append(encode_reply(JOB))
     paths.ensure(paths.job_folder(7))
     os.mkfifo(paths.job_folder(7) / "log")
     with (

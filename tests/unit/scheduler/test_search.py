@@ -10,8 +10,7 @@ import pytest
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
-from scheduler.protocol.messages import NEWEST
-from scheduler.protocol.search import ENDED, MOST_SEARCHED, Search, matches
+from scheduler.protocol.search import ENDED, MOST_SEARCHED, NEWEST, Search, matches
 from scheduler.protocol.units import parse_moment
 from scheduler.store import Store
 from scheduler.store import store as module

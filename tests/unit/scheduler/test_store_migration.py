@@ -10,8 +10,7 @@ import pytest
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Cancelled, Event, Queued, Spec
-from scheduler.protocol.messages import NEWEST
-from scheduler.protocol.search import Search
+from scheduler.protocol.search import NEWEST, Search
 from scheduler.store import Store
 from scheduler.store import store as module
 from scheduler.store.environments import EnvironmentLost

@@ -1,0 +1,31 @@
+"""Read the log of alerts, and acknowledge an alert."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from scheduler.protocol.search import MAX_LISTED
+from scheduler.protocol.snapshot import Alert
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+
+class GetAlerts(Request[tuple[Alert, ...]], frozen=True, tag="alerts"):
+    """Return the log of alerts, newest first."""
+
+    limit: Annotated[int, msgspec.Meta(ge=0, le=MAX_LISTED)] = 100
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Alert, ...]:
+        return daemon.alerts.log(self.limit)
+
+
+class Acknowledge(Request[None], frozen=True, tag="acknowledge"):
+    """Record that a person has seen an active alert."""
+
+    alert: int
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> None:
+        daemon.alerts.acknowledge(self.alert)
+        daemon.touch()

@@ -1,0 +1,64 @@
+"""Edit, move and cancel jobs."""
+
+from __future__ import annotations
+
+from scheduler.protocol.jobs import Cancelling, Changes, Job
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+
+class Edit(Request[Job], frozen=True, tag="edit"):
+    """Change the options of a waiting job, or the name, notes and tags of any job."""
+
+    job: int
+    changes: Changes
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        daemon.queue.edit(self.job, self.changes, daemon.monitor.devices, daemon.availability())
+        return _changed(daemon, self.job)
+
+
+class Move(Request[Job], frozen=True, tag="move"):
+    """Place a waiting job right before another, or right after it, at that job's priority."""
+
+    job: int
+    beside: int
+    after: bool = False
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        daemon.queue.move(self.job, self.beside, self.after)
+        return _changed(daemon, self.job)
+
+
+class Cancel(Request[Job], frozen=True, tag="cancel"):
+    """Cancel a waiting job, or end all processes of a running one."""
+
+    job: int
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        daemon.queue.cancel(self.job)
+        return _changed(daemon, self.job)
+
+
+class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
+    """Cancel all of the named jobs that have not ended, in one transaction.
+
+    The reply says what was done, also where that is nothing.
+    """
+
+    jobs: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    """The first and the last job of each range."""
+    array: int | None = None
+    """The number of any job of the array."""
+    group: str = ""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Cancelling:
+        done = daemon.queue.cancel_many(self.jobs, self.ranges, self.array, self.group)
+        daemon.queue_changed()
+        return done
+
+
+def _changed(daemon: Daemon, job_id: int) -> Job:
+    daemon.queue_changed()
+    return daemon.queue.get(job_id)

@@ -1,0 +1,116 @@
+"""Read the details and the history of devices, and end processes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from scheduler.protocol.annotation import Annotation
+from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.errors import NotFound
+from scheduler.protocol.jobs import Ended, Job, Queued
+from scheduler.protocol.search import NEWEST, Search
+from scheduler.protocol.snapshot import Columns
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.change import Cancel
+from scheduler.verbs.request import Daemon, Request
+
+MAX_POINTS = 10_000
+"""Buckets of history in one reply."""
+MAX_SPANS = 500
+"""Jobs among the annotations in one reply."""
+
+
+class GetDetails(Request[tuple[Detail, ...]], frozen=True, tag="details"):
+    """Read the links, parts and processes of all devices now."""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Detail, ...]:
+        return await daemon.polling.details()
+
+
+class KillProcess(Request[None], frozen=True, tag="kill"):
+    """End a process that uses a GPU; a process of a job by cancelling the job.
+
+    Pid and start time (ticks since boot, as a Detail lists them) name one process even where the
+    pid is reused.
+    """
+
+    pid: int
+    ticks: int
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> None:
+        process = self._find(await daemon.polling.details())
+        if process.job is not None and process.job in {job.id for job in daemon.queue.running}:
+            await Cancel(process.job).handle(daemon, peer)
+        else:
+            await daemon.end_process(process)
+
+    def _find(self, details: Iterable[Detail]) -> Process:
+        for detail in details:
+            for process in detail.processes:
+                if self.ticks and (process.pid, process.ticks) == (self.pid, self.ticks):
+                    return process
+        raise NotFound(
+            f"process {self.pid} does not use a GPU any more, or is another process now. "
+            "Nothing was ended. See: gpudeck processes"
+        )
+
+
+class GetHistory(Request[Columns], frozen=True, tag="history"):
+    """Return the readings of a device between two times, in at most `points` buckets."""
+
+    device: str
+    fields: tuple[str, ...]
+    since: float
+    until: float = 1e18
+    points: Annotated[int, msgspec.Meta(ge=1, le=MAX_POINTS)] | None = None
+    """None: every row that is stored."""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Columns:
+        return await daemon.recorder.past(
+            self.device, self.fields, self.since, self.until, self.points
+        )
+
+
+class GetFields(Request[tuple[str, ...]], frozen=True, tag="fields"):
+    """Return the names of the fields that were read of a device between two times."""
+
+    device: str
+    since: float
+    until: float = 1e18
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[str, ...]:
+        return tuple(await daemon.recorder.fields(self.device, self.since, self.until))
+
+
+class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotations"):
+    """Return the jobs, throttling, alerts and Xid events between two times, oldest first."""
+
+    since: float
+    until: float = 1e18
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Annotation, ...]:
+        during = Search(since=self.since, until=self.until)
+        jobs, _ = daemon.queue.find(during, NEWEST, MAX_SPANS)
+        found = self._spans(jobs) + await daemon.recorder.annotations(self.since, self.until)
+        return tuple(sorted(found, key=lambda annotation: annotation.time))
+
+    def _spans(self, jobs: Iterable[Job]) -> list[Annotation]:
+        """Return one annotation for each device that a job held between the two times."""
+        found: list[Annotation] = []
+        for job in jobs:
+            state = job.state
+            if isinstance(state, Queued):
+                continue
+            began, ended = (
+                (state.started, state.at) if isinstance(state, Ended) else (state.at, None)
+            )
+            if began is None or began > self.until or (ended is not None and ended < self.since):
+                continue
+            text = f"job {job.id} ({job.spec.name}): {job.status}"
+            found += [
+                Annotation(began, ended, "job", text, device, job.id) for device in state.devices
+            ]
+        return found

@@ -1,0 +1,37 @@
+"""Pause the queue; list, limit and pause groups of jobs."""
+
+from __future__ import annotations
+
+from scheduler.protocol.jobs import GroupState
+from scheduler.protocol.wire import Peer
+from scheduler.verbs.request import Daemon, Request
+
+
+class Pause(Request[None], frozen=True, tag="pause"):
+    """Start no more jobs, or resume. Running jobs continue."""
+
+    paused: bool
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> None:
+        daemon.queue.pause(self.paused)
+        daemon.queue_changed()
+
+
+class GetGroups(Request[tuple[GroupState, ...]], frozen=True, tag="groups"):
+    """List the groups, by name."""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[GroupState, ...]:
+        return tuple(daemon.queue.groups())
+
+
+class SetGroup(Request[tuple[GroupState, ...]], frozen=True, tag="group"):
+    """Limit or pause a group; None leaves that as it is. Returns all groups."""
+
+    name: str
+    limit: int | None = None
+    paused: bool | None = None
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[GroupState, ...]:
+        daemon.queue.set_group(self.name, self.limit, self.paused)
+        daemon.queue_changed()
+        return tuple(daemon.queue.groups())

@@ -1,0 +1,139 @@
+"""The base of all requests and replies, and their encoding for the client's side of the socket.
+
+Windows, commands and programs import requests in order to send them, so this package imports
+neither the queue nor the store: a handler reaches them through the `Daemon` that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args
+
+import msgspec
+
+from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from scheduler.protocol.units import amount
+from scheduler.protocol.wire import MAX_MESSAGE, Peer
+
+if TYPE_CHECKING:  # types of the handlers, which run in the daemon
+    from scheduler.protocol.devices import Process
+    from scheduler.protocol.settings import Settings
+    from scheduler.protocol.snapshot import Snapshot
+    from scheduler.queue.placement import Availability
+    from scheduler.queue.queue import Queue
+    from scheduler.services.alert_service import AlertService
+    from scheduler.services.job_ends import JobEnds
+    from scheduler.services.polling import PollingController
+    from scheduler.services.publisher import Publisher
+    from scheduler.store.recorder import Recorder
+    from scheduler.telemetry.monitor import Monitor
+
+R = TypeVar("R")
+
+encode_message = msgspec.json.Encoder().encode
+
+
+class Daemon(Protocol):
+    """Describe what handlers use of the daemon (see `scheduler.daemon.daemon`)."""
+
+    queue: Queue
+    monitor: Monitor
+    recorder: Recorder
+    polling: PollingController
+    publisher: Publisher
+    alerts: AlertService
+    job_ends: JobEnds
+
+    def availability(self) -> Availability: ...
+    def snapshot(self) -> Snapshot: ...
+    def touch(self) -> None: ...
+    def queue_changed(self) -> None: ...
+    def stop(self) -> None: ...
+    def lease(self, memory: int, peer: Peer) -> str: ...
+    async def end_process(self, process: Process) -> None: ...
+    async def configure(self, changes: Mapping[str, object]) -> Settings: ...
+
+
+class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=True):
+    """A request whose reply is an R.
+
+    A field that the daemon does not know is refused: a job must not run without what was asked for.
+    """
+
+    def check(self) -> None:
+        """Raise UserError where the client can tell that the request will fail."""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> R:
+        """Carry out the request for the client `peer`.
+
+        A change is on disk when this returns. Raises UserError where the request is refused,
+        NotFound where something that it names does not exist.
+        """
+        raise NotImplementedError
+
+
+class Ok(msgspec.Struct, frozen=True, tag="ok"):
+    """The reply to a request that was carried out and returns nothing."""
+
+
+class Value(msgspec.Struct, Generic[R], frozen=True, tag="value"):
+    """The reply to a request that returns a value."""
+
+    value: R
+
+
+class Error(msgspec.Struct, frozen=True, tag="error"):
+    """The reply to a request that was refused."""
+
+    message: str
+    missing: bool = False
+    """Something that the request names does not exist."""
+
+
+def encode_reply(value: object) -> bytes:
+    """Encode what a handler returned."""
+    return encode_message(Ok() if value is None else Value(value))
+
+
+def encode_request(request: Request[Any]) -> bytes:
+    """Encode a request, without the end of its line.
+
+    Raises UserError where it is too long, or holds text that is not UTF-8.
+    """
+    try:
+        line = encode_message(request)
+    except UnicodeEncodeError as e:
+        raise UserError(
+            f"only UTF-8 can be sent to the daemon, and this is not UTF-8: {e.object!a}"
+        ) from e
+    if len(line) >= MAX_MESSAGE:
+        raise UserError(
+            f"the request has {amount(len(line))}, and the daemon accepts {amount(MAX_MESSAGE)}. "
+            "Submit fewer jobs at once."
+        )
+    return line
+
+
+def decode_reply(line: bytes, request: Request[R]) -> R:
+    """Decode the reply to `request`. Raises UserError or NotFound where the daemon refused it."""
+    try:
+        reply = _reply_decoder(type(request)).decode(line)
+    except MALFORMED as e:
+        raise UserError(
+            "the daemon belongs to another version of GPU Deck. "
+            "Restart it with: gpudeck daemon stop"
+        ) from e
+    if isinstance(reply, Error):
+        raise NotFound(reply.message) if reply.missing else UserError(reply.message)
+    value: R = reply.value if isinstance(reply, Value) else None  # type: ignore[assignment]
+    return value
+
+
+@cache
+def _reply_decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of the replies that `Request[R]` in the definition of `kind` names."""
+    (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
+    (reply,) = get_args(base)
+    value = Ok if reply is type(None) else Value[reply]  # type: ignore[valid-type]
+    return msgspec.json.Decoder(value | Error)
