@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from app.charts.scales import round_up
 from app.charts.series import Floats
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.snapshot import Columns
+
+if TYPE_CHECKING:
+    from app.link.call import Call
 
 PIXELS_A_BIN = 2
 _MARGIN = 0.5
@@ -34,6 +38,16 @@ class LoadPast:
     since: float
     until: float
     points: int
+
+    def carry_out(self, call: Call) -> Page:
+        """Read the curves of each device, and the annotations of that time."""
+        with call.client() as client:
+            answers = {
+                device: client.history(device, self.fields, self.since, self.until, self.points)
+                for device in self.devices
+                if self.fields
+            }
+            return page(self, answers, client.annotations(self.since, self.until))
 
 
 @dataclass(frozen=True)

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
 from app.cleanup.find_tree import FindTree
 from app.cleanup.requests import Clean as CleanUp
-from app.cleanup.requests import (
-    Cleaned,
-    CleaningReply,
-    CleaningRequest,
-    EmptyTrash,
-    Progress,
-    PutBack,
-    Restored,
-    Scan,
-    Scanned,
-    StopScan,
-    TrashContents,
-    TrashEmptied,
-)
+from app.cleanup.requests import EmptyTrash, PutBack, Scan, ScanResult, TrashContents
 from app.cleanup.summary import counted, stays, told
-from app.link.requests import Refused, Reply
+from app.link.call import Call, Request
+from app.link.link import Link
 from app.widgets import theme
 from app.widgets.controls import button, card, elided, label, row, set_text, set_tooltip
-from assistant.housekeeping import Skipped
+from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
 NOTHING = "There is nothing to clean up.\nFrom what age on things may go, and where else is looked, is under Settings, Clean-up."
 _MOST_TOLD = 10
+T = TypeVar("T")
 
 
 class CleanupPage(QWidget):
-    """Emits `requested` with what is to be done, and `left` when the user goes back."""
+    """Shows what may go, and moves what the user chose. Emits `left` to go back."""
 
-    requested = Signal(object)
     left = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
+        self._link = link
+        self._call: Call | None = None
         self._busy = ""
         """What is under way: empty for nothing."""
         self._trash = TrashContents()
@@ -50,7 +44,7 @@ class CleanupPage(QWidget):
         self.again = button("Look again", tooltip="Search anew (F5)")
         self.again.clicked.connect(self.look)
         self.stop = button("Stop", tooltip="End the search; what was found so far is shown")
-        self.stop.clicked.connect(lambda: self.requested.emit(StopScan()))
+        self.stop.clicked.connect(self._cancel)
         self.tree = FindTree()
         self.tree.rows.chosen_changed.connect(self._show_state)
         self.empty = label("", meaning="muted", wrap=True)
@@ -65,9 +59,7 @@ class CleanupPage(QWidget):
         self.said = elided(size="small", meaning="muted")
         self.trash = label(size="small", meaning="muted")
         self.undo = button("Undo", tooltip="Put back what the last clean-up moved (Ctrl+Z)")
-        self.undo.clicked.connect(
-            lambda: self._ask_for("putting it back", PutBack(self._trash.last))
-        )
+        self.undo.clicked.connect(self._put_back)
         self.empty_trash = button(
             "Empty…", tooltip="Delete for good what clean-ups moved to the trash"
         )
@@ -91,57 +83,36 @@ class CleanupPage(QWidget):
     def look(self) -> None:
         """Search for what may go."""
         self._looked = True
-        self._ask_for("looking", Scan())
-
-    def deliver(self, reply: Reply) -> None:
-        match reply:
-            case Progress(text=text):
-                set_text(self.progress, text)
-                return
-            case Refused(request=Scan() | CleanUp() | PutBack() | EmptyTrash(), message=message):
-                self._busy = ""
-                self._say(message)
-            case Scanned() | Cleaned() | Restored() | TrashEmptied():
-                self._busy = ""
-                self._trash = reply.trash
-                set_text(self.progress, "")
-                self._take(reply)
-            case _:
-                return
-        self._show_state()
+        self._ask_for("looking", Scan(), self._show_finds)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not self._looked:
             self.look()
 
-    def _take(self, reply: CleaningReply) -> None:
-        match reply:
-            case Scanned(finds=finds, unseen=unseen, stopped=stopped):
-                self.tree.show_finds(finds)
-                if finds and self.isVisible():
-                    self.tree.setFocus()
-                more = f"there may be more: {stopped}" if stopped else ""
-                missed = f"{len(unseen)} not looked at" if unseen else ""
-                set_text(
-                    self.progress,
-                    " · ".join(
-                        filter(None, (f"{counted(finds)} found" if finds else "", more, missed))
-                    ),
-                )
-                set_tooltip(self.progress, "\n".join(unseen[:_MOST_TOLD]))
-            case Cleaned(receipt=receipt):
-                gone = {item.find.place for item in receipt.items}
-                self.tree.show_finds(find for find in self.tree.finds if find.place not in gone)
-                self._say(
-                    f"{told(len(receipt.items), receipt.bytes)}, in the trash now", receipt.left
-                )
-                self.undo.setFocus()
-            case Restored(undone=undone):
-                self._say(f"{counted(undone.restored)}, back in place", undone.left)
-                self.look()
-            case TrashEmptied(emptied=emptied):
-                self._say(f"{told(emptied.items, emptied.bytes)}, deleted", emptied.left)
+    def _show_finds(self, result: ScanResult) -> None:
+        finds, unseen = result.finds, result.unseen
+        self.tree.show_finds(finds)
+        if finds and self.isVisible():
+            self.tree.setFocus()
+        more = f"there may be more: {result.stopped}" if result.stopped else ""
+        missed = f"{len(unseen)} not looked at" if unseen else ""
+        found = f"{counted(finds)} found" if finds else ""
+        set_text(self.progress, " · ".join(filter(None, (found, more, missed))))
+        set_tooltip(self.progress, "\n".join(unseen[:_MOST_TOLD]))
+
+    def _show_moved(self, receipt: Receipt) -> None:
+        gone = {item.find.place for item in receipt.items}
+        self.tree.show_finds(find for find in self.tree.finds if find.place not in gone)
+        self._say(f"{told(len(receipt.items), receipt.bytes)}, in the trash now", receipt.left)
+        self.undo.setFocus()
+
+    def _show_restored(self, undone: UndoResult) -> None:
+        self._say(f"{counted(undone.restored)}, back in place", undone.left)
+        self.look()
+
+    def _show_emptied(self, emptied: EmptyResult) -> None:
+        self._say(f"{told(emptied.items, emptied.bytes)}, deleted", emptied.left)
 
     def _say(self, text: str, left: tuple[Skipped, ...] = ()) -> None:
         """What came of it; where something stayed, the first reason, and more of them in the tooltip."""
@@ -151,7 +122,7 @@ class CleanupPage(QWidget):
 
     def _move(self) -> None:
         if chosen := self.tree.rows.chosen():
-            self._ask_for("moving", CleanUp(chosen))
+            self._ask_for("moving", CleanUp(chosen), self._show_moved)
 
     def _ask(self, ask: bool) -> None:
         set_text(
@@ -163,7 +134,7 @@ class CleanupPage(QWidget):
 
     def _empty(self) -> None:
         self._ask(False)
-        self._ask_for("emptying the trash", EmptyTrash())
+        self._ask_for("emptying the trash", EmptyTrash(), self._show_emptied)
 
     def _leave(self) -> None:
         if self._question.isVisible():
@@ -171,14 +142,41 @@ class CleanupPage(QWidget):
         else:
             self.left.emit()
 
-    def _ask_for(self, busy: str, request: CleaningRequest) -> None:
+    def _ask_for(
+        self,
+        busy: str,
+        request: Request[tuple[T, TrashContents]],
+        show: Callable[[T], None],
+    ) -> None:
         if self._busy:
             return
         self._busy = busy
         set_text(self.progress, f"{busy} …")
         set_text(self.said, "")
         self._show_state()
-        self.requested.emit(request)
+
+        def take(reply: tuple[T, TrashContents]) -> None:
+            self._busy = ""
+            result, self._trash = reply
+            set_text(self.progress, "")
+            show(result)
+            self._show_state()
+
+        progress = partial(set_text, self.progress)
+        self._call = self._link.send(self, request, take, self._fail, progress)
+
+    def _fail(self, message: str) -> None:
+        self._busy = ""
+        self._say(message)
+        self._show_state()
+
+    def _put_back(self) -> None:
+        if self._trash.last is not None:
+            self._ask_for("putting it back", PutBack(self._trash.last), self._show_restored)
+
+    def _cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
 
     def _show_state(self) -> None:
         chosen = self.tree.rows.chosen()

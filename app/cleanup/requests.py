@@ -1,4 +1,7 @@
-"""What the clean-up page asks for, and what comes back."""
+"""Requests of the clean-up page. Each replies with its result and what the trash holds then.
+
+Housekeeping is imported with the first request, so that the window opens sooner.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,60 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.link.call import Call
+
 if TYPE_CHECKING:
     from assistant.housekeeping import EmptyResult, Finding, Receipt, UndoResult
 
 
+class TrashContents(msgspec.Struct, frozen=True):
+    """Describe what clean-ups left in the trash."""
+
+    count: int = 0
+    bytes: int = 0
+    last: str | None = None
+    """Id of the newest clean-up of which something is left."""
+
+
+class ScanResult(msgspec.Struct, frozen=True):
+    """Describe what a search found."""
+
+    finds: tuple[Finding, ...]
+    unseen: tuple[str, ...] = ()
+    """Paths that could not be read, each with the reason."""
+    stopped: str = ""
+    """The reason why the search ended early, if it did."""
+
+
 class Scan(msgspec.Struct, frozen=True):
-    """Look for what may go."""
+    """Search for files and processes that may go. A cancelled search replies with what it found."""
 
+    def carry_out(self, call: Call) -> tuple[ScanResult, TrashContents]:
+        """Search, reporting each folder as progress."""
+        from assistant.housekeeping import ScanMonitor, scan
 
-class StopScan(msgspec.Struct, frozen=True):
-    """End the search; what was found so far is shown."""
+        monitor = ScanMonitor(
+            lambda path: call.report(f"looking at {path}"), lambda: call.cancelled
+        )
+        with call.client() as client:
+            finds = scan(client, monitor)
+        return ScanResult(finds, tuple(monitor.unseen), monitor.stopped), trash_contents()
 
 
 class Clean(msgspec.Struct, frozen=True):
-    """Move these to the trash; a person chose them."""
+    """Move findings that a person chose to the trash."""
 
     finds: tuple[Finding, ...]
+
+    def carry_out(self, call: Call) -> tuple[Receipt, TrashContents]:
+        """Move them, reporting the count as progress."""
+        from assistant.housekeeping import move_to_trash
+
+        def on_moved(count: int) -> None:
+            call.report(f"moving: {count} of {len(self.finds)}")
+
+        with call.client() as client:
+            return move_to_trash(client, self.finds, on_moved), trash_contents()
 
 
 class PutBack(msgspec.Struct, frozen=True):
@@ -29,51 +70,30 @@ class PutBack(msgspec.Struct, frozen=True):
 
     receipt: str
 
+    def carry_out(self, call: Call) -> tuple[UndoResult, TrashContents]:
+        """Move everything of that clean-up back to its place."""
+        from assistant.housekeeping import undo
+
+        return undo(self.receipt), trash_contents()
+
 
 class EmptyTrash(msgspec.Struct, frozen=True):
-    """Delete for good what clean-ups moved to the trash; a person was asked."""
+    """Delete for good what clean-ups moved to the trash, after a person was asked."""
+
+    def carry_out(self, call: Call) -> tuple[EmptyResult, TrashContents]:
+        """Delete it."""
+        from assistant.housekeeping import empty
+
+        return empty(), trash_contents()
 
 
-CleaningRequest = Scan | StopScan | Clean | PutBack | EmptyTrash
+def trash_contents() -> TrashContents:
+    """Return what clean-ups left in the trash."""
+    from assistant.housekeeping import receipts
 
-
-class TrashContents(msgspec.Struct, frozen=True):
-    """What clean-ups left in the trash."""
-
-    count: int = 0
-    bytes: int = 0
-    last: str = ""
-    """The newest clean-up of which something is there; empty where there is none."""
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far it is."""
-
-    text: str
-
-
-class Scanned(msgspec.Struct, frozen=True):
-    finds: tuple[Finding, ...]
-    trash: TrashContents
-    unseen: tuple[str, ...] = ()
-    """What could not be looked at, and why."""
-    stopped: str = ""
-    """Why it ended early; empty where it did not."""
-
-
-class Cleaned(msgspec.Struct, frozen=True):
-    receipt: Receipt
-    trash: TrashContents
-
-
-class Restored(msgspec.Struct, frozen=True):
-    undone: UndoResult
-    trash: TrashContents
-
-
-class TrashEmptied(msgspec.Struct, frozen=True):
-    emptied: EmptyResult
-    trash: TrashContents
-
-
-CleaningReply = Progress | Scanned | Cleaned | Restored | TrashEmptied
+    kept = receipts()
+    return TrashContents(
+        sum(len(receipt.items) for receipt in kept),
+        sum(receipt.bytes for receipt in kept),
+        kept[0].id if kept else None,
+    )

@@ -7,6 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
+from app.link.call import Call
 from scheduler.client import Client
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
@@ -15,6 +18,20 @@ from scheduler.protocol.snapshot import Columns, label
 FORMATS = (".csv", ".parquet")
 _PARTS = (("", "columns"), ("_low", "low"), ("_high", "high"))
 Values = dict[str, list[float | None]]
+
+
+class ExportHistory(msgspec.Struct, frozen=True):
+    """Write the history of devices between two times to a file, in the format of its name's ending."""
+
+    devices: tuple[Device, ...]
+    since: float
+    until: float
+    file: str
+
+    def carry_out(self, call: Call) -> None:
+        """Write the file."""
+        with call.client() as client:
+            export_past(client, self.devices, (), self.since, self.until, None, Path(self.file))
 
 
 def export_past(

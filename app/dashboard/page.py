@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from app.charts.chart_card import AXIS_WIDTH, EDGE_WIDTH, ChartCard
 from app.charts.chart_model import Chart, charts, scale, title
 from app.charts.chart_source import ChartContents, ChartSource, value_at
-from app.charts.past_curves import PIXELS_A_BIN, LoadPast
+from app.charts.past_curves import PIXELS_A_BIN, LoadPast, Page
 from app.charts.refresh_rate import Pace, Turns, stepped
 from app.charts.scales import round_up
 from app.dashboard.job_spans import Span, spans
@@ -21,7 +21,7 @@ from app.dashboard.time_bar import TimeBar
 from app.dashboard.timeline import job_spans, marks
 from app.dashboard.timeline_bands import Marks, color
 from app.format.values import NOT_AVAILABLE, clock, device_label, show
-from app.link.requests import Accepted, Export, PastLoaded, Refused, Reply
+from app.link.link import Link
 from app.link.state import State
 from app.strip.fleet_model import MANY
 from app.widgets import theme
@@ -52,13 +52,12 @@ class DashboardPage(QWidget):
 
     job_chosen = Signal(int)
     """A job's bar above the charts was clicked."""
-    requested = Signal(object)
     said = Signal(str)
     """What became of an export."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, link: Link) -> None:
         super().__init__()
-        self._state = state
+        self._state, self._link = state, link
         self.span = TimeAxis()
         self._pace, self._turns = Pace(), Turns()
         self._only: tuple[str, ...] = ()
@@ -122,22 +121,22 @@ class DashboardPage(QWidget):
         for request in self.charted.wants(
             tuple(colors), self.span.limits, self.beside, self.charts["util"].view.pixels
         ):
-            self.requested.emit(request)
+            self._load_past(request)
         self._draw(snapshot, shown)
 
-    def deliver(self, reply: Reply) -> None:
-        """What came of a request."""
-        match reply:
-            case PastLoaded(page=page):
-                self.charted.take(page)
-                if self.isVisible():
-                    self.refresh()
-            case Accepted(request=Export(file=file)):
-                self.said.emit(f"written to {file}")
-            case Refused(request=Export(), message=message):
-                self.said.emit(message)
-            case Refused(request=LoadPast() as request):
-                self.charted.refused(request)
+    def _load_past(self, request: LoadPast) -> None:
+        self._link.send(
+            self,
+            request,
+            self._take_past,
+            lambda _: self.charted.refused(request),
+            background=True,
+        )
+
+    def _take_past(self, page: Page) -> None:
+        self.charted.take(page)
+        if self.isVisible():
+            self.refresh()
 
     def show_only(self, devices: tuple[str, ...]) -> None:
         """Curves of these alone, of many: more could not be told apart."""
@@ -212,7 +211,14 @@ class DashboardPage(QWidget):
             return
         hidden = self.legend.hidden_devices()
         shown = tuple(s.device for s in snapshot.devices if s.device.id not in hidden)
-        self.requested.emit(Export(shown, *self.span.limits, file))
+        from app.dashboard.history_export import ExportHistory  # rarely needed
+
+        self._link.send(
+            self,
+            ExportHistory(shown, *self.span.limits, file),
+            lambda _: self.said.emit(f"written to {file}"),
+            self.said.emit,
+        )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         start, end = self.span.limits

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.assistant.session_requests import SessionReply, SessionRequest
-from app.charts.past_curves import LoadPast, Page
-from app.cleanup.requests import CleaningReply, CleaningRequest
 from app.models.model_requests import ModelReply, ModelRequest
-from scheduler.protocol.devices import Device
 from scheduler.protocol.jobs import Event, Forecast, Job
 from scheduler.protocol.search import Search
 from scheduler.protocol.submission import Wishes
@@ -165,15 +162,6 @@ class StopAnswer(msgspec.Struct, frozen=True):
     """End the answer that is being written."""
 
 
-class Export(msgspec.Struct, frozen=True):
-    """Write the history of devices between two times to a file, as its name's ending says (see `app.dashboard.history_export`)."""
-
-    devices: tuple[Device, ...]
-    since: float
-    until: float
-    file: str
-
-
 AssistantRequest = (
     Ask | Report | Approve | Chat | StopAnswer | UseCpu | Wake | WriteReport | SaveReport
 )
@@ -192,12 +180,9 @@ Request = (
     | Find
     | Fetch
     | Save
-    | LoadPast
-    | Export
     | AssistantRequest
     | SessionRequest
     | ModelRequest
-    | CleaningRequest
 )
 
 
@@ -294,13 +279,8 @@ class Answered(msgspec.Struct, frozen=True):
     """It asks back which of these is meant."""
 
 
-class PastLoaded(msgspec.Struct, frozen=True):
-    page: Page
-
-
 Reply = (
-    PastLoaded
-    | Submitted
+    Submitted
     | Foretold
     | Tailed
     | Told
@@ -313,7 +293,6 @@ Reply = (
     | Answered
     | SessionReply
     | ModelReply
-    | CleaningReply
 )
 
 

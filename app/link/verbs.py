@@ -12,16 +12,12 @@ import msgspec
 from PySide6.QtCore import QObject, QThreadPool, Signal
 
 from app.assistant.session_requests import SessionRequest
-from app.charts.past_curves import LoadPast, Page, page
-from app.cleanup.requests import Clean, EmptyTrash, PutBack, Scan, StopScan
-from app.link.cleanup_link import Cleaning
 from app.link.requests import (
     Accepted,
     AssistantRequest,
     Cancel,
     CancelMany,
     Configure,
-    Export,
     Fetch,
     Fetched,
     Find,
@@ -30,7 +26,6 @@ from app.link.requests import (
     Found,
     Hold,
     Move,
-    PastLoaded,
     Pause,
     Refused,
     Repeat,
@@ -82,7 +77,6 @@ class Verbs(QObject):
         self._one_by_one = QThreadPool()
         """One thread: what is kept last is what was said last."""
         self._one_by_one.setMaxThreadCount(1)
-        self._cleaning = Cleaning(self._tell)
 
     @cached_property
     def _filing(self) -> Filing:
@@ -101,7 +95,6 @@ class Verbs(QObject):
         """Drop what has not begun, interrupt what has, and wait for it."""
         self._stopped = True
         self._pool.clear()
-        self._cleaning.stop()
         with self._lock:
             for client in self._open:
                 client.close()
@@ -148,10 +141,6 @@ class Verbs(QObject):
 
     def _carry_out(self, request: Request) -> Reply:
         match request:
-            case StopScan():
-                self._cleaning.stop()
-            case Scan() | Clean() | PutBack() | EmptyTrash():
-                return self._with_client(lambda c: self._cleaning.carry_out(c, request))
             case Submit():
                 return Submitted(self._with_client(lambda c: _submit(c, request)))
             case Repeat(job=job):
@@ -193,8 +182,6 @@ class Verbs(QObject):
                 return Found(request, *self._with_client(lambda c: c.find(search, PAGE, before)))
             case Fetch(job=job):
                 return Fetched(self._with_client(lambda c: c.job(job)))
-            case LoadPast():
-                return PastLoaded(self._with_client(lambda c: _remember(c, request)))
             case _:
                 self._write(request)
         return Accepted(request)
@@ -202,12 +189,6 @@ class Verbs(QObject):
     def _write(self, request: Request) -> None:
         """What becomes a file that the user named."""
         match request:
-            case Export(devices=devices, since=since, until=until, file=file):
-                from app.dashboard.history_export import export_past  # seldom needed
-
-                self._with_client(
-                    lambda c: export_past(c, devices, (), since, until, None, Path(file))
-                )
             case Save(job=job, file=file):
                 from app.workloads.result_export import save_result
 
@@ -222,16 +203,6 @@ class Verbs(QObject):
             finally:
                 with self._lock:
                     self._open.discard(client)
-
-
-def _remember(client: Client, request: LoadPast) -> Page:
-    fields, since, until = request.fields, request.since, request.until
-    answers = {
-        device: client.history(device, fields, since, until, request.points)
-        for device in request.devices
-        if fields
-    }
-    return page(request, answers, client.annotations(since, until))
 
 
 def _submit(client: Client, request: Submit) -> Job:

@@ -10,7 +10,6 @@ from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut, QSho
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.alerts.alert_rows import unacknowledged
-from app.charts.past_curves import LoadPast
 from app.dashboard.page import DashboardPage
 from app.link.link import Link
 from app.link.requests import (
@@ -127,7 +126,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def dashboard(self) -> DashboardPage:
-        page = self._added("dashboard", DashboardPage(self.state))
+        page = self._added("dashboard", DashboardPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
         page.said.connect(self.status.show_message)
         return page
@@ -186,7 +185,7 @@ class MainWindow(QWidget):
     def clean(self) -> CleanupPage:
         from app.cleanup.page import CleanupPage
 
-        page = self._added("clean up", CleanupPage())
+        page = self._added("clean up", CleanupPage(self.link))
         page.left.connect(lambda: self.show_page("settings"))
         return page
 
@@ -331,7 +330,7 @@ class MainWindow(QWidget):
             self._pace.start()
 
     def _request(self, request: Request) -> None:
-        if not isinstance(request, Tail | Timeline | Find | Foresee | LoadPast):
+        if not isinstance(request, Tail | Timeline | Find | Foresee):
             self.status.show_message("")
         self.requested.emit(request)
 

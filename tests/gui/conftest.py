@@ -10,12 +10,20 @@ from typing import Any
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QThread,
+    QtMsgType,
+    Signal,
+    qInstallMessageHandler,
+)
 from PySide6.QtWidgets import QApplication
 
 from app.assistant.session_requests import SessionRequest
 from app.charts.past_curves import LoadPast
-from app.link.link import Call, Link
+from app.link.call import Call
+from app.link.link import Link
 from app.link.requests import Find, LinkStatus, Request, Wake
 from app.models.model_requests import ListModels
 from app.shell.window import MainWindow
@@ -48,6 +56,9 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
 class RecordingLink(Link):
     """A link that carries nothing out: the test replies to what the window sent."""
 
+    started = Signal(object)
+    """Carries each `Call`."""
+
     def __init__(self, keep: Callable[[Any], None]) -> None:
         super().__init__()
         self._keep = keep
@@ -56,6 +67,7 @@ class RecordingLink(Link):
     def start(self, call: Call) -> None:
         self.calls.append(call)
         self._keep(call.request)
+        self.started.emit(call)
 
     def call(self, wanted: object) -> Call:
         """Return the newest call whose request is equal to `wanted`, or of that type."""

@@ -30,8 +30,8 @@ from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.assistant.message import Curve
-from app.cleanup.requests import Scan, Scanned, TrashContents
-from app.link.link import Call
+from app.cleanup.requests import Scan, ScanResult, TrashContents
+from app.link.call import Call
 from app.link.requests import Answered, Request
 from app.shell.desktop import Desktop
 from app.widgets import theme
@@ -102,18 +102,20 @@ _DEBRIS = (
     ("core", "core.1", 1.0, 3),
     ("artefacts", "jobs/7", 3.0, 100),
 )
-SCANNED = Scanned(
-    tuple(
-        Finding(
-            kind,
-            encoded(f"/data/{name}"),
-            encoded("/data"),
-            int(size * GIB),
-            f"nobody used it for {days} days",
-            days * 86400.0,
-            "seal",
+SCANNED = (
+    ScanResult(
+        tuple(
+            Finding(
+                kind,
+                encoded(f"/data/{name}"),
+                encoded("/data"),
+                int(size * GIB),
+                f"nobody used it for {days} days",
+                days * 86400.0,
+                "seal",
+            )
+            for kind, name, size, days in _DEBRIS
         )
-        for kind, name, size, days in _DEBRIS
     ),
     TrashContents(),
 )
@@ -233,8 +235,9 @@ class Stage:
 
     def _carry_out(self, call: Call) -> None:
         """Answer with invented processes of the GPUs; let the daemon answer everything else."""
-        if isinstance(call.request, GetDetails):
-            QTimer.singleShot(0, self.window, lambda: call.reply(INSPECTED))
+        if isinstance(call.request, GetDetails | Scan):
+            reply = INSPECTED if isinstance(call.request, GetDetails) else SCANNED
+            QTimer.singleShot(0, self.window, lambda: call.reply(reply))
         else:
             self._open += 1
             for name in ("reply", "fail"):
@@ -246,13 +249,8 @@ class Stage:
         self._open -= 1
 
     def _ask(self, request: Request) -> None:
-        """What is on a GPU and on the disks of this machine is made up."""
-        if isinstance(request, Scan):
-            made = SCANNED
-            QTimer.singleShot(0, self.window, lambda: self.window.deliver(made))
-        else:
-            self._open += 1
-            self.desktop.verbs.request(request)
+        self._open += 1
+        self.desktop.verbs.request(request)
 
     def _hear(self, _: object) -> None:
         self._open -= 1

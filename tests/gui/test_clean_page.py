@@ -12,24 +12,19 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.cleanup.page import NOTHING, CleanupPage
 from app.cleanup.requests import (
     Clean,
-    Cleaned,
     EmptyTrash,
-    Progress,
     PutBack,
-    Restored,
     Scan,
-    Scanned,
-    StopScan,
+    ScanResult,
     TrashContents,
-    TrashEmptied,
 )
-from app.link.requests import Refused
 from app.shell.desktop import Desktop
 from assistant.housekeeping import EmptyResult, Finding, Item, Receipt, Skipped, UndoResult
 from assistant.housekeeping.findings import encoded
 from scheduler.protocol import settings
 from scheduler.protocol.devices import Process
 from scheduler.protocol.settings import Settings
+from tests.gui.conftest import RecordingLink
 from tests.gui.readable import nameless
 from tests.support import state_folder
 from tests.unit.assistant.debris import aged, write
@@ -62,18 +57,22 @@ FINDS = (*KERNELS, DUMP, ARTEFACTS, ORPHAN)
 
 @pytest.fixture
 def asked() -> list[object]:
-    """What the page asked for."""
+    """Return the list of the page's requests."""
     return []
 
 
 @pytest.fixture
-def page(qapp, clean_qt, asked):
+def link(qapp, asked) -> RecordingLink:
+    return RecordingLink(asked.append)
+
+
+@pytest.fixture
+def page(qapp, clean_qt, asked, link):
     window = QWidget()
     window.resize(1000, 600)
-    made = CleanupPage()
+    made = CleanupPage(link)
     made.setParent(window)
     made.resize(window.size())
-    made.requested.connect(asked.append)
     window.show()
     assert asked == [Scan()], "it looks as soon as it is seen"
     yield made
@@ -82,8 +81,8 @@ def page(qapp, clean_qt, asked):
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def scanned(page, *finds: Finding, trash: TrashContents | None = None, **more: object) -> None:
-    page.deliver(Scanned(finds, trash or TrashContents(), **more))  # type: ignore[arg-type]
+def scanned(link, *finds: Finding, trash: TrashContents | None = None, **more: object) -> None:
+    link.call(Scan).reply((ScanResult(finds, **more), trash or TrashContents()))  # type: ignore[arg-type]
     settle()
 
 
@@ -99,11 +98,11 @@ def rows(page) -> dict[str, tuple[object, ...]]:
     return {what.data(): (size.data(), what.data(BOX)) for what, size in tops}
 
 
-def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked):
-    page.deliver(Progress("looking at ~/.triton/cache/K1"))
+def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked, link):
+    link.call(Scan).progress("looking at ~/.triton/cache/K1")
     assert page.progress.text() == "looking at ~/.triton/cache/K1"
     assert page.stop.isVisible()
-    scanned(page, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
+    scanned(link, *FINDS, unseen=("/data/x: Permission denied",), stopped="not done after 60 s")
     assert rows(page) == {
         "Process on a GPU (1)": ("5.0 GiB", None),
         "Artefacts of a job (1)": ("3.0 GiB", OFF),
@@ -128,8 +127,8 @@ def test_all_is_shown_and_only_what_nobody_made_on_purpose_is_chosen(page, asked
     assert nameless(page) == []
 
 
-def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked):
-    scanned(page, *FINDS)
+def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked, link):
+    scanned(link, *FINDS)
     tree, model = page.tree, page.tree.rows
     assert tree.hasFocus()
     for key in (
@@ -152,8 +151,8 @@ def test_a_kind_and_each_of_it_can_be_chosen_by_the_keyboard(page, asked):
     assert len(asked) == 1
 
 
-def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
-    scanned(page, *FINDS)
+def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked, link):
+    scanned(link, *FINDS)
     assert not page.undo.isVisible()
     page.move_button.click()
     moved = tuple(Item(kernel, "", "", 0.0) for kernel in KERNELS)
@@ -161,8 +160,8 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     model = page.tree.rows
     model.setData(model.index(2, 0), OFF, BOX)
     model.setData(model.index(1, 0), ON, BOX)
-    page.deliver(
-        Cleaned(Receipt("one", 0.0, moved, (left,)), TrashContents(12, 174 * 2**20, "one"))
+    link.call(Clean).reply(
+        (Receipt("one", 0.0, moved, (left,)), TrashContents(12, 174 * 2**20, "one"))
     )
     settle()
     assert page.tree.finds == (DUMP, ARTEFACTS, ORPHAN)
@@ -175,13 +174,13 @@ def test_what_was_moved_leaves_the_list_and_can_be_brought_back(page, asked):
     asked.clear()
     QTest.keyClick(page, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert asked == [PutBack("one")]
-    page.deliver(Restored(UndoResult("one", KERNELS), TrashContents()))
+    link.call(PutBack).reply((UndoResult("one", KERNELS), TrashContents()))
     assert asked[-1] == Scan(), "the list is made anew"
     assert not page.undo.isVisible()
 
 
-def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
-    scanned(page, trash=TrashContents(3, GIB, "one"))
+def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked, link):
+    scanned(link, trash=TrashContents(3, GIB, "one"))
     assert page.empty.text() == NOTHING
     asked.clear()
     page.empty_trash.click()
@@ -193,16 +192,17 @@ def test_the_trash_is_emptied_only_after_a_person_was_asked(page, asked):
     page.empty_trash.click()
     page.yes.click()
     assert asked == [EmptyTrash()]
-    page.deliver(TrashEmptied(EmptyResult(3, GIB), TrashContents()))
+    link.call(EmptyTrash).reply((EmptyResult(3, GIB), TrashContents()))
     assert page.said.text() == "3 things, 1.0 GiB, deleted"
 
 
-def test_a_refusal_is_told_and_a_search_stopped(page, asked):
-    page.deliver(Refused(Scan(), "the daemon does not answer"))
+def test_a_refusal_is_told_and_a_search_stopped(page, asked, link):
+    link.call(Scan).fail("the daemon does not answer")
     assert page.said.text() == "the daemon does not answer"
     page.again.click()
     page.stop.click()
-    assert asked[-2:] == [Scan(), StopScan()]
+    assert asked[-1] == Scan()
+    assert link.call(Scan).cancelled
 
 
 def test_real_files_go_and_come_back(

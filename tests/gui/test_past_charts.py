@@ -9,7 +9,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
 from app.charts.past_curves import LoadPast, page
-from app.link.requests import Accepted, Export, PastLoaded, Refused
+from app.dashboard.history_export import ExportHistory
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
 from scheduler.store.keeper import Keeper
@@ -60,20 +60,18 @@ def keeper(tmp_path_factory):
 def seen(fed, keeper):
     """A window whose charts get their past from a real history."""
 
-    def answer(request):
+    def answer(call):
+        request = call.request
         if isinstance(request, LoadPast):
             what = request.fields, request.since, request.until, request.points
             answers = {
                 device: keeper.past(device, *what) for device in request.devices if request.fields
             }
-            fed.window.deliver(
-                PastLoaded(
-                    page(request, answers, tuple(keeper.annotations(request.since, request.until)))
-                )
-            )
+            happened = tuple(keeper.annotations(request.since, request.until))
+            call.reply(page(request, answers, happened))
 
     fed.feed(snapshots.gpu_snapshot(2), history=True)
-    fed.window.requested.connect(answer, Qt.ConnectionType.QueuedConnection)
+    fed.link.started.connect(answer, Qt.ConnectionType.QueuedConnection)
     return fed
 
 
@@ -168,10 +166,10 @@ def test_what_was_refused_is_asked_again_later_and_what_is_hidden_asks_nothing(f
     assert len(asked) == 1
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "one question at a time"
-    fed.window.deliver(Refused(asked[0], "the daemon is gone"))
+    fed.fail(asked[0], "the daemon is gone")
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "not at once"
-    monkeypatch.setattr("app.charts.past._AGAIN_S", 0.0)
+    monkeypatch.setattr("app.charts.past_curves._AGAIN_S", 0.0)
     dashboard.refresh()
     assert len([r for r in fed.remember if r.fields]) == 2
     fed.window.show_page("jobs")
@@ -202,13 +200,13 @@ def test_what_is_shown_is_exported(seen, tmp_path):
     assert QImage(str(tmp_path / "x.png")).size() == dashboard.size()
     dashboard.legend.chips[GPUS[0]].click()
     dashboard.save(str(tmp_path / "x.csv"))
-    (request,) = [r for r in seen.asked if isinstance(r, Export)]
+    (request,) = [r for r in seen.asked if isinstance(r, ExportHistory)]
     assert ([d.id for d in request.devices], request.since, request.until) == (
         [GPUS[1]],
         *dashboard.span.limits,
     )
-    seen.window.deliver(Accepted(request))
-    seen.window.deliver(Refused(request, "the disk is full"))
+    seen.reply(request)
+    seen.fail(request, "the disk is full")
     assert said == [
         f"written to {tmp_path}/x.png",
         f"written to {tmp_path}/x.csv",
