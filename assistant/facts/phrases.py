@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from scheduler.protocol.progress import printable
+from scheduler.protocol.progress import parse, parse_bar, printable, unescaped
 
 _DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
 _MONTHS = [
@@ -132,3 +132,26 @@ def fenced(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"
+
+
+_TAB = "    "
+
+
+def log_lines(data: bytes) -> list[str]:
+    """The lines of some output, one for each line feed, so that they can be counted; a progress report, or a bar, is an empty one.
+
+    Of a line that was drawn anew (carriage returns) what stood there last is kept.
+    """
+    return [_line(raw) for raw in data.removesuffix(b"\n").split(b"\n")] if data else []
+
+
+def clean(text: str) -> str:
+    """One line without escape sequences and control characters."""
+    return printable(unescaped(text).replace("\t", _TAB)).rstrip()
+
+
+def _line(raw: bytes) -> str:
+    shown = raw.rstrip(b"\r").rpartition(b"\r")[2]
+    if parse(shown, 0.0) is not None or parse_bar(shown, 0.0) is not None:
+        return ""
+    return clean(shown.decode(errors="replace"))

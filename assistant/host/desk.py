@@ -21,7 +21,7 @@ from assistant.intents.period import Period, period
 from assistant.intents.router import Routed, route
 from assistant.intents.tool_call import ToolCall, checked_call
 from assistant.messages import Answer, Approve, Ask, Report
-from assistant.reports.compose import compose
+from assistant.reports.contents import compose
 from assistant.reports.material import Material, of_job, of_span
 from assistant.tools import clean_up
 from assistant.tools.job_lookup import find_job
@@ -30,9 +30,9 @@ from assistant.tools.proposal import Proposal
 from assistant.tools.proposal_store import ProposalStore
 from assistant.tools.registry import look
 from assistant.tools.tool import ToolResult
-from assistant.writing.template import tell
+from assistant.writing.template import render
 from assistant.writing.template.sentences import sentence
-from assistant.writing.writer import Say, Written, by_template, write
+from assistant.writing.writer import Sections, Written, by_template, write
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.settings import Settings
@@ -121,7 +121,7 @@ class Desk:
         watch = ScanMonitor(lambda path: turn.waiting(f"looks at {path}"), turn.stop.is_set)
         found = clean_up.look(daemon, call, watch)
         turn.look()
-        text = tell(found.told.facts, found.told.say)
+        text = render(found.told.facts, found.told.say)
         if found.plan is None:
             return Answer(text, "template", "housekeep", found.told.facts)
         try:
@@ -195,7 +195,7 @@ class Voice:
         the facts it was begun with. Raises Cancelled."""
         say, required = (told.say, told.required) if told is not None else (None, ())
         if not self._settings.model:
-            return write(facts, question, say=say), facts
+            return write(facts, question, sections=say), facts
         facts = self._turn.kept(facts, tuple[Fact, ...])
         return self._by_model(
             facts,
@@ -208,7 +208,7 @@ class Voice:
         self,
         facts: tuple[Fact, ...],
         question: str | None,
-        say: Say | None,
+        say: Sections | None,
         required: Sequence[str],
     ) -> Written:
         try:
@@ -233,7 +233,7 @@ class _Answering:
         except UserError as e:
             return Answer(_line(e), "template", call.role)
         if told.quotes or not told.required:
-            return Answer(tell(told.facts, told.say), "template", call.role, told.facts)
+            return Answer(render(told.facts, told.say), "template", call.role, told.facts)
         written, facts = self._voice.write(told.facts, question, told)
         return Answer(written.text, written.writer, call.role, facts)
 

@@ -20,7 +20,14 @@ from assistant.client import Assistant
 from assistant.idle import Cancelled, run_when_idle
 from assistant.reports import files
 from assistant.reports.report import Report
-from assistant.reports.to_write import Mark, daily_due, forget, load, look, save
+from assistant.reports.schedule import (
+    ReportBacklog,
+    add_ended_jobs,
+    forget,
+    is_daily_report_due,
+    load,
+    save,
+)
 from scheduler.background.instance import alone
 from scheduler.client import Client
 from scheduler.protocol import paths
@@ -43,14 +50,14 @@ class ReportWriter:
 
     def __init__(self) -> None:
         self._settings = Settings()
-        self._mark: Mark | None = None
+        self._mark: ReportBacklog | None = None
 
     def turn(self) -> bool:
         """Look once, and write what is due; whether any is wanted at all. Raises DaemonGone, UserError."""
         with Client(start=False) as deck:
             self._settings = deck.snapshot().settings
             if self._settings.reports:
-                self._mark = look(deck, load(), self._settings, time.time())
+                self._mark = add_ended_jobs(deck, load(), self._settings, time.time())
                 save(self._mark)
         while self._settings.reports and self._due():
             self._write_next()
@@ -60,7 +67,7 @@ class ReportWriter:
 
     def _due(self) -> bool:
         assert self._mark is not None
-        return bool(self._mark.jobs) or daily_due(self._mark, self._settings, time.time())
+        return bool(self._mark.jobs) or is_daily_report_due(self._mark, self._settings, time.time())
 
     def _write_next(self) -> None:
         """One report, once the devices are idle."""
@@ -69,7 +76,7 @@ class ReportWriter:
         if not self._wait_for_idle():
             return
         now = time.time()
-        done = mark.without_first() if mark.jobs else mark.told(now)
+        done = mark.without_first() if mark.jobs else mark.with_daily_report_until(now)
         try:
             if mark.jobs:
                 self._keep(Assistant().report(mark.jobs[0], when="now").report)

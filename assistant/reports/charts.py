@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from assistant.facts.devices import label, source, subject
-from assistant.reports.cells import Cells
-from assistant.reports.report import Chart, Line, Values
+from assistant.reports.report import Chart, Curve, Values
+from assistant.reports.tables import Cells
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.snapshot import Columns, DeviceState
@@ -90,7 +90,7 @@ def _said(state: DeviceState, field: str, cells: Cells) -> str:
     return f"{label(state.device)}: mean {cells.said(f'{name}.mean')}, highest {cells.said(f'{name}.max')}"
 
 
-def _line(state: DeviceState, field: str, history: Columns | None) -> Line | None:
+def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | None:
     """None where nothing was read."""
     if history is None or all(v is None for v in history.columns.get(field, ())):
         return None
@@ -98,7 +98,7 @@ def _line(state: DeviceState, field: str, history: Columns | None) -> Line | Non
     mean, low, high = (
         _values(part.get(field, ()), scale) for part in (history.columns, history.low, history.high)
     )
-    return Line(
+    return Curve(
         label(state.device),
         tuple(round(t, 3) for t in history.times),
         mean,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assistant.facts import phrases
-from assistant.reports.report import Block, Chart, Excerpt, Line, Prose, Report, Section, Table
+from assistant.reports.report import Block, Chart, Curve, Excerpt, Prose, Report, Section, Table
 from assistant.reports.svg import Scale
 from assistant.writing.template.sentences import table as made
 
@@ -56,7 +56,7 @@ def _chart(chart: Chart) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _blocks(line: Line, chart: Chart, top: float) -> str:
+def _blocks(line: Curve, chart: Chart, top: float) -> str:
     """The mean of each part of the time as the height of a block; a space is a gap."""
     found: list[list[float]] = [[] for _ in range(_WIDE)]
     length = max(chart.until - chart.since, 1e-3)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from assistant.facts import FIELDS_SPAN, Fact, gather
+from assistant.facts import FIELDS_SPAN, Fact, gather, usage
 from assistant.facts.devices import label
-from assistant.reports import facts as more
 from assistant.reports.report import Kind
 from scheduler.client import Client
 from scheduler.protocol.jobs import Ended, Event, Job, Queued
@@ -56,7 +55,7 @@ def of_job(daemon: Client, number: int) -> Material:
     """One job, and the devices it ran on while it did. Raises NotFound."""
     job, snapshot = daemon.job(number), read_snapshot(daemon)
     state = job.state
-    since = job.submitted if isinstance(state, Queued) else more.started(job) or job.submitted
+    since = job.submitted if isinstance(state, Queued) else usage.started(job) or job.submitted
     until = state.at if isinstance(state, Ended) else snapshot.time
     ran_on = () if isinstance(state, Queued) else state.devices
     devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)
@@ -118,15 +117,15 @@ def extra_facts(material: Material) -> tuple[Fact, ...]:
     found: list[Fact] = []
     for job in material.jobs:
         found += [
-            *more.when_facts(job, now),
-            *more.used_facts(job, now),
-            *more.share_facts(job, totals, now),
+            *usage.when_facts(job, now),
+            *usage.used_facts(job, now),
+            *usage.share_facts(job, totals, now),
         ]
     if material.kind == "job":
-        found += more.timeline_facts(material.jobs[0].id, material.events, now)
+        found += usage.timeline_facts(material.jobs[0].id, material.events, now)
     for state in material.snapshot.devices:
-        found += more.energy_facts(state.device, material.histories.get(state.device.id), now)
-    return (*found, *more.alert_facts(material.alerts, names, now))
+        found += usage.energy_facts(state.device, material.histories.get(state.device.id), now)
+    return (*found, *usage.alert_facts(material.alerts, names, now))
 
 
 def _alerts(daemon: Client, since: float, until: float) -> tuple[Alert, ...]:

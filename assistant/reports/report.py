@@ -31,7 +31,7 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     """Below it, Markdown: why there is no data for some of it."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class Curve(msgspec.Struct, frozen=True):
     """One device: n buckets of time, each with the mean, the lowest and the highest reading."""
 
     label: str
@@ -48,7 +48,7 @@ class Chart(msgspec.Struct, frozen=True, tag="chart"):
     since: float
     until: float
     """Both ends of the time axis, seconds since the epoch."""
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     source: str
     top: float | None = None
     """Where the value axis ends as long as nothing is higher."""

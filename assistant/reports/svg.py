@@ -1,12 +1,13 @@
-"""A chart as SVG: a band from lowest to highest, the mean as a line, gaps as gaps. Text is escaped; colours come from the style sheet."""
+"""Draw a chart as SVG: a band from lowest to highest, the mean as a curve, and gaps as gaps."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from assistant.reports import axes
-from assistant.reports.report import Chart, Line
+from assistant.reports.report import Chart, Curve
 from assistant.reports.style import LIGHT
 
 WIDTH, HEIGHT = 760, 170
@@ -36,7 +37,7 @@ class Scale:
             default=0.0,
         )
         self.top = (
-            chart.top if chart.top is not None and highest <= chart.top else axes.end(highest)
+            chart.top if chart.top is not None and highest <= chart.top else axis_end(highest)
         )
         self._since, self._length = chart.since, max(chart.until - chart.since, 1e-3)
 
@@ -52,11 +53,11 @@ class Scale:
 
 def _grid(chart: Chart, scale: Scale) -> Iterator[str]:
     right, bottom = WIDTH - _RIGHT, HEIGHT - _BOTTOM
-    for value in axes.values(scale.top):
+    for value in axis_values(scale.top):
         y = scale.y(value)
         yield f'<path class="{"grid" if value else "axis"}" d="M{_LEFT} {y}H{right}"/>'
         yield _text(_LEFT - 6, y + 4, "end", f"{value:g}")
-    for at, label in axes.moments(chart.since, chart.until):
+    for at, label in axis_moments(chart.since, chart.until):
         x = scale.x(at)
         yield f'<path class="axis" d="M{x} {bottom}v4"/>'
         yield _text(x, HEIGHT - 5, "middle", label) if _LEFT + 12 < x < right - 20 else ""
@@ -66,7 +67,7 @@ def _text(x: float, y: float, anchor: str, words: str) -> str:
     return f'<text class="tick" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def _curve(line: Line, colour: int, scale: Scale) -> Iterator[str]:
+def _curve(line: Curve, colour: int, scale: Scale) -> Iterator[str]:
     for part in _parts(line):
         xs = [scale.x(line.times[i]) for i in part]
         mean = [scale.y(v) for i in part if (v := line.mean[i]) is not None]
@@ -80,7 +81,7 @@ def _curve(line: Line, colour: int, scale: Scale) -> Iterator[str]:
         yield f'<path class="l{colour}" d="M{_points([*zip(xs, mean, strict=True)])}"/>'
 
 
-def _parts(line: Line) -> Iterator[list[int]]:
+def _parts(line: Curve) -> Iterator[list[int]]:
     """Runs of buckets that have a value."""
     run: list[int] = []
     for i, value in enumerate(line.mean):
@@ -101,3 +102,71 @@ def _drawn(
 
 def _points(points: Sequence[tuple[float, float]]) -> str:
     return "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+_STEPS_S = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    432000,
+    864000,
+)
+_DAY = 86400
+_NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def axis_values(top: float, most: int = 4) -> list[float]:
+    """Round values from 0 up to `top`, at most `most` steps apart; `top` is more than 0."""
+    rough = top / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(n * power for n in _NICE if n * power >= rough * (1 - 1e-9))
+    return [i * step for i in range(int(top / step + 1e-9) + 1)]
+
+
+def axis_end(highest: float) -> float:
+    """Where an axis ends that has to show `highest`: at a round value above it; 1 where there is nothing to show."""
+    if not 0 < highest < math.inf:
+        return 1.0
+    ticks = axis_values(highest * 1.05)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else highest
+    return step * math.ceil(highest * 1.05 / step - 1e-9)
+
+
+def axis_moments(since: float, until: float, most: int = 6) -> list[tuple[float, str]]:
+    """Round times of day in the local zone, at most `most` steps apart, each with its label; midnight is called by its date."""
+    length = max(until - since, 1.0)
+    step = next((s for s in _STEPS_S if length / s <= most), math.ceil(length / most / _DAY) * _DAY)
+    zone = time.localtime(since).tm_gmtoff
+    first = math.ceil((since + zone) / step) * step - zone
+    return [(at, _called(at, step)) for at in _from(first, step, until)]
+
+
+def _from(first: float, step: float, until: float) -> Sequence[float]:
+    return (
+        [first + i * step for i in range(int((until - first) / step + 1e-9) + 1)]
+        if first <= until
+        else []
+    )
+
+
+def _called(at: float, step: float) -> str:
+    local = time.localtime(at)
+    if step >= _DAY or (step >= 60 and local.tm_hour == local.tm_min == 0):
+        return f"{local.tm_mday} {time.strftime('%b', local)}"
+    return time.strftime("%H:%M:%S" if step < 60 else "%H:%M", local)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from assistant.facts import phrases
-from assistant.retrieval import joblogs, manual, words
+from assistant.retrieval import bm25, job_logs, manual
 from assistant.retrieval.passage import Passage, Where
 
 __all__ = ["Passage", "Where", "quoted", "search"]
@@ -37,23 +37,23 @@ def _quote(passage: Passage) -> str:
 
 
 def _in_manual(question: str) -> tuple[Passage, ...]:
-    texts = [words.stems(f"{passage.heading} {passage.text}") for passage in manual.whole()]
+    texts = [bm25.stems(f"{passage.heading} {passage.text}") for passage in manual.whole()]
     scored = zip(
-        words.scores(words.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True
+        bm25.scores(bm25.terms(question), texts, _LEAST["docs"]), manual.whole(), strict=True
     )
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:MOST]
     return tuple(replace(passage, score=round(score, 3)) for score, passage in best)
 
 
 def _in_logs(question: str, job: int | None) -> tuple[Passage, ...]:
-    wanted = words.terms(question, _LOG_WORDS | ({str(job)} if job is not None else set()))
+    wanted = bm25.terms(question, _LOG_WORDS | ({str(job)} if job is not None else set()))
     read = (
-        [joblogs.read(job, joblogs.ONE_LOG)]
+        [job_logs.read(job, job_logs.ONE_LOG)]
         if job is not None
-        else [joblogs.read(n, joblogs.EACH_LOG) for n in joblogs.newest()]
+        else [job_logs.read(n, job_logs.EACH_LOG) for n in job_logs.newest()]
     )
     places = [(log, i) for log in read for i, line in enumerate(log.lines) if line]
-    scored = words.scores(wanted, [words.stems(log.lines[i]) for log, i in places], _LEAST["logs"])
+    scored = bm25.scores(wanted, [bm25.stems(log.lines[i]) for log, i in places], _LEAST["logs"])
     best = sorted(
         ((score, n) for n, score in enumerate(scored) if score),
         key=lambda pair: (-pair[0], -pair[1]),
@@ -62,7 +62,7 @@ def _in_logs(question: str, job: int | None) -> tuple[Passage, ...]:
     shown: set[str] = set()
     for score, n in best:
         log, i = places[n]
-        new = joblogs.passage(log, i, round(score, 3))
+        new = job_logs.passage(log, i, round(score, 3))
         if log.lines[i] not in shown and not any(_touches(new, other) for other in found):
             found.append(new)
             shown.add(log.lines[i])

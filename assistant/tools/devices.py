@@ -9,9 +9,9 @@ from assistant.facts.devices import FIELDS_SPAN, device_facts, history_facts, la
 from assistant.facts.fact import FactBuilder
 from assistant.facts.index import FactIndex
 from assistant.facts.selection import TOPICS
+from assistant.facts.usage import alert_facts
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
-from assistant.reports.facts import alert_facts
 from assistant.reports.material import read_snapshot
 from assistant.tools.tool import ToolResult, names_with_values
 from assistant.writing.template import devices

@@ -10,9 +10,9 @@ from assistant.facts import Fact
 from assistant.facts.devices import device_facts, subject
 from assistant.facts.fact import FactBuilder
 from assistant.facts.index import FactIndex
+from assistant.facts.usage import energy_facts, used_facts
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
-from assistant.reports.facts import energy_facts, used_facts
 from assistant.reports.material import read_snapshot
 from assistant.tools.devices import POINTS, asked, source_facts, span_facts
 from assistant.tools.job_lookup import MOST, find_job

@@ -9,9 +9,9 @@ from assistant.facts.devices import label
 from assistant.facts.fact import FactBuilder
 from assistant.facts.index import FactIndex
 from assistant.facts.jobs import count_facts
+from assistant.facts.usage import started, used_facts, when_facts
 from assistant.intents.period import Period, period
 from assistant.intents.tool_call import ToolCall
-from assistant.reports.facts import started, used_facts, when_facts
 from assistant.tools.devices import span_facts
 from assistant.tools.job_lookup import MOST, find_job
 from assistant.tools.tool import ToolResult, names_with_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from assistant.facts import log_lines as logs
+from assistant.facts import phrases
 from assistant.facts.fact import FactBuilder
 from assistant.facts.index import FactIndex
 from assistant.intents.tool_call import ToolCall
@@ -48,7 +48,7 @@ def log(daemon: Client, call: ToolCall, question: str) -> ToolResult:
 
 def _end(daemon: Client, job: Job) -> ToolResult:
     """What it printed last."""
-    shown = [line for line in logs.lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][
+    shown = [line for line in phrases.log_lines(daemon.log(job.id, -LOG_BYTES, LOG_BYTES)) if line][
         -LOG_LINES:
     ]
     add = FactBuilder(f"job{job.id}", f"Job {job.id}", f"the log of job {job.id}", time.time())

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from assistant.facts import Fact
-from assistant.writing.writer import Say
+from assistant.writing.writer import Sections
 
 
 class ToolResult(NamedTuple):
     facts: tuple[Fact, ...]
-    say: Say
+    say: Sections
     """The template's text, part by part, every number of it from the facts."""
     required: tuple[str, ...] = ()
     """Names of facts that a model's text must mention. Without any there is no value to tell, and the template says so."""

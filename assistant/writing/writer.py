@@ -14,11 +14,11 @@ from assistant.writing.author import Author, P
 from assistant.writing.compact import SYSTEM as COMPACT
 from assistant.writing.compact import Compact, compact
 from assistant.writing.rain import LONGEST, Limits, Rain, Verdict
-from assistant.writing.template import tell, template
+from assistant.writing.template import render, template
 from assistant.writing.template.brief import others
 from assistant.writing.verify import Refused, fill, last_end, verify
 
-_QUESTION = "Does the text say only what the facts say, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
+_QUESTION = "Does the text sections only what the facts sections, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
 
 _REQUIRED = ("reason", "verdict", "backend", "tflops")
 
@@ -34,7 +34,7 @@ class Written(NamedTuple):
     """`template` or `model NAME`."""
 
 
-Say = Callable[[FactIndex], list[str]]
+Sections = Callable[[FactIndex], list[str]]
 """How the template tells what a tool found out, part by part."""
 
 
@@ -43,17 +43,17 @@ def write(
     question: str | None,
     author: Author[P] | None = None,
     waiting: Callable[[str], None] = lambda reason: None,
-    say: Say | None = None,
+    sections: Sections | None = None,
     required: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Written:
     """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
 
-    `say`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
+    `sections`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
     must mention. `limits`: of the search for a text that holds. Raises Cancelled where the author was told to stop.
     """
     if author is None:
-        return Written(_template(facts, question, say), "template")
+        return Written(_template(facts, question, sections), "template")
     needed = required_facts(facts) if question is None else required
     told = (
         compact(facts, question)
@@ -62,13 +62,13 @@ def write(
     )
     if author.compact and question is not None and not set(required) <= told.covers:
         return Written(
-            _template(facts, question, say), "template"
+            _template(facts, question, sections), "template"
         )  # a kind of answer that the small model has not learnt
     try:
         text = _by_model(facts, told, author, waiting, limits)
     except Refused as e:
         return by_template(
-            facts, question, f"the text of the model {author.name} was refused: {e}", say
+            facts, question, f"the text of the model {author.name} was refused: {e}", sections
         )
     left = _untold(facts, told) if author.compact and question is None else []
     return Written(
@@ -78,17 +78,17 @@ def write(
 
 
 def by_template(
-    facts: Sequence[Fact], question: str | None, reason: str, say: Say | None = None
+    facts: Sequence[Fact], question: str | None, reason: str, sections: Sections | None = None
 ) -> Written:
     """The template's text, saying why it is not the model's."""
     return Written(
-        f"{_template(facts, question, say)}\n\nWritten from the template: {phrases.escaped(reason, 400)}",
+        f"{_template(facts, question, sections)}\n\nWritten from the template: {phrases.escaped(reason, 400)}",
         "template",
     )
 
 
-def _template(facts: Sequence[Fact], question: str | None, say: Say | None) -> str:
-    return template(facts, question) if say is None else tell(facts, say)
+def _template(facts: Sequence[Fact], question: str | None, sections: Sections | None) -> str:
+    return template(facts, question) if sections is None else render(facts, sections)
 
 
 def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:

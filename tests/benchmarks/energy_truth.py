@@ -4,7 +4,7 @@
     python -m tests.benchmarks.energy_truth --again FILE [--out DIR]
 
 A BF16 product at full load, with pauses, and rest, run by a process of its own; the real probe is listened to at its usual pace, and what
-it read goes through the code that reckons a job's energy (`scheduler.queue.usage`) and a device's (`assistant.reports.facts`). Pauses in
+it read goes through the code that reckons a job's energy (`scheduler.queue.usage`) and a device's (`assistant.facts.usage`). Pauses in
 step with the probe's readings are the worst there is for power times time; others are there beside them.
 
 Rows go to energy_truth.csv. What they were computed from goes to energy_truth.json.gz: --again computes them anew from it, without a GPU.
@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import pynvml as nv
 
-from assistant.reports.facts import energy_facts
+from assistant.facts.usage import energy_facts
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.jobs import Job, Running, Spec
 from scheduler.protocol.snapshot import Columns

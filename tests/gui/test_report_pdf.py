@@ -9,7 +9,7 @@ import pytest
 
 from app.report.file import save_report
 from app.report.pdf import as_pdf
-from assistant.reports.report import Chart, Excerpt, Line, Prose, Report, Section, Table
+from assistant.reports.report import Chart, Curve, Excerpt, Prose, Report, Section, Table
 from scheduler.protocol.errors import UserError
 
 TIMES = tuple(float(i) for i in range(100))
@@ -19,7 +19,7 @@ CHART = Chart(
     "W",
     0.0,
     99.0,
-    tuple(Line(f"GPU {i}", TIMES, WAVE, WAVE, WAVE) for i in range(2)),
+    tuple(Curve(f"GPU {i}", TIMES, WAVE, WAVE, WAVE) for i in range(2)),
     "readings",
     note="GPU 0: mean 25 W",
 )

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from assistant.host.report_writer import ReportWriter
-from assistant.reports import files, to_write
+from assistant.reports import files, schedule
 from assistant.reports.material import of_span
-from assistant.reports.to_write import Mark, daily_due, load, look, save
+from assistant.reports.schedule import (
+    ReportBacklog,
+    add_ended_jobs,
+    is_daily_report_due,
+    load,
+    save,
+)
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings
@@ -40,7 +46,7 @@ def deck(state: Path):
 
 
 def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) -> None:
-    save(Mark(0.0, 0.0, 0.0, (), (1,)))
+    save(ReportBacklog(0.0, 0.0, 0.0, (), (1,)))
     assert ReportWriter().turn() is False
     assert list((state / "reports").iterdir()) == []
     assert load().began == pytest.approx(time.time(), abs=60), (
@@ -50,16 +56,19 @@ def test_what_the_settings_want_no_more_is_forgotten(deck: Client, state: Path) 
 
 def test_each_end_is_found_once_also_one_that_is_stored_late(deck: Client) -> None:
     now, wish = time.time(), Settings(report_jobs=0.0)
-    first = look(deck, Mark(now - 9, now - 9, now - 60), wish, now)
+    first = add_ended_jobs(deck, ReportBacklog(now - 9, now - 9, now - 60), wish, now)
     assert first.jobs == (1,)
-    assert look(deck, first, wish, now + 1).jobs == (1,)
-    assert look(deck, Mark(now, now, now + 60), wish, now).jobs == (), (
+    assert add_ended_jobs(deck, first, wish, now + 1).jobs == (1,)
+    assert add_ended_jobs(deck, ReportBacklog(now, now, now + 60), wish, now).jobs == (), (
         "it ended before anybody asked"
     )
     assert (
-        look(deck, Mark(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now).jobs == ()
+        add_ended_jobs(
+            deck, ReportBacklog(now - 9, now - 9, now - 60), Settings(report_jobs=1.0), now
+        ).jobs
+        == ()
     ), "it was short"
-    assert look(deck, Mark(now + 9999, now, now - 60), wish, now).jobs == (1,), (
+    assert add_ended_jobs(deck, ReportBacklog(now + 9999, now, now - 60), wish, now).jobs == (1,), (
         "the clock was set back"
     )
 
@@ -78,7 +87,7 @@ def test_a_span_that_is_over_leaves_out_what_came_later(deck: Client) -> None:
 def test_what_was_left_to_write_is_written_once_the_settings_ask_for_it(
     deck: Client, state: Path
 ) -> None:
-    save(Mark(0.0, 0.0, 0.0))
+    save(ReportBacklog(0.0, 0.0, 0.0))
     deck.configure(report_jobs=0.0, report_daily="00:00")
     (job, daily) = (
         eventually(lambda: list((state / "reports").glob("job-1.html")))[0],
@@ -103,12 +112,17 @@ def at(clock: str) -> float:
     ],
 )
 def test_a_daily_report_is_due_once_a_day(told: str, now: str, daily: str, due: bool) -> None:
-    assert daily_due(Mark(0.0, at(told), 0.0), Settings(report_daily=daily), at(now)) is due
-    assert daily_due(
-        Mark(0.0, at(told) - 5 * 86400, 0.0), Settings(report_daily=daily), at(now)
+    assert (
+        is_daily_report_due(
+            ReportBacklog(0.0, at(told), 0.0), Settings(report_daily=daily), at(now)
+        )
+        is due
+    )
+    assert is_daily_report_due(
+        ReportBacklog(0.0, at(told) - 5 * 86400, 0.0), Settings(report_daily=daily), at(now)
     ) is bool(daily)
 
 
 def test_a_mark_that_is_damaged_begins_anew(home: Path) -> None:
     (files.folder() / files.MARK).write_bytes(b"{]")
-    assert to_write.load().jobs == ()
+    assert schedule.load().jobs == ()

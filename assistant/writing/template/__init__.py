@@ -14,7 +14,7 @@ from assistant.facts.index import FactIndex
 from assistant.writing.template.answer import answer
 from assistant.writing.template.brief import brief
 
-__all__ = ["tell", "template"]
+__all__ = ["render", "template"]
 
 _NOT_UNDERSTOOD = "I did not find out what this asks about, so here is all there is to tell."
 
@@ -32,9 +32,9 @@ def template(facts: Sequence[Fact], question: str | None = None) -> str:
     return "\n\n".join(filter(None, (*parts, _contradictions(facts))))
 
 
-def tell(facts: Sequence[Fact], say: Callable[[FactIndex], list[str]]) -> str:
+def render(facts: Sequence[Fact], sections: Callable[[FactIndex], list[str]]) -> str:
     """The text that `say` makes of `facts`, part by part; what they disagree about is told, too."""
-    return "\n\n".join(filter(None, (*say(FactIndex(facts)), _contradictions(facts))))
+    return "\n\n".join(filter(None, (*sections(FactIndex(facts)), _contradictions(facts))))
 
 
 def _contradictions(facts: Sequence[Fact]) -> str:

@@ -15,10 +15,11 @@ import pytest
 from test_reports import EVIL, USED, composed, of_job, span
 
 from app.widgets import theme
-from assistant.reports import axes, files, style
+from assistant.reports import files, style
+from assistant.reports import svg as drawing
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
-from assistant.reports.report import Chart, Line, Prose, Report, Section
+from assistant.reports.report import Chart, Curve, Prose, Report, Section
 from assistant.reports.svg import svg
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Event
@@ -121,7 +122,7 @@ def chart(*values: float | None, top: float | None = 100.0) -> Chart:
         "%",
         0.0,
         len(values) - 1.0,
-        (Line("GPU 0", times, values, values, values),),
+        (Curve("GPU 0", times, values, values, values),),
         "readings",
         top,
     )
@@ -140,7 +141,7 @@ def test_a_chart_breaks_where_there_is_a_gap() -> None:
 
 
 def test_a_band_lies_between_lowest_and_highest() -> None:
-    line = Line("GPU 0", (0.0, 1.0), (5.0, 5.0), (1.0, 1.0), (9.0, 9.0))
+    line = Curve("GPU 0", (0.0, 1.0), (5.0, 5.0), (1.0, 1.0), (9.0, 9.0))
     assert 'class="b0"' in svg(Chart("x", "W", 0.0, 1.0, (line,), "s"))
     assert 'class="b0"' not in svg(chart(5, 5))
 
@@ -149,16 +150,16 @@ def test_a_band_lies_between_lowest_and_highest() -> None:
     "highest", [1e-9, 0.0871, 1, 99.9, 100, 703, 1e12, 0, float("inf"), float("nan")]
 )
 def test_a_value_axis_ends_above_its_values_with_few_round_ticks(highest: float) -> None:
-    end = axes.end(highest)
+    end = drawing.axis_end(highest)
     assert end > 0 and not end < highest < float("inf")
-    assert 2 <= len(axes.values(end)) <= 7
+    assert 2 <= len(drawing.axis_values(end)) <= 7
     assert ElementTree.fromstring(svg(chart(highest, None, top=None))) is not None
 
 
 @pytest.mark.parametrize("length", [0.5, 9, 60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 3e7])
 def test_a_time_axis_has_few_ticks_within_its_ends(length: float) -> None:
     since = 1_763_000_000.0
-    found = axes.moments(since, since + length)
+    found = drawing.axis_moments(since, since + length)
     assert len(found) <= 7 and all(since <= at <= since + length for at, _ in found)
     assert length < 2 or found
     assert len({label for _, label in found}) == len(found)

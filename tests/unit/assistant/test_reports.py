@@ -9,7 +9,7 @@ import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
 from assistant.facts import gather
-from assistant.reports.compose import compose
+from assistant.reports.contents import compose
 from assistant.reports.material import Material
 from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
 from assistant.writing.writer import write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.retrieval import Passage, joblogs, manual, quoted, search
+from assistant.retrieval import Passage, job_logs, manual, quoted, search
 from scheduler.protocol import paths
 
 
@@ -117,7 +117,7 @@ def test_a_hostile_log_only_shows_itself(home: Path) -> None:
 def test_of_a_long_log_the_end_is_read_and_bytes_are_cited(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joblogs, "ONE_LOG", 5000)
+    monkeypatch.setattr(job_logs, "ONE_LOG", 5000)
     lines = [f"line {i} of many" for i in range(1000)]
     file = put_log(home, 5, "\n".join([*lines, "needle here"]).encode())
     (found,) = search("needle", "logs", 5)

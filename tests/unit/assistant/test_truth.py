@@ -19,7 +19,7 @@ from truth import texts as shown
 from accel.rwkv.tokenizer import VOCABULARY
 from assistant.engine.engine import Engine, EngineAuthor
 from assistant.facts import Fact, gather, phrases
-from assistant.reports.compose import compose
+from assistant.reports.contents import compose
 from assistant.reports.html import html
 from assistant.reports.markdown import markdown
 from assistant.reports.material import Material

@@ -21,7 +21,7 @@ OVERLAP_S = 300.0
 MOST_FOUND = 1000
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ReportBacklog(msgspec.Struct, frozen=True):
     """How far it has come."""
 
     looked: float
@@ -38,22 +38,22 @@ class Mark(msgspec.Struct, frozen=True):
     def without_first(self) -> Self:
         return msgspec.structs.replace(self, jobs=self.jobs[1:])
 
-    def told(self, until: float) -> Self:
+    def with_daily_report_until(self, until: float) -> Self:
         """A daily report tells until then."""
         return msgspec.structs.replace(self, day=until)
 
 
-def load() -> Mark:
+def load() -> ReportBacklog:
     """Where it stopped; where there is nothing, or nothing that can be read: now. Raises UserError."""
     try:
         with paths.open_plain(files.folder() / files.MARK) as f:
-            return msgspec.json.decode(f.read(), type=Mark)
+            return msgspec.json.decode(f.read(), type=ReportBacklog)
     except (OSError, *MALFORMED):
         now = time.time()
-        return Mark(now, now, now)
+        return ReportBacklog(now, now, now)
 
 
-def save(mark: Mark) -> None:
+def save(mark: ReportBacklog) -> None:
     """Raises UserError."""
     files.write_private(files.folder() / files.MARK, msgspec.json.encode(mark))
 
@@ -63,7 +63,9 @@ def forget() -> None:
     (files.folder() / files.MARK).unlink(missing_ok=True)
 
 
-def look(deck: Client, mark: Mark, settings: Settings, now: float) -> Mark:
+def add_ended_jobs(
+    deck: Client, mark: ReportBacklog, settings: Settings, now: float
+) -> ReportBacklog:
     """With the jobs that ended since, as far as they ran for long enough."""
     since = min(mark.looked, now) - OVERLAP_S
     found = deck.find(Search(outcomes=ENDED, since=since), MOST_FOUND)[0]
@@ -72,10 +74,10 @@ def look(deck: Client, mark: Mark, settings: Settings, now: float) -> Mark:
     )
     due = tuple(job.id for job in new if _long(job, settings))
     known = tuple(job.id for job in found if _at(job) >= now - OVERLAP_S)
-    return Mark(now, mark.day, mark.began, known, (*mark.jobs, *due)[-files.KEPT :])
+    return ReportBacklog(now, mark.day, mark.began, known, (*mark.jobs, *due)[-files.KEPT :])
 
 
-def daily_due(mark: Mark, settings: Settings, now: float) -> bool:
+def is_daily_report_due(mark: ReportBacklog, settings: Settings, now: float) -> bool:
     """Whether the time of day has come since the last report."""
     if not settings.report_daily:
         return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from assistant.facts import log_lines as logs
 from assistant.facts import phrases
 from assistant.facts.devices import subject
-from assistant.reports import charts, layout
-from assistant.reports.cells import Cells
+from assistant.reports import charts, tables
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
+from assistant.reports.tables import Cells
 from assistant.writing.writer import Written
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.snapshot import DeviceState
@@ -33,7 +32,7 @@ def compose(material: Material, written: Written) -> Report:
     sections = (
         Section("", (Prose(written.text),)),
         *middle,
-        Section("Sources", (layout.sources(facts),)),
+        Section("Sources", (tables.sources(facts),)),
     )
     number = material.jobs[0].id if material.kind == "job" else None
     return Report(
@@ -63,19 +62,19 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     job = material.jobs[0]
     sections = [
         Section(
-            "Figures", (layout.outcome(job, cells), layout.timeline(job.id, material.events, cells))
+            "Figures", (tables.outcome(job, cells), tables.timeline(job.id, material.events, cells))
         ),
         Section(
             "Its devices meanwhile" if _held(job) else "Devices meanwhile, of which it held none",
             (
                 *_by_field(material, _JOB_FIELDS, cells),
-                layout.devices(material.snapshot.devices, cells),
+                tables.devices(material.snapshot.devices, cells),
             ),
         ),
         Section("The end of its log", (_log(material),)),
     ]
     if material.alerts:
-        sections.insert(2, Section("Alerts", (layout.alerts(material.alerts, cells),)))
+        sections.insert(2, Section("Alerts", (tables.alerts(material.alerts, cells),)))
     return tuple(sections)
 
 
@@ -95,14 +94,14 @@ def _span_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
             Prose("Only the busiest devices have a chart of their own; the table tells of all.")
         )
     return (
-        Section("Jobs", (layout.jobs(material.jobs, cells),)),
-        Section("Energy", (layout.energy(material.jobs, states, cells),)),
+        Section("Jobs", (tables.jobs(material.jobs, cells),)),
+        Section("Energy", (tables.energy(material.jobs, states, cells),)),
         Section("Utilisation", tuple(blocks)),
         Section(
             "Devices",
-            (*_by_field(material, _SPAN_FIELDS, cells, charted), layout.devices(states, cells)),
+            (*_by_field(material, _SPAN_FIELDS, cells, charted), tables.devices(states, cells)),
         ),
-        Section("Alerts", (layout.alerts(material.alerts, cells),)),
+        Section("Alerts", (tables.alerts(material.alerts, cells),)),
     )
 
 
@@ -126,5 +125,5 @@ def _by_field(
 
 
 def _log(material: Material) -> Excerpt:
-    told = [line for line in logs.lines(material.log) if line][-MOST_LINES:]
+    told = [line for line in phrases.log_lines(material.log) if line][-MOST_LINES:]
     return Excerpt("", "\n".join(told), f"log of job {material.jobs[0].id}")

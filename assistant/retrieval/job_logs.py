@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from assistant.facts import log_lines as logs
+from assistant.facts import phrases
 from assistant.retrieval.passage import Passage
 from scheduler.protocol import log_file as logfile
 from scheduler.protocol import paths
@@ -59,7 +59,7 @@ def read(job: int, limit: int) -> Log:
     for raw in data.split(b"\n"):
         starts.append(at)
         at += len(raw) + 1
-    return Log(job, logs.lines(data), offset, starts)
+    return Log(job, phrases.log_lines(data), offset, starts)
 
 
 def passage(log: Log, line: int, score: float) -> Passage:
