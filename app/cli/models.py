@@ -11,7 +11,7 @@ from app.format.values import memory
 from app.models.model_list import parameters, speed_of, state
 from assistant.client import Assistant
 from assistant.idle import Cancelled
-from assistant.library import known
+from assistant.library import model_list
 from assistant.library.describe import Model
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
@@ -47,7 +47,7 @@ def _used() -> str:
 
 def _list(args: Namespace) -> int:
     used = _used()
-    found = known.known(used)
+    found = model_list.listed_models(used)
     if args.json:
         say_json(found)
         return 0
@@ -75,7 +75,7 @@ def _row(model: Model, used: str) -> tuple[str, ...]:
 
 
 def _add(args: Namespace) -> int:
-    return _told(known.add(args.name), args, "is on the list")
+    return _told(model_list.add(args.name), args, "is on the list")
 
 
 def _pull(args: Namespace) -> int:
@@ -122,23 +122,23 @@ def _use(args: Namespace) -> int:
             deck.configure(model_folder=TEMPLATE)
             say("no model is used: the template writes all texts")
             return 0
-        model = known.find(args.name, settings.model)
+        model = model_list.find(args.name, settings.model)
         if model.problem:
             raise UserError(model.problem)
-        if setting := known.setting_of(model):
-            known.add(setting)  # so that it stays on the list when another one is chosen
+        if setting := model_list.setting_of(model):
+            model_list.add(setting)  # so that it stays on the list when another one is chosen
         deck.configure(model_folder=setting)
     return _told(model, args, f"is in use on {settings.model_device} (setting model_device)")
 
 
 def _remove(args: Namespace) -> int:
-    model = known.find(args.name)
-    known.remove(model.path)
+    model = model_list.find(args.name)
+    model_list.remove(model.path)
     return _told(model, args, f"is off the list; its files stay in {model.path}")
 
 
 def _benchmark(args: Namespace) -> int:
-    model = known.find(args.name, _used())
+    model = model_list.find(args.name, _used())
     assistant = Assistant()
 
     def on_event(event: Event) -> None:

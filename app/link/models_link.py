@@ -25,7 +25,7 @@ from app.models.model_requests import (
 )
 from assistant.client import Assistant
 from assistant.idle import Cancelled
-from assistant.library import known
+from assistant.library import model_list
 from assistant.library.describe import name_of
 from assistant.messages import Event, Waiting
 from scheduler.protocol.errors import UserError
@@ -54,11 +54,11 @@ class Modelling:
         """Raises UserError."""
         match request:
             case ListModels(used=used):
-                return Models(known.known(used))
+                return Models(model_list.listed_models(used))
             case AddModel(path=path):
-                return Changed(f"{known.add(path).name} is on the list")
+                return Changed(f"{model_list.add(path).name} is on the list")
             case ForgetModel(path=path):
-                known.remove(path)
+                model_list.remove(path)
                 return Changed(f"{name_of(path)} is off the list; its files stay in {path}")
             case PullModel(name=name):
                 from assistant.library.pull import Pull  # seldom needed: the window starts without

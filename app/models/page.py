@@ -32,7 +32,7 @@ from app.models.model_requests import (
 from app.widgets import theme
 from app.widgets.controls import ProgressLine, button, elided, label, row, set_text
 from assistant.library.describe import Model
-from assistant.library.known import setting_of
+from assistant.library.model_list import setting_of
 from scheduler.protocol.settings import TEMPLATE
 
 EMPTY = (

@@ -72,7 +72,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Said = Progress | Fetched | Failed
+HubMessage = Progress | Fetched | Failed
 
 
 class File(msgspec.Struct, frozen=True):
@@ -340,7 +340,7 @@ def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def _paced(say: Callable[[Said], None]) -> Callable[[Progress], None]:
+def _paced(say: Callable[[HubMessage], None]) -> Callable[[Progress], None]:
     """At most one word a hundredth of the whole, but each about another file."""
     last = Progress("", -1, 0)
 
@@ -367,7 +367,7 @@ def main(argv: list[str]) -> int:
     name, folder = argv
     logging.disable(logging.WARNING)  # of retries: how far it is says more
 
-    def say(word: Said) -> None:
+    def say(word: HubMessage) -> None:
         sys.stdout.write(msgspec.json.encode(word).decode() + "\n")
         sys.stdout.flush()
 
@@ -381,9 +381,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def read_said(lines: Iterator[bytes]) -> Iterator[Said]:
+def read_messages(lines: Iterator[bytes]) -> Iterator[HubMessage]:
     """What the process said, line by line."""
-    decode = msgspec.json.Decoder(Said).decode
+    decode = msgspec.json.Decoder(HubMessage).decode
     for line in lines:
         yield decode(line)
 

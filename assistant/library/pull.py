@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from assistant.library import known
+from assistant.library import model_list
 from assistant.library.describe import Model
-from assistant.library.hub import NAME, Failed, Fetched, Progress, read_said
+from assistant.library.hub import NAME, Failed, Fetched, Progress, read_messages
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 
@@ -35,15 +35,15 @@ class Pull:
 
     @property
     def folder(self) -> Path:
-        return known.folder() / self.name.replace("/", "--")
+        return model_list.folder() / self.name.replace("/", "--")
 
     def run(self, on_progress: Callable[[Progress], None]) -> Model | None:
         """Fetch it and put it on the list; None where it was cancelled. Raises UserError. What was fetched is not fetched again."""
-        paths.ensure(known.folder())
+        paths.ensure(model_list.folder())
         failed, fetched = "", False
         with self._started() as process:
             assert process.stdout is not None
-            for said in read_said(process.stdout):
+            for said in read_messages(process.stdout):
                 match said:
                     case Progress():
                         on_progress(said)
@@ -55,7 +55,7 @@ class Pull:
             return None
         if not fetched:
             raise UserError(failed or f"fetching {self.name} ended with an error; see {self._log}")
-        return known.add(self.folder)
+        return model_list.add(self.folder)
 
     def cancel(self) -> None:
         """End it now. What was fetched stays, and is gone on with."""
@@ -66,7 +66,7 @@ class Pull:
 
     @property
     def _log(self) -> Path:
-        return known.folder() / "pull.log"
+        return model_list.folder() / "pull.log"
 
     def _started(self) -> subprocess.Popen[bytes]:
         environment = {

@@ -19,7 +19,7 @@ from assistant.tools.actions import plan
 from assistant.tools.proposal import Proposal
 from assistant.tools.proposal_store import LASTS_S, ProposalStore
 from assistant.tools.registry import look
-from assistant.writing.template import tell
+from assistant.writing.template import render
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
@@ -207,7 +207,7 @@ def test_what_used_most_energy_is_ranked_and_added_up(home: Path) -> None:
     store.close()
     with Client() as deck:
         told = look(deck, tool_call("answer", "energy", period="week"), "")
-        text = tell(told.facts, told.say)
+        text = render(told.facts, told.say)
     assert "Of the jobs, **Job 2 (large)** used the most energy: 1.00 kWh." in text
     assert (
         "Jobs that ended: 3; those whose energy is known used 1.00 kWh. Unknown of 1, as it shared its device with other jobs."
@@ -391,7 +391,7 @@ def test_what_the_rules_read_differently_is_asked_all_the_same(
 def test_who_forbids_something_is_told_that_nothing_is_done(
     shared: Client, request_: str, told: bool
 ) -> None:
-    text = tell((), look(shared, tool_call("answer", "other"), request_).say)
+    text = render((), look(shared, tool_call("answer", "other"), request_).say)
     assert ("Nothing was changed, and nothing will be before you allow it" in text) == told
     assert "I did not find out what this asks about" in text
 

@@ -13,7 +13,7 @@ import torch
 
 from accel.rwkv.model import RWKV7
 from assistant.library import hub as hubs
-from assistant.library import known
+from assistant.library import model_list
 from assistant.library.describe import describe
 from assistant.library.hub import Progress
 from assistant.library.pull import Pull
@@ -90,25 +90,25 @@ def test_why_a_model_cannot_be_used_is_said_without_loading_it(tmp_path, tiny):
 
 
 def test_the_list_of_models(tiny, state):
-    assert known.known() == ()
-    added = known.add(tiny)
-    known.add(tiny)
-    assert known.known() == (added,)
-    assert known.find("tiny") == known.find(str(tiny)) == added
-    assert [m.name for m in known.known("/not/there")] == ["there", "tiny"]
+    assert model_list.listed_models() == ()
+    added = model_list.add(tiny)
+    model_list.add(tiny)
+    assert model_list.listed_models() == (added,)
+    assert model_list.find("tiny") == model_list.find(str(tiny)) == added
+    assert [m.name for m in model_list.listed_models("/not/there")] == ["there", "tiny"]
     assert (state / "models.json").stat().st_mode & 0o777 == 0o600
     with pytest.raises(NotFound, match="tiny"):
-        known.find("other")
+        model_list.find("other")
     with pytest.raises(UserError, match="no model at"):
-        known.add(state / "nothing")
-    known.remove(added.path)
-    assert known.known() == ()
+        model_list.add(state / "nothing")
+    model_list.remove(added.path)
+    assert model_list.listed_models() == ()
     assert tiny.is_dir(), "only the list forgets it"
     with pytest.raises(NotFound):
-        known.remove(added.path)
+        model_list.remove(added.path)
     (state / "models.json").write_text("{")
     with pytest.raises(UserError, match="delete it"):
-        known.known()
+        model_list.listed_models()
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_model_is_fetched_over_a_broken_connection_and_nothing_that_could_be_r
     assert done == sorted(done)
     assert (told[-1].done, told[-1].checking) == (told[-1].total, True)
     assert {f.stat().st_mode & 0o777 for f in pull.folder.iterdir()} == {0o600}
-    assert [m.name for m in known.known()] == ["ada--tiny"]
+    assert [m.name for m in model_list.listed_models()] == ["ada--tiny"]
 
 
 def test_a_file_of_the_right_size_with_other_bytes_is_fetched_again(hub, tiny):
@@ -196,7 +196,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
         pull.run(lambda told: None)
     assert not pull.folder.exists()
     assert not [*beside(pull.folder).glob("*.safetensors"), *beside(pull.folder).glob(".*.partial")]
-    assert known.known() == ()
+    assert model_list.listed_models() == ()
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_what_cannot_be_fetched_says_why(hub, monkeypatch):
         Pull("ada/other").run(lambda told: None)
     assert hub.url in str(refused.value)
     with (
-        alone(known.folder() / ".ada--tiny.lock", "taken"),
+        alone(model_list.folder() / ".ada--tiny.lock", "taken"),
         pytest.raises(UserError, match="fetched already"),
     ):
         Pull("ada/tiny").run(lambda told: None)

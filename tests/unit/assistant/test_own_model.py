@@ -5,7 +5,7 @@ import pytest
 from assistant.engine.engine import Engine, EngineAuthor
 from assistant.intents.router import route
 from assistant.intents.table import SYSTEM
-from assistant.library import describe, known
+from assistant.library import describe, model_list
 from scheduler.protocol import paths
 
 pytestmark = pytest.mark.xdist_group(
@@ -19,7 +19,7 @@ def engine() -> Engine:
 
 
 def test_it_is_on_the_list_with_a_card() -> None:
-    (model,) = known.known()
+    (model,) = model_list.listed_models()
     assert (model.name, model.problem, model.dtype) == ("rwkv7-deck-13m", "", "F16")
     assert 10e6 < model.parameters < 20e6
     assert describe.describe(model.path) == model

@@ -24,7 +24,7 @@ def folder() -> Path:
     return paths.home() / "models"
 
 
-def known(used: str = "") -> tuple[Model, ...]:
+def listed_models(used: str = "") -> tuple[Model, ...]:
     """All on the list, the one that is `used` (the setting `model_folder`) and ours, first the one that is used, each as it is now."""
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
@@ -63,7 +63,7 @@ def setting_of(model: Model) -> str:
 
 def find(word: str, used: str = "") -> Model:
     """The model on the list that has this name or path; a path may also be of one that is not on it. Raises NotFound."""
-    models = known(used)
+    models = listed_models(used)
     path = str(Path(word).expanduser().absolute())
     found = [model for model in models if word == model.name or path == model.path]
     if len(found) == 1:
