@@ -35,7 +35,7 @@ from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.submission import wish
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -96,7 +96,7 @@ class Assistant:
         Where things have changed meanwhile, nothing is done, and the answer has another proposal. Raises UserError where the proposal is
         gone, or cannot be carried out any more, DaemonGone.
         """
-        env = wish((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
+        env = make_spec((), {}).env if proposal.tool in NEW_JOBS and how != "never" else {}
         try:
             reply = self._once(m.Approve(proposal.id, how, env))
         except DaemonGone as e:

@@ -24,9 +24,9 @@ from scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, 
 from scheduler.handle import JobHandle, JobView
 from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone
+from scheduler.protocol.job_options import JobOptions
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.submission import Wishes
 from scheduler.protocol.wire import MAX_MESSAGE
 from scheduler.verbs.control import Subscribe
 from scheduler.verbs.jobs import WAIT_S, Wait
@@ -64,10 +64,10 @@ class AsyncClient(AsyncVerbs):
     async def _run(self, call: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
-    async def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> AsyncJobHandle:
+    async def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> AsyncJobHandle:
         """Queue a command as `Client.submit` does."""
         return AsyncJobHandle(
-            self, await self._run(partial(self._blocking().submit, argv, **wishes))
+            self, await self._run(partial(self._blocking().submit, argv, **options))
         )
 
     async def wait(self, job: int, timeout: float | None = None) -> Job:

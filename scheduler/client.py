@@ -25,12 +25,12 @@ from scheduler.protocol import paths
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from scheduler.protocol.settings import ClusterSettings, Settings
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
-from scheduler.protocol.submission import Wishes, wish
 from scheduler.protocol.units import parse_bytes, parse_seconds
 from scheduler.protocol.wire import Connection
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
@@ -87,7 +87,7 @@ class Client:
         self._connection.send(line)
         return decode_reply(self._connection.receive(), request)
 
-    def submit(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> JobHandle:
+    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> JobHandle:
         """Queue a command. Returns the job, which is on disk by then.
 
         With `memory` (bytes, or "20GiB") the job reserves that much on each of its GPUs (one,
@@ -96,29 +96,29 @@ class Client:
 
         Args:
             argv: The command and its arguments; no shell is involved.
-            **wishes: See `scheduler.protocol.submission.Wishes`.
+            **options: See `scheduler.protocol.job_options.JobOptions`.
 
         Raises:
             UserError: The job can never run here.
         """
-        return JobHandle(self, self.send(Submit(wish(argv, wishes))))
+        return JobHandle(self, self.send(Submit(make_spec(argv, options))))
 
     def submit_array(
-        self, argv: Sequence[str], indices: Iterable[int], **wishes: Unpack[Wishes]
+        self, argv: Sequence[str], indices: Iterable[int], **options: Unpack[JobOptions]
     ) -> tuple[Job, ...]:
         """Queue the command once for each index: all of these jobs, or none.
 
         A job finds its index in the environment variable GPUDECK_ARRAY_INDEX.
         """
-        return self.send(SubmitMany.array(wish(argv, wishes), indices))
+        return self.send(SubmitMany.array(make_spec(argv, options), indices))
 
     def submit_many(self, specs: Sequence[Spec]) -> tuple[Job, ...]:
-        """Queue several jobs (see `scheduler.protocol.submission.wish`): all of them, or none."""
+        """Queue several jobs, all or none (see `scheduler.protocol.job_options.make_spec`)."""
         return self.send(SubmitMany.of(specs))
 
-    def foresee(self, argv: Sequence[str], **wishes: Unpack[Wishes]) -> Forecast:
-        """Forecast where and when the job would start; submit nothing. Raises what `submit` does."""
-        return self.foresee_spec(wish(argv, wishes))
+    def foresee(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Forecast:
+        """Forecast where and when a job would start. Raises what `submit` raises."""
+        return self.foresee_spec(make_spec(argv, options))
 
     def foresee_spec(self, spec: Spec) -> Forecast:
         """Forecast as `foresee` does, for a Spec."""
@@ -283,7 +283,7 @@ class Client:
         self.send(Acknowledge(alert))
 
     def configure(self, /, **changes: str | float | bool | dict[str, ClusterSettings]) -> Settings:
-        """Change settings: they are checked, stored and in force by the return. Raises UserError."""
+        """Check settings, store them and put them in force. Raises UserError."""
         return self.send(Configure(changes))
 
     def pause(self, paused: bool = True) -> None:

@@ -23,9 +23,9 @@ from app.workloads.result_export import save_result, whole
 from app.workloads.results import result_of
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.job_options import JobOptions, parse_variables
 from scheduler.protocol.jobs import Done, Forecast, Job
 from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, Search
-from scheduler.protocol.submission import Wishes, variables
 
 POLL_S = 0.25
 MAX_LOG = 4 * 2**20
@@ -40,15 +40,15 @@ def submit(args: Namespace) -> int:
         raise UsageError(
             "no command was given. Example: gpudeck submit --gpus 1 -- python train.py"
         )
-    wishes = _wishes(args)
+    options = _wishes(args)
     with Client() as deck:
         if args.dry_run:
-            return _foretell(deck, deck.foresee(command, **wishes), args)
+            return _foretell(deck, deck.foresee(command, **options), args)
         if args.array is None:
-            return _submitted(deck, deck.submit(command, **wishes).job, args)
+            return _submitted(deck, deck.submit(command, **options).job, args)
         if args.wait:
             raise UsageError("--wait waits for one job, not for an array")
-        jobs = deck.submit_array(command, args.array, **wishes)
+        jobs = deck.submit_array(command, args.array, **options)
     if args.json:
         say_json(jobs)
     else:
@@ -57,7 +57,7 @@ def submit(args: Namespace) -> int:
     return 0
 
 
-def _wishes(args: Namespace) -> Wishes:
+def _wishes(args: Namespace) -> JobOptions:
     return {
         "name": args.name or "",
         "gpus": args.gpus,
@@ -87,7 +87,7 @@ def _given(args: Namespace) -> dict[str, str] | None:
                 "--env is for jobs in a cluster (--on); on this machine a job has your environment"
             )
         return None
-    return variables(args.env or ())
+    return parse_variables(args.env or ())
 
 
 def _foretell(deck: Client, found: Forecast, args: Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.link.requests import Submit
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.submission import Wishes, indices, variables
+from scheduler.protocol.job_options import JobOptions, parse_indices, parse_variables
 from scheduler.protocol.units import parse_bytes, parse_seconds
 
 
@@ -58,7 +58,7 @@ def _tags(text: str) -> tuple[str, ...]:
 
 def _variables(text: str) -> dict[str, str]:
     try:
-        return variables(shlex.split(text))
+        return parse_variables(shlex.split(text))
     except ValueError as e:
         raise UserError(f"NAME=VALUE is needed, with quotes as in a terminal: {e}") from e
 
@@ -94,7 +94,7 @@ ROWS = (
         Field("after_any", "After any end of", "jobs, e.g. 12, 13", _jobs),
     ),
     (
-        Field("array", "Array", "e.g. 0-9: ten jobs", lambda text: tuple(indices(text))),
+        Field("array", "Array", "e.g. 0-9: ten jobs", lambda text: tuple(parse_indices(text))),
         Field("tags", "Tags", "e.g. paper, v2", _tags),
         Field("notes", "Notes", "", str),
     ),
@@ -122,8 +122,8 @@ class JobForm:
         command, array = read.pop("command", ()), read.pop("array", ())
         if wrong or not command:
             return None
-        wishes: Wishes = {**read}  # type: ignore[typeddict-item]  # each field is named as its wish
-        return Submit(command, wishes, array)
+        options: JobOptions = {**read}  # type: ignore[typeddict-item]  # each field is named as its wish
+        return Submit(command, options, array)
 
     def _read(self) -> tuple[dict[str, Any], dict[str, str]]:
         """What the fields that are filled in say, and what is wrong with others."""

@@ -8,9 +8,9 @@ import msgspec
 
 from app.assistant.session_requests import SessionReply, SessionRequest
 from app.models.model_requests import ModelReply, ModelRequest
+from scheduler.protocol.job_options import JobOptions
 from scheduler.protocol.jobs import Event, Forecast, Job
 from scheduler.protocol.search import Search
-from scheduler.protocol.submission import Wishes
 
 if TYPE_CHECKING:
     from app.assistant.message import Curve
@@ -23,7 +23,7 @@ class Submit(msgspec.Struct, frozen=True):
     """Queue a command, or one job of it for each index of `array`."""
 
     argv: tuple[str, ...]
-    wishes: Wishes
+    options: JobOptions
     """Folder and environment are the window's own where they are not named."""
     array: tuple[int, ...] = ()
 

@@ -43,8 +43,8 @@ from app.models.model_requests import ModelRequest
 from assistant.idle import Cancelled
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.submission import wish
 
 if TYPE_CHECKING:  # each is imported with the first request for it, too: the window starts without
     from app.link.assistant_link import Assisting
@@ -174,7 +174,7 @@ class Verbs(QObject):
                 return self._with_client(lambda c: _tail(c, request))
             case Foresee(submit=submit):
                 return Foretold(
-                    request, self._with_client(lambda c: c.foresee(submit.argv, **submit.wishes))
+                    request, self._with_client(lambda c: c.foresee(submit.argv, **submit.options))
                 )
             case Timeline(job=job):
                 return Told(job, self._with_client(lambda c: c.timeline(job)))
@@ -207,13 +207,13 @@ class Verbs(QObject):
 
 def _submit(client: Client, request: Submit) -> Job:
     if request.array:
-        return client.submit_array(request.argv, request.array, **request.wishes)[0]
-    return client.submit(request.argv, **request.wishes).job
+        return client.submit_array(request.argv, request.array, **request.options)[0]
+    return client.submit(request.argv, **request.options).job
 
 
 def _repeat(client: Client, job: int) -> Job:
     spec = client.job(job).spec  # a list may know the beginning of its command only
-    env = wish(spec.argv, {"where": spec.where}).env  # ours is not sent to a cluster
+    env = make_spec(spec.argv, {"where": spec.where}).env  # ours is not sent to a cluster
     return client.submit_many(
         [msgspec.structs.replace(spec, env=env, kind="", after=(), after_any=(), hold=False)]
     )[0]

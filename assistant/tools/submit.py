@@ -22,8 +22,8 @@ from scheduler.client import Client
 from scheduler.protocol import jobs as j
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.search import Search
-from scheduler.protocol.submission import wish
 from scheduler.protocol.units import clock, numbered
 
 _TOGETHER = 20
@@ -121,7 +121,7 @@ def _workload(daemon: Client, name: str, params: Mapping[str, str], folder: str)
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
     except ValueError as e:
         raise UserError(str(e)) from e
-    return wish(
+    return make_spec(
         workload.argv(values),
         {"name": name, "gpus": 1, "workload": name, "params": values, "cwd": folder, "env": {}},
     )
@@ -134,7 +134,7 @@ def _command(text: str, gpus: int, folder: str) -> j.Spec:
         raise UserError(f"a command is needed, as in a terminal but without a shell: {e}") from e
     if not argv:
         raise UserError("a command is needed, as in a terminal but without a shell")
-    return wish(argv, {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}})
+    return make_spec(argv, {"name": Path(argv[0]).name, "gpus": gpus, "cwd": folder, "env": {}})
 
 
 def _again(job: j.Job) -> j.Spec:

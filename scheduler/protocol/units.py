@@ -30,6 +30,20 @@ MAX_SECONDS = 366 * 86400.0
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 
 
+def parse_integer(text: str) -> int:
+    """Read a whole number, which may be negative. Raises UserError."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+        raise UserError(f"a whole number is needed; got {text!r}")
+    return int(text)
+
+
+def parse_count(text: str) -> int:
+    """Read a whole number that is not negative. Raises UserError."""
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise UserError(f"a whole number, 0 or more, is needed; got {text!r}")
+    return int(text)
+
+
 def parse_bytes(text: str | int) -> int:
     """Bytes of an amount such as 20GiB, 512M, 1.5 GB or 1073741824. Raises UserError."""
     return round(

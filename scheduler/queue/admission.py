@@ -9,11 +9,11 @@ import msgspec
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import check_limits
 from scheduler.protocol.jobs import Spec
-from scheduler.protocol.units import MAX_SECONDS, amount, span
+from scheduler.protocol.units import amount
 from scheduler.queue.blockers import count
 from scheduler.queue.placement import Availability, of_type
-from scheduler.queue.retry import MAX_RETRIES
 
 MAX_WORDS = 10_000
 MAX_TAGS = 100
@@ -21,7 +21,6 @@ MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
 """Bytes of one argument, with the NUL at its end: MAX_ARG_STRLEN of execve(2)."""
 MAX_SENT = 2**16
 """Bytes of environment that are sent to a cluster."""
-MAX_PRIORITY = 1_000_000
 
 
 def refuse(spec: Spec, devices: Sequence[Device], sight: Availability = Availability()) -> None:  # noqa: B008 - a constant
@@ -39,14 +38,7 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Availability = Availabi
             f"no process can be given an argument of {MAX_ARGUMENT // 1024} KiB: put it into a file, and name that"
         )
     refuse_words(spec)
-    if abs(spec.priority) > MAX_PRIORITY:
-        raise UserError(
-            f"a priority is a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {spec.priority}"
-        )
-    if not 0 <= spec.timeout <= MAX_SECONDS or not 0 <= spec.backoff <= MAX_SECONDS:
-        raise UserError(f"a limit or a delay is a time from 0 to {span(MAX_SECONDS)}")
-    if not 0 <= spec.retries <= MAX_RETRIES:
-        raise UserError(f"a job is tried again 0 to {MAX_RETRIES} times, not {spec.retries}")
+    check_limits(spec)
     if spec.gpus < 0:
         raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
     if spec.memory < 0:
@@ -54,10 +46,6 @@ def refuse(spec: Spec, devices: Sequence[Device], sight: Availability = Availabi
     if not spec.gpus and (spec.memory or spec.gpu_type):
         raise UserError(
             "memory and a type of GPU are asked for with a number of GPUs, such as --gpus 1"
-        )
-    if spec.where and (spec.memory or spec.gpu_type):
-        raise UserError(
-            "a cluster is asked for a number of GPUs; memory on them and their type can only be asked for on this machine"
         )
     if spec.gpus and devices and not spec.where:
         _refuse_devices(spec, devices, sight)

@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import MAX_BATCH
 from scheduler.protocol.jobs import (
     Changes,
     Event,
@@ -22,7 +23,6 @@ from scheduler.protocol.jobs import (
     Spec,
     listed,
 )
-from scheduler.protocol.submission import MAX_BATCH
 from scheduler.queue.admission import bound, refuse, refuse_environment, refuse_words
 from scheduler.queue.dependencies import broken, waits_for
 from scheduler.queue.edit import edited, moved, said

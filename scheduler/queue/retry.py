@@ -11,7 +11,6 @@ from scheduler.protocol.jobs import Event, Failed, Job, Queued, Spec
 from scheduler.protocol.units import amount, span
 from scheduler.queue.oom import needed, next_memory, out_of_memory
 
-MAX_RETRIES = 1000
 MAX_WAIT_S = 3600.0
 _ROUNDING_S = 0.1
 

@@ -9,8 +9,8 @@ from typing import Self
 import msgspec
 
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import check_indices
 from scheduler.protocol.jobs import Forecast, Job, Spec
-from scheduler.protocol.submission import checked as check_indices
 from scheduler.protocol.wire import Peer
 from scheduler.verbs.request import Daemon, Request
 

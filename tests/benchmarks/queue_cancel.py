@@ -19,10 +19,10 @@ import psutil
 
 from scheduler.client import Client
 from scheduler.protocol import settings
+from scheduler.protocol.job_options import MAX_BATCH
 from scheduler.protocol.jobs import Job, Spec
 from scheduler.protocol.search import ACTIVE, Search
 from scheduler.protocol.settings import Settings
-from scheduler.protocol.submission import MAX_BATCH
 from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}

@@ -145,7 +145,7 @@ def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
 ):
     with state_folder(tmp_path / "home"), Client() as deck:
         deck.pause()
-        wishes = {
+        options = {
             "priority": 3,
             "timeout": "2h",
             "retries": 2,
@@ -154,7 +154,7 @@ def test_the_daemon_carries_them_out_and_a_repeated_job_keeps_what_it_needed(
             "notes": "long",
             "tags": ("a",),
         }
-        first = deck.submit(["true"], hold=True, cwd=tmp_path, params={"lr": "0.1"}, **wishes)
+        first = deck.submit(["true"], hold=True, cwd=tmp_path, params={"lr": "0.1"}, **options)
         second = deck.submit(["true"], priority=3)
         verbs, replies = Verbs(), []
         verbs.replied.connect(replies.append)

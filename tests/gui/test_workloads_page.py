@@ -52,9 +52,9 @@ def test_run_submits_the_form(fed, qtbot):
     (request,) = [r for r in fed.asked if isinstance(r, Submit)]
     assert {"--seq=512", "--causal=yes", "--backend=math"} <= set(request.argv)
     assert (
-        request.wishes["workload"],
-        request.wishes["gpus"],
-        request.wishes["params"]["seq"],
+        request.options["workload"],
+        request.options["gpus"],
+        request.options["params"]["seq"],
     ) == ("attention", 1, "512")
 
 

@@ -14,9 +14,9 @@ from scheduler.background.instance import alone
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Queued
 from scheduler.protocol.settings import Settings
-from scheduler.protocol.submission import wish
 from scheduler.store import Store, environments, repair
 from tests.integration.deck import kill_daemon, log_of, python
 from tests.integration.torture.faults import small_disk
@@ -36,7 +36,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with Client() as deck:
             deck.set_group("night", limit=3, paused=True)
             specs = [
-                wish(["true"], {"name": f"n{number}", "env": {}, "notes": "x" * 200 * number})
+                make_spec(["true"], {"name": f"n{number}", "env": {}, "notes": "x" * 200 * number})
                 for number in range(JOBS)
             ]
             for job in deck.submit_many(specs):

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.client import Client
 from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.job_options import make_spec
 from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
-from scheduler.protocol.submission import wish
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually
@@ -118,7 +118,7 @@ def test_a_job_is_edited_and_moved_while_it_waits(deck: Client, tmp_path: Path) 
     assert deck.job(jobs[2].id).spec.tags == ("a", "b")
     with pytest.raises(UserError, match="needs 7 GPUs"):
         deck.edit(jobs[2].id, gpus=7)
-    with pytest.raises(UserError, match="has no colour to change"):
+    with pytest.raises(UserError, match="has no colour that can be changed"):
         deck.edit(jobs[2].id, colour="red")
     go.touch()
     for job in (first, *jobs):
@@ -141,7 +141,7 @@ def test_an_array_is_one_submission_of_many_jobs(deck: Client) -> None:
 def test_many_jobs_each_with_its_own_environment(deck: Client) -> None:
     code = "import os; print(os.environ.get('X'))"
     jobs = deck.submit_many(
-        [wish(python(code), {"env": {"X": str(n)} if n else {"X": "first"}}) for n in range(3)]
+        [make_spec(python(code), {"env": {"X": str(n)} if n else {"X": "first"}}) for n in range(3)]
     )
     for job in jobs:
         deck.wait(job.id, WAIT_S)

@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import TypeVar
 
-from scheduler.protocol import submission as wishes
+from scheduler.protocol import job_options
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.search import OUTCOMES
 from scheduler.protocol.units import parse_bytes, parse_moment, parse_seconds
@@ -76,7 +76,7 @@ def seconds(text: str) -> float:
 
 
 def indices(text: str) -> list[int]:
-    return _understood(wishes.indices, text)
+    return _understood(job_options.parse_indices, text)
 
 
 def moment(text: str) -> float:

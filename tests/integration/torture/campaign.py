@@ -21,9 +21,9 @@ import pytest
 from scheduler.client import Client
 from scheduler.protocol import paths
 from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.jobs import Job, Running, Spec
 from scheduler.protocol.settings import Settings
-from scheduler.protocol.submission import Wishes, wish
 from tests.integration.torture.faults import inject, shoot_daemon
 from tests.integration.torture.plan import Round
 from tests.integration.torture.verdict import NARROW, Evidence, violations
@@ -37,7 +37,7 @@ BACKLOG = 10
 """Jobs that may wait or run when a round begins."""
 MEMBERS = 3
 """Jobs of one array."""
-_WISHES: dict[str, Wishes] = {
+_WISHES: dict[str, JobOptions] = {
     "flaky": {"retries": 1, "backoff": 0.1},
     "hopeless": {"retries": 2, "backoff": 0.1},
     "overtime": {"timeout": 0.3},
@@ -130,10 +130,10 @@ class Campaign:
         self, kind: str, *arguments: object, gpus: int = 0, after: tuple[int, ...] = ()
     ) -> Job | None:
         """As a user's script would: again where it was refused. None where it never was acknowledged."""
-        wishes: Wishes = {**_WISHES.get(kind, {}), "gpus": gpus}
+        options: JobOptions = {**_WISHES.get(kind, {}), "gpus": gpus}
         if after:
-            wishes["after" if kind == "child" else "after_any"] = after
-        jobs = self._insist_on([self._spec(kind, wishes, *arguments)])
+            options["after" if kind == "child" else "after_any"] = after
+        jobs = self._insist_on([self._spec(kind, options, *arguments)])
         if jobs and kind in ("fork", "stubborn", "flood", "flaky", "hopeless", "overtime"):
             self.injected[f"job: {kind}"] += 1
         return jobs[0] if jobs else None
@@ -146,7 +146,7 @@ class Campaign:
         ]
         return self._insist_on(specs)
 
-    def _spec(self, kind: str, wishes: Wishes, *arguments: object) -> Spec:
+    def _spec(self, kind: str, options: JobOptions, *arguments: object) -> Spec:
         command = [
             sys.executable,
             "-S",
@@ -157,7 +157,7 @@ class Campaign:
             self.nonce,
             *map(str, arguments),
         ]
-        return wish(command, {**wishes, "name": kind, "env": {}, "cwd": "/"})
+        return make_spec(command, {**options, "name": kind, "env": {}, "cwd": "/"})
 
     def _insist_on(self, specs: list[Spec]) -> tuple[Job, ...]:
         for _ in range(5):

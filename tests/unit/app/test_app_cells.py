@@ -263,6 +263,6 @@ def test_the_form_tells_of_the_whole_grid():
     form.set("backends", "flash,flsh")
     assert "got 'flsh'" in form.errors()["backends"]
     form.set("backends", "flash, math")
-    assert (form.submission().wishes["params"] or {})["backends"] == "flash, math"
+    assert (form.submission().options["params"] or {})["backends"] == "flash, math"
     form.set("seq", "512,1k")
     assert "whole number" in form.errors()["seq"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device
 from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.job_options import make_spec, parse_indices
 from scheduler.protocol.jobs import (
     Cancelled,
     Changes,
@@ -25,7 +26,6 @@ from scheduler.protocol.jobs import (
     State,
     turn,
 )
-from scheduler.protocol.submission import indices, wish
 from scheduler.protocol.units import GIB
 from scheduler.queue.edit import edited, moved, said
 from scheduler.queue.expected_end import End
@@ -271,7 +271,7 @@ def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     [("0-3", [0, 1, 2, 3]), ("0-10:5", [0, 5, 10]), ("4,1, 7-8", [4, 1, 7, 8]), ("5", [5])],
 )
 def test_the_indices_of_an_array(text: str, found: list[int]) -> None:
-    assert indices(text) == found
+    assert parse_indices(text) == found
 
 
 @pytest.mark.parametrize(
@@ -279,13 +279,13 @@ def test_the_indices_of_an_array(text: str, found: list[int]) -> None:
 )
 def test_what_are_no_indices(text: str) -> None:
     with pytest.raises(UserError) as caught:
-        indices(text)
+        parse_indices(text)
     assert "\n" not in str(caught.value)
 
 
 def test_wishes_have_defaults() -> None:
-    assert wish(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
-    asked = wish(
+    assert make_spec(["/bin/true"], {"env": {}, "cwd": "/"}) == Spec(("/bin/true",), "true", "/")
+    asked = make_spec(
         ["x"],
         {
             "env": {},

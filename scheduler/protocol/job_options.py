@@ -1,0 +1,286 @@
+"""The options of a job: the one table from which command line, clients and the window's form work.
+
+To add an option, add a field to `scheduler.protocol.jobs.Spec`, and a type and a row here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Spec
+from scheduler.protocol.units import (
+    MAX_SECONDS,
+    amount,
+    parse_bytes,
+    parse_count,
+    parse_integer,
+    parse_seconds,
+    span,
+)
+
+MAX_BATCH = 10_000
+"""Jobs in one submission."""
+MAX_PRIORITY = 1_000_000
+MAX_RETRIES = 1000
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of `Client.submit`; each may be left out. Their meaning is in JOB_OPTIONS."""
+
+    name: str
+    gpus: int
+    memory: int | str
+    gpu_type: str
+    priority: int
+    timeout: float | str
+    retries: int
+    backoff: float | str
+    after: Sequence[int]
+    after_any: Sequence[int]
+    group: str
+    hold: bool
+    notes: str
+    tags: Sequence[str]
+    where: str
+    cwd: str | os.PathLike[str] | None
+    env: Mapping[str, str] | None
+    workload: str | None
+    """The name of an accelerated workload; set by `gpudeck run`."""
+    params: Mapping[str, str] | None
+    """The parameters of that workload, as they are shown."""
+
+
+class JobOption(NamedTuple):
+    """Describe one option: how it is written, read, checked and shown."""
+
+    name: str
+    """The name of the field of Spec, and of the keyword argument."""
+    label: str
+    """The caption in the window's form and in the details of a job."""
+    help: str
+    parse: Callable[[str], Any] | None
+    """Reads a text that is not empty. Raises UserError. None: a flag without a value."""
+    metavar: str | None = None
+    flag: str = ""
+    """The flag on the command line, where it is not the name."""
+    collect: Callable[[Sequence[str]], Any] | None = None
+    """Where the flag may be given several times: reads all of their values."""
+    hint: str | None = None
+    """The placeholder in the window's form. None: the form leaves the option out."""
+    columns: int = 1
+    """The width of its editor, in columns of the form."""
+    limits: tuple[float, float] | None = None
+    """The least and the greatest value."""
+    write: Callable[[Any], str] = str
+    """Writes a value in the details of a job."""
+    shown: bool = True
+    """The details of a job show it where it is not the default."""
+    local: bool = False
+    """It has no meaning in a cluster."""
+    editable: bool = True
+    """`gpudeck edit` can change it."""
+
+
+def _parse_memory(text: str) -> int:
+    size = 0 if text == "0" else parse_bytes(text)
+    if 0 < size < 2**20:
+        raise UserError(f"{text} is less than 1 MiB: add a unit, as in 20GiB")
+    return size
+
+
+def _parse_time(text: str) -> float:
+    return 0.0 if text == "0" else parse_seconds(text)
+
+
+def _parse_jobs(text: str) -> tuple[int, ...]:
+    return tuple(parse_count(part) for part in text.replace(",", " ").split())
+
+
+def _parse_tags(text: str) -> tuple[str, ...]:
+    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+def _split_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tag for tag in tags if tag)
+
+
+def parse_variables(texts: Iterable[str]) -> dict[str, str]:
+    """Read NAME=VALUE, or NAME for a variable of the caller's environment."""
+    pairs = (text.partition("=") for text in texts)
+    return {name: value if equals else os.environ.get(name, "") for name, equals, value in pairs}
+
+
+def _parse_environment(text: str) -> dict[str, str]:
+    try:
+        return parse_variables(shlex.split(text))
+    except ValueError as e:
+        raise UserError(f"enter NAME=VALUE, with quotes as in a terminal: {e}") from e
+
+
+def _enumerate(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))
+
+
+JOB_OPTIONS = (
+    JobOption(
+        "where", "Runs on", "run the job in a cluster, e.g. ray:lab (see: gpudeck cluster)",
+        str, "CLUSTER", "--on", hint="this machine", shown=False, editable=False,
+    ),
+    JobOption(
+        "env", "Environment there", "with --on: set an environment variable; can be repeated",
+        _parse_environment, "NAME[=VALUE]", collect=parse_variables,
+        hint="e.g. WANDB_MODE=offline; nothing else is sent", columns=3, shown=False,
+        editable=False,
+    ),
+    JobOption(
+        "cwd", "Folder", "folder to run in (default: the current one)", str, "DIR",
+        hint="where GPU Deck was started", columns=3, shown=False, editable=False,
+    ),
+    JobOption(
+        "name", "Name", "name shown in lists (default: the command's name)", str, "NAME",
+        hint="the command's name", shown=False,
+    ),
+    JobOption(
+        "gpus", "GPUs", "devices to hold for the job alone (default: 0; the CPU counts as one)",
+        parse_count, "N", hint="0: no GPU", shown=False,
+    ),
+    JobOption(
+        "memory", "Memory on each GPU",
+        "memory to reserve on each GPU, e.g. 20GiB; the GPU is shared with other jobs that "
+        "reserve memory (default: hold the whole GPU)",
+        _parse_memory, "SIZE", hint="e.g. 20GiB; empty: all", local=True,
+        write=lambda size: f"{amount(size)} reserved",
+    ),
+    JobOption(
+        "gpu_type", "Type of GPU", "part of the GPU's name, e.g. h100", str,
+        "NAME", hint="e.g. h100; empty: any", local=True,
+    ),
+    JobOption(
+        "priority", "Priority", "jobs with a higher number start earlier (default: 0)",
+        parse_integer, "N", hint="0; higher is earlier", limits=(-MAX_PRIORITY, MAX_PRIORITY),
+    ),
+    JobOption(
+        "group", "Group",
+        "group of the job; a group can be paused, and limited to a number of running jobs",
+        str, "NAME", hint="can be limited",
+    ),
+    JobOption(
+        "timeout", "Time limit", "end the job after this time, e.g. 2h; it then counts as failed",
+        _parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
+        write=lambda seconds: f"{span(seconds)} for each attempt",
+    ),
+    JobOption(
+        "retries", "Retries", "run the job again up to N times if it fails (default: 0)",
+        parse_count, "N", hint="0", limits=(0, MAX_RETRIES), shown=False,
+    ),
+    JobOption(
+        "backoff", "Delay of retries",
+        "delay before the second attempt; doubles with each attempt (default: 10s)",
+        _parse_time, "TIME", limits=(0, MAX_SECONDS), shown=False, editable=False,
+    ),
+    JobOption(
+        "after", "After success of", "start after these jobs have succeeded", _parse_jobs,
+        "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
+    ),
+    JobOption(
+        "after_any", "After any end of",
+        "start after these jobs have ended, whether or not they succeeded",
+        _parse_jobs, "JOB,...", hint="jobs, e.g. 12, 13", write=_enumerate, editable=False,
+    ),
+    JobOption(
+        "hold", "Held", "do not start the job before: gpudeck resume JOB", None, shown=False,
+        editable=False,
+    ),
+    JobOption(
+        "tags", "Tags", "tag of the job; can be repeated", _parse_tags, "TAG", "--tag",
+        collect=_split_tags, hint="e.g. paper, v2", write=_enumerate,
+    ),
+    JobOption("notes", "Notes", "text to keep with the job", str, "TEXT", hint=""),
+)  # fmt: skip
+
+
+def check_limits(spec: Spec) -> None:
+    """Raise UserError where an option is out of its limits, or has no meaning in a cluster."""
+    for option in JOB_OPTIONS:
+        name, value = option.name.replace("_", " "), getattr(spec, option.name)
+        if option.local and spec.where and value:
+            raise UserError(
+                f"{name} cannot be chosen for a cluster; leave it out, "
+                "or run the job on this machine"
+            )
+        if option.limits is not None and not option.limits[0] <= value <= option.limits[1]:
+            write = span if option.parse is _parse_time else str
+            least, greatest = map(write, option.limits)
+            raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
+
+
+def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
+    """Return the Spec of a command, with this process's folder and environment by default.
+
+    Raises UserError for an option that cannot be read.
+    """
+    if unknown := options.keys() - JobOptions.__annotations__.keys():
+        raise TypeError(f"a job has no option {', '.join(sorted(unknown))}")
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if given.get("memory"):
+        given["memory"] = parse_bytes(given["memory"])
+    for name in ("timeout", "backoff"):
+        if given.get(name):
+            given[name] = parse_seconds(given[name])
+    for name in ("after", "after_any", "tags"):
+        given[name] = tuple(given.get(name, ()))
+    given["params"] = dict(given.get("params", {}))
+    given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
+    given["cwd"] = os.path.abspath(given["cwd"]) if "cwd" in given else os.getcwd()
+    given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
+    given["env"] = _environment(given.get("env", {} if given.get("where") else os.environ))
+    return Spec(argv=tuple(argv), **given)
+
+
+def parse_indices(text: str) -> list[int]:
+    """Read the indices of an array: 0-9, 0-100:10, 1,4,7 or a mixture. Raises UserError."""
+    found: list[int] = []
+    for part in text.split(","):
+        if not (
+            match := re.fullmatch(
+                r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?", part.strip()
+            )
+        ):
+            raise UserError(f"indices such as 0-9, 0-100:10 or 1,4,7 are needed; got {text!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"indices go upwards, as in {last}-{first}; got {part.strip()!r}")
+        found += check_indices(range(first, last + 1, int(match[3] or 1)))
+    return check_indices(found)
+
+
+def check_indices(indices: Iterable[int]) -> list[int]:
+    """Return the indices of an array, or the positions in a list of jobs, as a list.
+
+    Raises UserError where there are none, too many, or one of them twice.
+    """
+    found = list(islice(indices, MAX_BATCH + 1))
+    if not 0 < len(found) <= MAX_BATCH:
+        raise UserError(f"1 to {MAX_BATCH} jobs can be submitted at once")
+    if len(set(found)) != len(found):
+        raise UserError("an index is named twice")
+    return found
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError as e:
+            raise UserError(
+                f"only UTF-8 can be sent to the daemon, and the environment variable {name!a} is "
+                "not UTF-8. Unset it and try again."
+            ) from e
+    return dict(env)
