@@ -1,6 +1,6 @@
-"""Tensors in, tensors out: accelerated attention and its workloads.
+"""Run accelerated attention, language models and workloads on tensors.
 
-`import accel` costs nothing; torch is imported with the first name taken from here that needs it.
+`import accel` is cheap: torch is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -54,20 +54,21 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """So that `accel.attention` is the operation, for torch.compile and help() too. It is a package as well: what is in it is imported with
-    `from accel.attention import ...`.
+    """Make `accel.attention` the operation, also for torch.compile and help().
+
+    It remains a package, too: its contents are imported with `from accel.attention import ...`.
     """
 
     @property
     def attention(self) -> Any:
-        """See `accel.attention.api.attention`."""
+        """Return the operation; see `accel.attention.api.attention`."""
         from accel.attention.api import attention
 
         return attention
 
     @attention.setter
     def attention(self, package: ModuleType) -> None:
-        """The import system sets a package's attribute when it has imported it: nothing to keep."""
+        """Ignore the attribute that the import system sets after it has imported the package."""
 
 
 sys.modules[__name__].__class__ = _Package

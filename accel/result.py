@@ -1,4 +1,7 @@
-"""The Result of a workload: what ran, on what, how fast, how right. Torch-free, written atomically."""
+"""Describe the Result of a workload: what ran, on which device, how fast, and how correct it was.
+
+The module needs no torch, and a Result is written atomically.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ Direction = Literal["forward", "backward"]
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Milliseconds of one call, over `count` calls; all 0 where a failed check left nothing worth timing."""
+    """The milliseconds of one call, over `count` calls; all are 0 if a failed check prevented
+    timing."""
 
     median: float
     p50: float
@@ -23,24 +27,26 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     maximum: float
     count: int
     p5: float = 0.0
-    """0 in Results from before it was kept."""
+    """The 5th percentile; 0 in Results that were written before it was recorded."""
 
 
 NOT_TIMED = Timing(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Comparison with the float64 reference: ||out - ref|| / ||ref||, and the bound it had to keep."""
+    """A comparison with the float64 reference: ||out - ref|| / ||ref|| and its bound."""
 
     name: str
     error: float
-    """Finite: JSON has no other numbers. An output that is not finite is its own check."""
+    """A finite number, as JSON has no others; an output that is not finite gets a check of its own.
+    """
     bound: float
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.error):
             raise ValueError(
-                f"{self.name} is {self.error}, which a Result cannot hold: check for finite output first"
+                f"{self.name} is {self.error}, which a Result cannot hold: check for finite output"
+                " first"
             )
 
     @property
@@ -49,14 +55,17 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the device's sensors said while calls were timed, averaged; None where there is nothing, and `absent` says why."""
+    """The averages of the device's sensors while calls were timed.
+
+    A value that could not be read is None, and `absent` gives the reason.
+    """
 
     sm_mhz: float | None = None
-    """Clock of the multiprocessors."""
+    """The clock of the multiprocessors."""
     watts: float | None = None
     celsius: float | None = None
     joules_per_tflop: float | None = None
-    """Of the whole card, for 10¹² floating-point operations of the work that was timed while its power was read."""
+    """The energy of the whole card for 10¹² floating-point operations of the timed work."""
     absent: str = ""
 
 
@@ -64,7 +73,8 @@ NO_SENSORS = Sensors()
 
 
 class Trials(msgspec.Struct, frozen=True):
-    """Errors of many trials with fresh inputs, each as a share of what it was allowed: above 1 it failed."""
+    """The errors of many trials with fresh inputs, each divided by its bound: above 1 a trial
+    failed."""
 
     count: int
     failed: int
@@ -72,13 +82,13 @@ class Trials(msgspec.Struct, frozen=True):
     p95: float
     p99: float
     worst: float
-    """Finite; an output that is not finite counts as `BROKEN`."""
+    """A finite number; an output that is not finite counts as `BROKEN`."""
     worst_seed: int
     """The seed that replays the worst trial."""
 
 
 BROKEN = 1e30
-"""The share of the allowed error that stands for an output that is not finite."""
+"""Stands for the error of an output that is not finite, in units of its bound."""
 
 
 class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,31 +98,31 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     heads: int
     kv_heads: int
     seq: int
-    """Queries, and keys, a sequence."""
+    """The number of queries, and of keys, in a sequence."""
     head_dim: int
     causal: bool
     dtype: str
     direction: Direction
     contender: str
-    """What was asked for: a backend's name, or `auto`."""
+    """The backend that was requested: a name, or `auto`."""
     backend: str = ""
-    """What ran; empty where nothing did."""
+    """The backend that ran; empty if none did."""
     note: str = ""
-    """Why nothing was measured; else why this backend ran."""
+    """Why nothing was measured, or else why this backend ran."""
     timing: Timing = NOT_TIMED
     flops: float = 0.0
-    """Floating-point operations of one call."""
+    """The number of floating-point operations of one call."""
     moved: float = 0.0
-    """Bytes one call must read and write at least: every input once, every output once."""
+    """The least number of bytes a call must move: every input once and every output once."""
     tflops: float = 0.0
-    """flops / median time / 1e12; 0 where nothing was timed."""
+    """`flops` divided by the median time and 1e12; 0 if nothing was timed."""
     checks: tuple[Check, ...] = ()
     trials: Trials | None = None
     sensors: Sensors = NO_SENSORS
 
     @property
     def passed(self) -> bool:
-        """Whether it ran and every check held."""
+        """Return True if the problem ran and every check held."""
         return (
             bool(self.backend)
             and all(c.passed for c in self.checks)
@@ -123,38 +133,41 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True):
     workload: str
     device: str
-    """What it ran on, e.g. "NVIDIA H100 80GB HBM3" or "CPU: AMD EPYC, 2 threads"."""
+    """The device it ran on, e.g. "NVIDIA H100 80GB HBM3" or "CPU: AMD EPYC, 2 threads"."""
     backend: str
-    """What really ran, never what was asked for."""
+    """The backend that really ran, never merely the requested one."""
     reason: str
-    """Why this backend: named by the user, or how `auto` chose it."""
+    """Why this backend ran: it was named by the user, or how `auto` chose it."""
     params: dict[str, str | int | float | bool]
     verdict: str
     """`pass` or `fail`, with the reason after a colon."""
     checks: tuple[Check, ...]
     timing: Timing
     flops: float
-    """Floating-point operations of one call, counted as `accel.runtime.timing` says."""
+    """The floating-point operations of one call, counted as `accel.runtime.timing` describes."""
     tflops: float
     """flops / median time / 1e12."""
     sustained_tflops: float
-    """All counted FLOPs of the timed loop over its wall time / 1e12: what a monitor should show meanwhile."""
+    """All counted FLOPs of the timed loop over its wall time and 1e12: what a monitor should show
+    then."""
     sustained_from: float
-    """Start and end of that loop, seconds since the epoch."""
+    """The start and the end of that loop, in seconds since the epoch."""
     sustained_to: float
     versions: dict[str, str]
     started: float
     ended: float
     bandwidth: float = 0.0
-    """Bytes read and written a second at the median time; 0 where moving memory is not the point."""
+    """The bytes read and written a second at the median time; 0 if the workload does not measure
+    memory."""
     sensors: Sensors = NO_SENSORS
-    """During the timed loop."""
+    """The sensors during the timed loop."""
     cells: tuple[Cell, ...] = ()
-    """Of a workload that measures attention, all it measured. What stands above is then its headline: that of the fastest cell."""
+    """Everything that a workload on attention measured; the fields above then describe the fastest
+    cell."""
 
 
 def write(result: Result, path: str | os.PathLike[str]) -> None:
-    """Write as JSON: the whole file or none of it."""
+    """Write the Result as JSON, completely or not at all."""
     file = Path(path)
     new = file.with_name(file.name + ".new")
     with new.open("wb") as f:
@@ -165,5 +178,9 @@ def write(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def read(data: bytes) -> Result:
-    """Decode and validate. Raises msgspec.ValidationError where it is not a Result."""
+    """Decode and validate a Result.
+
+    Raises:
+        msgspec.ValidationError: if the data is not a Result.
+    """
     return msgspec.json.decode(data, type=Result)

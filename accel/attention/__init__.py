@@ -1,4 +1,8 @@
-"""Exact attention. torch is imported when a name is first taken from here. (`accel.attention` as an attribute is the operation itself.)"""
+"""Compute exact attention.
+
+torch is imported with the first name taken from here. As an attribute, `accel.attention` is the
+operation itself.
+"""
 
 from __future__ import annotations
 

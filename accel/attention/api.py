@@ -1,4 +1,7 @@
-"""The operation: validate, choose a backend, run it. What ran is named, and is never another than was asked for."""
+"""Validate the inputs of attention, choose a backend and run it.
+
+The backend that runs is named in the result and is never another than the requested one.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ _MOST_PLANS = 4096
 
 @dataclass(frozen=True)
 class Plan:
-    """All that was decided for one shape."""
+    """Everything that was decided for one shape."""
 
     problem: Problem
     forward: Choice
     backward: Choice | None
-    """None where no gradient is asked for."""
+    """The backend of the backward pass; None if no gradient is requested."""
     run: Run | None
-    """The forward pass, where all that it needs to know is the same for all inputs like these."""
+    """The prepared forward pass, if it depends on nothing but the shape of the inputs."""
 
 
 _PLANS: dict[object, Plan] = {}
@@ -114,33 +117,49 @@ def attention(
     return_lse: bool = False,
     return_choice: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
-    """softmax(cap(q kᵀ · scale) + bias, over the keys seen) v, exactly, with gradients.
+    """Compute softmax(cap(q kᵀ · scale) + bias) v over the visible keys, exactly and with
+    gradients.
 
-    q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], or with layout `bshd` [B,Sq,H,D] and [B,Sk,Hkv,D]; with `seqlens` (see `Ragged`) all
-    sequences lie end to end in [T,H,D]. All are float16, bfloat16 or float32 on one CPU or CUDA device (float64 by backends `math` and
-    `reference`); Hkv divides H (grouped or multi-query heads). Strides are free: what kernels cannot load as it is, because the elements
-    of a head do not lie side by side or addresses are no multiples of 16 bytes, is copied once.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D]; with layout `bshd` they are [B,Sq,H,D] and
+    [B,Sk,Hkv,D]; with `seqlens` (see `Ragged`) all sequences lie end to end in [T,H,D]. Hkv divides
+    H (grouped or multi-query heads). All tensors are float16, bfloat16 or float32 on one CPU or
+    CUDA device (float64 with backends `math` and `reference`). Any strides are allowed: a tensor
+    that the kernels cannot load is copied once, because the elements of a head are not contiguous
+    or addresses are not multiples of 16 bytes.
 
-    - `causal`: no query sees a key after its own place. Places are aligned bottom-right: the last query stands at the last key.
-    - `window` (left, right): how many keys before and after its own place a query sees; None is no limit.
-    - `scale` is 1/sqrt(D) unless given; `softcap` c > 0 turns each score s into c tanh(s/c).
-    - `bias`, broadcastable to [B,H,Sq,Sk]: bool (True: may be seen) or of the dtype of q, added to the scores, with gradients.
-    - `deterministic`: gradients are the same bit for bit whenever they are computed again; slower. Also under
-      torch.use_deterministic_algorithms(True).
-    - `backend` is `auto` or a name in BACKENDS.
+    Args:
+        causal: a query sees no key after its own position. Positions are aligned bottom-right: the
+            last query stands at the last key.
+        window: (left, right), the number of keys that a query sees before and after its own
+            position; None means no limit.
+        scale: the factor of the scores, 1/sqrt(D) by default.
+        softcap: c > 0 turns each score s into c tanh(s/c).
+        bias: broadcastable to [B,H,Sq,Sk]; bool (True: the key is visible) or of the dtype of q,
+            added to the scores, with gradients.
+        deterministic: gradients are bit-identical when they are computed again, which is slower.
+            torch.use_deterministic_algorithms(True) has the same effect.
+        backend: `auto` or a name in BACKENDS.
+        return_lse: also return the natural logarithm of each row's sum of exponentials, float32
+            [B,H,Sq] (ragged: [H,T]), through which no gradient flows.
+        return_choice: also return the Choice of the forward pass.
 
-    Returns the answer in the shape, layout and dtype of q; with `return_lse` also the natural logarithm of each row's sum of exponentials,
-    float32 [B,H,Sq] (ragged: [H,T]), through which no gradient flows; with `return_choice` the Choice of the forward pass.
+    Returns:
+        The output in the shape, layout and dtype of q. A query that sees no key gives 0, and -inf
+        as its logarithm. A NaN in q affects its own row only; one in k or v may affect every row of
+        the same sequence and head (or group of heads), and nothing else.
 
-    A query that sees no key gives 0, and -inf. A NaN in q spoils its own row; one in k or v may spoil every row of the same sequence
-    and head (its group of heads, for shared keys), and nothing else. Memory beyond inputs and outputs grows with the number of tokens, not
-    with its square, except for `math`, the gradients of `reference`, and `flash` on a CPU with causal sequences of two lengths. Autocast
-    changes nothing: what is computed is computed in the dtype given. Not for torch.func's transforms. Raises ValueError for inputs that do
-    not fit together, and for a named backend that cannot do it.
+    Memory beyond inputs and outputs grows with the number of tokens, not with its square, except
+    for `math`, the gradients of `reference`, and `flash` on a CPU for causal sequences with
+    different numbers of queries and keys. Autocast has no effect. torch.func's transforms are not
+    supported.
+
+    Raises:
+        ValueError: if the inputs do not fit together, or a named backend cannot compute them.
     """
     if return_lse and return_choice:
         raise ValueError(
-            "return_lse and return_choice cannot be had in one call; see accel.attention.explain for the choice"
+            "return_lse and return_choice cannot be had in one call; see accel.attention.explain"
+            " for the choice"
         )
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not NO_WINDOW:
@@ -172,15 +191,17 @@ def attention(
     )
     plan = key = None
     if bias is None and seqlens is None:
-        # All that arrange() and the kernels would look at: what was seen before needs no second look.
+        # The key holds everything that arrange() and the kernels would check, so that known inputs
+        # are not checked again.
         try:
             key = (
-                q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
+                q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(),
+                q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
                 (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT,
                 causal, window, scale, softcap, deterministic, layout, backend, grad,
             )  # fmt: skip
             plan = _PLANS.get(key)
-        except RuntimeError:  # no dense tensors: arrange() says so
+        except RuntimeError:  # a tensor that is not dense: arrange() reports it
             key = None
     if plan is None:
         x = arrange(q, k, v, bias, seqlens, layout)
@@ -217,14 +238,15 @@ def explain(
     deterministic: bool = False,
     backend: str = "auto",
 ) -> tuple[Choice, Choice]:
-    """What `attention` would run on these tensors, forward and backward: each Choice says why, and prints all candidates.
+    """Return what `attention` would run on these tensors, forward and backward.
 
-    Raises what `attention` with gradients would raise.
+    Each Choice says why, and prints all candidates. Raises what `attention` with gradients would
+    raise.
     """
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     problem = describe(
-        q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, seqlens=seqlens, layout=layout,
-        deterministic=deterministic,
+        q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias,
+        seqlens=seqlens, layout=layout, deterministic=deterministic,
     )  # fmt: skip
     return choose(problem, backend, "forward"), choose(problem, backend, "backward")
 
@@ -240,9 +262,10 @@ def _plan(
     backend: str,
     grad: bool,
 ) -> Plan:
-    """Made, and kept for the next inputs like these unless `key` is None: they have a bias then, or are ragged.
+    """Make a plan, and keep it for inputs of the same shape unless `key` is None.
 
-    The oldest is forgotten first: a decoding program has a new length at every step.
+    `key` is None for inputs with a bias and for ragged batches. The oldest plan is dropped first,
+    because a decoding program has a new length at every step.
     """
     problem = problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
@@ -274,10 +297,11 @@ def _compiled(
     return_lse: bool,
     return_choice: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """As operations that torch.compile and tensor subclasses see whole. The backend is chosen when they run."""
+    """Run the operations that torch.compile and tensor subclasses see as one."""
     if return_choice:
         raise ValueError(
-            "return_choice cannot be traced: the backend is chosen when the program runs. See accel.attention.explain"
+            "return_choice cannot be traced: the backend is chosen when the program runs. See"
+            " accel.attention.explain"
         )
     x = arrange(q, k, v, bias, seqlens, layout)
     left, right = window

@@ -1,4 +1,7 @@
-"""Which backend runs: the one named, or for `auto` the one measured to be the fastest of those that can. Needs no tensors."""
+"""Choose the backend: the named one, or with `auto` the one that was measured fastest.
+
+Only the description of a problem is needed, no tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ NOT_FOR_AUTO = ("reference",)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A backend, why it cannot solve the problem (None: it can), and how fast it should be."""
+    """A backend, the reason why it cannot compute the problem (or None), and its expected speed."""
 
     backend: str
     refusal: str | None
     tflops: float | None = None
-    """Expected TFLOP/s, interpolated from measurements on this type of GPU; None where there are none."""
+    """Expected TFLOP/s, interpolated from measurements on this type of GPU; None without any."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which backend runs, why, and what stood beside it."""
+    """The backend that runs, the reason, and the other candidates."""
 
     backend: str
     reason: str
@@ -35,7 +38,7 @@ class Choice:
 
     @property
     def tflops(self) -> float | None:
-        """What is expected of the one chosen."""
+        """Return the expected TFLOP/s of the chosen backend."""
         return next(c.tflops for c in self.candidates if c.backend == self.backend)
 
     def __str__(self) -> str:
@@ -50,9 +53,11 @@ class Choice:
 
 @lru_cache(maxsize=4096)
 def choose(problem: Problem, backend: str = "auto", direction: Direction = "forward") -> Choice:
-    """Which backend does this pass of `problem`.
+    """Choose the backend for one pass of `problem`.
 
-    Raises ValueError where there is no such backend, or where it cannot, saying why and which can.
+    Raises:
+        ValueError: if no backend has this name, or if it cannot compute the problem; the message
+            says why and which backends can.
     """
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(
@@ -81,7 +86,10 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
 
 
 def preferred(problem: Problem) -> tuple[str, ...]:
-    """The order `auto` tries where nothing has been measured. `math` holds all scores in memory, and comes last."""
+    """Return the order in which `auto` tries backends if nothing has been measured.
+
+    `math` holds all scores in memory and therefore comes last.
+    """
     if problem.device.type == "cpu":
         return ("flash", "math")
     few_queries = problem.seq_q <= table.FEW_QUERIES < problem.seq_k
@@ -91,7 +99,7 @@ def preferred(problem: Problem) -> tuple[str, ...]:
         return ("efficient", "triton", "math")
     if problem.capability == (9, 0):
         return ("hopper", "cudnn", "fa4", "flash", "triton", "efficient", "math")
-    # torch itself prefers cuDNN on datacentre Blackwell.
+    # PyTorch prefers cuDNN on datacentre Blackwell, too.
     if problem.capability is not None and problem.capability[0] == 10:
         return ("cudnn", "flash", "fa4", "triton", "efficient", "hopper", "math")
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
@@ -115,7 +123,7 @@ def _automatic(
             direction,
         )
     order = list(preferred(problem))
-    name = next(name for name in order if name in able)  # math refuses nothing
+    name = next(name for name in order if name in able)  # math never refuses
     refusals = {c.backend: c.refusal for c in candidates}
     passed_over = "".join(
         f"; not {other}: it {refusals[other]}" for other in order[: order.index(name)]
@@ -129,7 +137,10 @@ def _automatic(
 
 
 def _expected(p: Problem, direction: Direction) -> dict[str, float]:
-    """From plain and causal shapes; a window or a softcap is taken to slow all backends alike."""
+    """Return the expected TFLOP/s of each backend from measurements of plain and causal shapes.
+
+    A window or a softcap is assumed to slow all backends down equally.
+    """
     return table.expected(_rows(p, direction), _place(p))
 
 
@@ -145,7 +156,7 @@ def _place(p: Problem) -> table.Place:
 
 
 def _gpu(p: Problem) -> str | None:
-    """The name of the problem's GPU, where it is in this machine."""
+    """Return the name of the problem's GPU, or None if it is not in this machine."""
     return (
         torch.cuda.get_device_name(p.device)
         if p.device.type == "cuda" and torch.cuda.is_available()

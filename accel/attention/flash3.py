@@ -1,4 +1,4 @@
-"""FlashAttention-3 (arXiv 2407.08608) by its name: the warp-specialised kernels for Hopper, alone and as a module."""
+"""Offer FlashAttention-3 (arXiv 2407.08608) by name: our warp-specialised kernels for Hopper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ BACKEND = "hopper"
 
 
 class FlashAttention3(torch.nn.Module):
-    """Attention in one precision by our Hopper kernels: inputs are cast to it, and the answer has the dtype of q."""
+    """Compute attention in one precision by our Hopper kernels.
+
+    Inputs are cast to the precision; the output has the dtype of q.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,11 @@ class FlashAttention3(torch.nn.Module):
         window: Window = NO_WINDOW,
         scale: float | None = None,
     ) -> None:
-        """Precision is "fp16" or "bf16". Raises ValueError for another."""
+        """Create the module.
+
+        Raises:
+            ValueError: if `precision` is neither "fp16" nor "bf16".
+        """
         super().__init__()
         if precision not in PRECISIONS:
             raise ValueError(f"precision is one of {', '.join(PRECISIONS)}; got {precision!r}")
@@ -42,7 +49,11 @@ class FlashAttention3(torch.nn.Module):
         seqlens: Ragged | None = None,
         layout: str = "bhsd",
     ) -> Tensor:
-        """See `accel.attention.attention`. Raises ValueError where the GPU is no Hopper, naming what can do it."""
+        """Run attention; see `accel.attention.attention`.
+
+        Raises:
+            ValueError: if the GPU is not a Hopper; the message names the backends that can run.
+        """
         q_cast, k, v = (t.to(PRECISIONS[self.precision]) for t in (q, k, v))
         out = attention(
             q_cast,
@@ -58,8 +69,11 @@ class FlashAttention3(torch.nn.Module):
         return out.to(q.dtype)
 
     def extra_repr(self) -> str:
-        """What printing shows."""
-        return f"precision={self.precision}, causal={self.causal}, window={self.window}, scale={self.scale}"
+        """Return the text that printing the module shows."""
+        return (
+            f"precision={self.precision}, causal={self.causal}, window={self.window},"
+            f" scale={self.scale}"
+        )
 
 
 def flash_attention_3_forward(
@@ -75,7 +89,11 @@ def flash_attention_3_forward(
     layout: str = "bhsd",
     backend: str = BACKEND,
 ) -> tuple[Tensor, Tensor]:
-    """The forward pass alone, recording nothing: out in the layout of q, and lse, float32 [B,H,Sq] (ragged: [1,H,T])."""
+    """Run the forward pass alone, without recording it for gradients.
+
+    Returns:
+        The output in the layout of q, and lse, float32 [B,H,Sq] (ragged: [1,H,T]).
+    """
     x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout)
     with torch.no_grad():
         out, lse = passes.forward(x, problem, choose(problem, backend).backend)
@@ -99,7 +117,11 @@ def flash_attention_3_backward(
     deterministic: bool = False,
     backend: str = BACKEND,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dv, given the gradient of out, and what the forward pass returned. Raises ValueError where they do not fit together."""
+    """Return dq, dk and dv from the gradient of the output and the results of the forward pass.
+
+    Raises:
+        ValueError: if the tensors do not fit together.
+    """
     x, problem = _asked(q, k, v, causal, window, scale, softcap, seqlens, layout, deterministic)
     for name, given in (("dout", dout), ("out", out)):
         if given.shape != q.shape or given.dtype != q.dtype or given.device != q.device:

@@ -1,4 +1,4 @@
-"""FlashCore: attention of many short sequences with little latency, by our portable kernels; tile sizes are chosen, or given."""
+"""Offer FlashCore: attention of many short sequences with low latency, by our portable kernels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ def attention(
     block_m: int | None = None,
     block_n: int | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale) v, without gradients: q [B,H,Sq,D], k and v [B,Hkv,Sk,D].
+    """Compute softmax(q kᵀ · scale) v without gradients.
 
-    `block_m` queries by `block_n` keys are a tile: 16, 32, 64 or 128; None chooses by head size, lengths and GPU. As backend `triton` it is
-    what `validate` and `compare` run; `accel.runtime.graphs.Replay` saves what launching costs. Raises ValueError where that backend
-    would, and for other blocks, and RuntimeError where a tile does not fit into the GPU's shared memory.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D].
+
+    A tile has `block_m` queries and `block_n` keys, each 16, 32, 64 or 128; None chooses by head
+    size, lengths and GPU. `validate` and `compare` run the same kernels as backend `triton`.
+    `accel.runtime.graphs.Replay` saves the cost of launching them.
+
+    Raises:
+        ValueError: for inputs that backend `triton` refuses, and for other tile sizes.
+        RuntimeError: if a tile does not fit into the GPU's shared memory.
     """
     from accel.attention.kernels.portable.forward import forward
 

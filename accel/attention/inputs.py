@@ -1,4 +1,4 @@
-"""What a user gives to attention, checked, and laid out as every backend takes it."""
+"""Check the tensors given to attention, and lay them out as every backend takes them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from accel.attention.ragged import Ragged
 
 LAYOUTS = ("bhsd", "bshd")
 ALIGNMENT = 16
-"""Bytes that kernels may load at once."""
+"""The number of bytes that kernels may load at once."""
 
 Window = tuple[int | None, int | None]
 
 
 class Inputs(NamedTuple):
-    """The tensors of one problem: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with any strides; ragged ones [1,H,Tq,D] and [1,Hkv,Tk,D]."""
+    """The tensors of one problem, with any strides.
+
+    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D]; in a ragged batch [1,H,Tq,D] and [1,Hkv,Tk,D].
+    """
 
     q: Tensor
     k: Tensor
     v: Tensor
     bias: Tensor | None = None
-    """[B,H,Sq,Sk] or 1 in place of any of them: bool (True: may be seen) or of the dtype of q (added to the scaled scores)."""
+    """[B,H,Sq,Sk], or 1 for any of them: bool (True: visible), or of q's dtype, added to the
+    scores."""
     ragged: Ragged | None = None
 
 
@@ -43,7 +47,11 @@ def describe(
     layout: str = "bhsd",
     deterministic: bool = False,
 ) -> Problem:
-    """The problem posed, in the words of `accel.attention.attention`. Raises ValueError saying what was given and what is possible."""
+    """Describe the problem that `accel.attention.attention` would compute for these arguments.
+
+    Raises:
+        ValueError: says what was given and what is possible.
+    """
     x = arrange(q, k, v, bias, seqlens, layout)
     return problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
@@ -53,7 +61,11 @@ def describe(
 def arrange(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seqlens: Ragged | None, layout: str
 ) -> Inputs:
-    """Views of the tensors as backends take them; nothing is copied. Raises ValueError where their shapes do not fit together."""
+    """Return views of the tensors as backends take them, without copying.
+
+    Raises:
+        ValueError: if the shapes do not fit together.
+    """
     if layout not in LAYOUTS:
         raise ValueError(f"layout is one of {', '.join(LAYOUTS)}; got {layout!r}")
     given = {"q": q, "k": k, "v": v}
@@ -61,17 +73,20 @@ def arrange(
     for name, x in given.items():
         if x.layout != torch.strided or x.is_nested:
             raise ValueError(
-                f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested: {x.is_nested}"
+                f"{name} must be an ordinary dense tensor; got layout {x.layout}, nested:"
+                f" {x.is_nested}"
             )
         if x.dim() != dims:
             raise ValueError(f"{name} must be {_form(seqlens, layout)}; got shape {list(x.shape)}")
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(
-            f"q, k and v must have one dtype; got {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}"
+            "q, k and v must have one dtype; got"
+            f" {', '.join(f'{n}: {dtype_name(x.dtype)}' for n, x in given.items())}"
         )
     if not q.device == k.device == v.device:
         raise ValueError(
-            f"q, k and v must have one device; got {', '.join(f'{n}: {x.device}' for n, x in given.items())}"
+            "q, k and v must have one device; got"
+            f" {', '.join(f'{n}: {x.device}' for n, x in given.items())}"
         )
     if seqlens is not None:
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
@@ -86,7 +101,7 @@ def arrange(
 
 
 def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
-    """An answer [B,H,S,D] (ragged: [1,H,T,D]) in the layout that `arrange` was given: its reverse."""
+    """Return an output [B,H,S,D] (ragged: [1,H,T,D]) in the layout that `arrange` was given."""
     if seqlens is not None:
         return t.squeeze(0).transpose(0, 1)
     return t.transpose(1, 2) if layout == "bshd" else t
@@ -101,10 +116,15 @@ def problem_of(
     softcap: float,
     deterministic: bool,
 ) -> Problem:
-    """Raises ValueError saying what was given and what is possible."""
+    """Describe the problem that these inputs and options pose.
+
+    Raises:
+        ValueError: says what was given and what is possible.
+    """
     if isinstance(scale, Tensor):
         raise ValueError(
-            "scale must be a number or None; multiply q by a tensor instead, which then gets its gradient"
+            "scale must be a number or None; multiply q by a tensor instead, which then gets its"
+            " gradient"
         )
     ragged = x.ragged
     seq_q = x.q.shape[2] if ragged is None else ragged.longest_q
@@ -124,7 +144,7 @@ def problem_of(
         capability=torch.cuda.get_device_capability(x.q.device) if x.q.is_cuda else None,
         scale=default_scale(x.q.shape[3]) if scale is None else scale,
         grad=torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in x[:4]),
-        # A side that hides nothing is no limit: more kernels can do without.
+        # A side that hides nothing is treated as no limit, because more kernels support that.
         left=None if left is not None and left >= max(0, seq_k - 1) else left,
         right=None if right is not None and right >= max(0, seq_q - 1) else right,
         softcap=softcap,
@@ -136,7 +156,11 @@ def problem_of(
 
 
 def checked(window: object) -> Window:
-    """`window` as a pair. Raises ValueError where it is none."""
+    """Return `window` as a pair.
+
+    Raises:
+        ValueError: if it is not a pair of numbers of keys or None.
+    """
     sides = tuple(window) if isinstance(window, tuple | list) else ()
     if len(sides) != 2 or any(
         side is not None and (not isinstance(side, int) or isinstance(side, bool) or side < 0)
@@ -149,9 +173,10 @@ def checked(window: object) -> Window:
 
 
 def loadable(x: Tensor) -> Tensor:
-    """`x` as kernels can load it: itself, or a copy where a head's elements do not lie side by side or addresses are not aligned.
+    """Return `x` if kernels can load it, or else a copy that they can load.
 
-    Rows must begin at multiples of 16 bytes. The copy keeps the order of the dimensions in memory.
+    The elements of a head must be contiguous, and rows must begin at multiples of 16 bytes. The
+    copy keeps the order of the dimensions in memory.
     """
     if x.stride(-1) != 1:
         x = x.contiguous()
@@ -164,7 +189,7 @@ def loadable(x: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def rows_aligned(shape: torch.Size, strides: tuple[int, ...], element_size: int) -> bool:
-    """Whether all rows begin at multiples of ALIGNMENT bytes, if the first does."""
+    """Return True if all rows begin at multiples of ALIGNMENT bytes, given that the first does."""
     step = ALIGNMENT // element_size
     return all(
         stride % step == 0
@@ -202,7 +227,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:
-    """What can be seen without waiting for the device; that the starts rise is up to the caller."""
+    """Check what the host knows; the caller ensures that the starts rise."""
     starts = {"starts_q": ragged.starts_q, "starts_k": ragged.starts_k}
     for name, x in starts.items():
         if (
@@ -212,9 +237,13 @@ def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:
             or len(x) < 1
             or not x.is_contiguous()
         ):
-            got = f"{dtype_name(x.dtype)} {list(x.shape)} with strides {list(x.stride())} on {x.device}"
+            got = (
+                f"{dtype_name(x.dtype)} {list(x.shape)} with strides {list(x.stride())} on"
+                f" {x.device}"
+            )
             raise ValueError(
-                f"{name} must be contiguous int32 [sequences + 1] on {q.device}; got {got}. Ragged.of(lengths, device=...) makes them"
+                f"{name} must be contiguous int32 [sequences + 1] on {q.device}; got {got}."
+                " Ragged.of(lengths, device=...) makes them"
             )
     for what, total, given in (
         ("queries", ragged.total_q, q.shape[2]),
@@ -224,18 +253,21 @@ def _check_ragged(ragged: Ragged, q: Tensor, k: Tensor) -> None:
             raise ValueError(f"the lengths add up to {total} {what}; got tensors of {given}")
     if len(ragged.starts_q) != len(ragged.starts_k):
         raise ValueError(
-            f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and {len(ragged.starts_k)}"
+            f"starts_q and starts_k must have one length; got {len(ragged.starts_q)} and"
+            f" {len(ragged.starts_k)}"
         )
 
 
 def _four_dimensional(bias: Tensor, q: Tensor, k: Tensor, seqlens: Ragged | None) -> Tensor:
     if seqlens is not None:
         raise ValueError(
-            "a bias or mask cannot be given with seqlens: each sequence has another shape. Pad the batch, or use causal or window"
+            "a bias or mask cannot be given with seqlens: each sequence has another shape. Pad the"
+            " batch, or use causal or window"
         )
     if bias.dtype not in (torch.bool, q.dtype):
         raise ValueError(
-            f"bias must be bool (True: may be seen) or {dtype_name(q.dtype)} as q is; got {dtype_name(bias.dtype)}"
+            f"bias must be bool (True: may be seen) or {dtype_name(q.dtype)} as q is; got"
+            f" {dtype_name(bias.dtype)}"
         )
     if bias.device != q.device:
         raise ValueError(f"bias must be on {q.device} as q is; got {bias.device}")
@@ -244,6 +276,7 @@ def _four_dimensional(bias: Tensor, q: Tensor, k: Tensor, seqlens: Ragged | None
         a not in (1, b) for a, b in zip(reversed(bias.shape), reversed(whole), strict=False)
     ):
         raise ValueError(
-            f"bias must be broadcastable to [batch, heads, queries, keys] = {list(whole)}; got {list(bias.shape)}"
+            f"bias must be broadcastable to [batch, heads, queries, keys] = {list(whole)}; got"
+            f" {list(bias.shape)}"
         )
     return bias[(None,) * (4 - bias.dim())]

@@ -1,4 +1,4 @@
-"""The two passes of one problem by backends already chosen, and how automatic differentiation and torch.compile see them."""
+"""Run the two passes of a problem by chosen backends, for autograd and for torch.compile."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from accel.attention.ragged import Ragged
 
 
 def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
-    """out [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
+    """Return the output [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
     if problem.empty:
         return torch.zeros_like(x.q), x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
     out, lse = BACKENDS[backend].forward(x, problem)
-    # Kernels of one backend read what another left: without gaps.
+    # Kernels of one backend read the results of another, which must be contiguous.
     return like(out, x.q), lse.contiguous()
 
 
 def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
-    """`forward` for all inputs like these, if the backend can do it without looking at them again. No bias, and not ragged."""
+    """Return a forward pass for all inputs of this shape, or None if the backend has none.
+
+    Not for inputs with a bias and not for ragged batches.
+    """
     able = BACKENDS[backend]
     return able.prepared(x, problem) if isinstance(able, Prepares) and not problem.empty else None
 
@@ -34,15 +37,16 @@ def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
 def backward(
     dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem, backend: str
 ) -> Gradients:
-    """The gradients, given that of out."""
+    """Return the gradients from the gradient of the output."""
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
     return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem)
 
 
 class Attention(torch.autograd.Function):
-    """Outside torch.compile: less work on the host than a registered operation. `backends` are those of the two passes; `run` is the
-    forward's, where it was prepared.
+    """Compute attention outside torch.compile, with less host time than a registered operation.
+
+    `backends` are those of the two passes; `run` is the prepared forward pass, if there is one.
     """
 
     @staticmethod
@@ -95,9 +99,13 @@ def forward_op(
     deterministic: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """The forward pass as one operation of torch: `longest` (queries, keys) of a ragged batch, `window` (left, right) with -1 for none.
+    """Run the forward pass as one operation of torch.
 
-    With backend `auto` the choice is made at every call, so that compiled programs with changing shapes run what is best for each.
+    Args:
+        longest: (queries, keys) of the longest sequences of a ragged batch.
+        window: (left, right), with -1 for no limit.
+        backend: `auto` chooses at every call, so that a compiled program with changing shapes runs
+            the best backend for each.
     """
     x, problem = _asked(
         q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
@@ -129,10 +137,10 @@ def backward_op(
     bias_grad: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The backward pass as one operation; the bias's gradient is empty where none is asked for."""
+    """Run the backward pass as one operation; the bias's gradient is empty unless requested."""
     if bias is not None and bias_grad:
         bias = bias.detach().requires_grad_()
-    with torch.enable_grad():  # the problem notes whether a gradient of the bias is wanted
+    with torch.enable_grad():  # the problem records whether the bias needs a gradient
         x, problem = _asked(
             q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic
         )

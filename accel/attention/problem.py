@@ -1,4 +1,4 @@
-"""What is asked of attention, as one value: validated once, then all that dispatch needs to know."""
+"""Describe an attention problem as one validated value that holds all that dispatch needs."""
 
 from __future__ import annotations
 
@@ -18,42 +18,48 @@ Bias = Literal["none", "bool", "float"]
 class Problem:
     """Attention of q [batch, heads, seq_q, head_dim] over k, v [batch, kv_heads, seq_k, head_dim].
 
-    Queries and keys are aligned bottom-right: query i stands at the place p = i + seq_k - seq_q, and sees the keys from p - left to
-    p + right. Causal is right = 0. A query that sees no key, as the first ones do where seq_q > seq_k and right = 0, gives zeros.
+    Queries and keys are aligned bottom-right: query i stands at position p = i + seq_k - seq_q and
+    sees the keys from p - left to p + right. Causal attention has right = 0. A query that sees no
+    key, like the first ones if seq_q > seq_k and right = 0, gives zeros.
     """
 
     batch: int
     heads: int
     kv_heads: int
     seq_q: int
-    """With `ragged` the longest sequence's."""
+    """The number of queries; in a ragged batch that of the longest sequence."""
     seq_k: int
     head_dim: int
     dtype: torch.dtype
     device: torch.device
     capability: tuple[int, int] | None
-    """CUDA compute capability; None on a CPU."""
+    """The CUDA compute capability; None on a CPU."""
     scale: float
     grad: bool = False
-    """Whether gradients will be asked for."""
+    """True if gradients will be requested."""
     left: int | None = None
-    """Keys seen before the query's own place; None: all."""
+    """The number of keys that are visible before the query's own position; None means all."""
     right: int | None = None
     softcap: float = 0.0
-    """Scores become softcap x tanh(score / softcap); 0: they stay as they are."""
+    """Scores become softcap x tanh(score / softcap); 0 leaves them unchanged."""
     bias: Bias = "none"
-    """`bool`: a mask, True where a query may see a key. `float`: added to the scores."""
+    """`bool` is a mask that is True where a query sees a key; `float` is added to the scores."""
     bias_grad: bool = False
     ragged: bool = False
-    """Whether `batch` sequences of different lengths lie end to end."""
+    """True if `batch` sequences of different lengths lie end to end."""
     deterministic: bool = False
-    """Whether gradients must be the same bit for bit when computed again."""
+    """True if gradients must be bit-identical when they are computed again."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError saying what was given and what is possible."""
+        """Validate the problem.
+
+        Raises:
+            ValueError: says what was given and what is possible.
+        """
         if self.dtype not in DTYPES:
             raise ValueError(
-                f"attention takes {', '.join(dtype_name(d) for d in DTYPES)}; got {dtype_name(self.dtype)}"
+                f"attention takes {', '.join(dtype_name(d) for d in DTYPES)}; got"
+                f" {dtype_name(self.dtype)}"
             )
         if self.device.type not in DEVICES:
             raise ValueError(
@@ -61,14 +67,17 @@ class Problem:
             )
         if self.heads < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
             raise ValueError(
-                f"the key/value heads must divide the query heads, at least 1 each; got {self.kv_heads} for {self.heads} query heads"
+                "the key/value heads must divide the query heads, at least 1 each; got"
+                f" {self.kv_heads} for {self.heads} query heads"
             )
         if self.head_dim < 1:
             raise ValueError(f"the head size must be at least 1; got {self.head_dim}")
-        # The fused kernels take the largest score before they scale it: a negative scale would make that the smallest, and overflow.
+        # Fused kernels take the largest score before they scale it. A negative scale would turn it
+        # into the smallest one and overflow.
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise ValueError(
-                f"scale must be a finite number above 0, or None for 1/sqrt(head size); got {self.scale}"
+                "scale must be a finite number above 0, or None for 1/sqrt(head size); got"
+                f" {self.scale}"
             )
         if not (math.isfinite(self.softcap) and self.softcap >= 0):
             raise ValueError(
@@ -77,17 +86,17 @@ class Problem:
 
     @property
     def causal(self) -> bool:
-        """Whether no query sees a key after its own place, and nothing else is hidden from it."""
+        """Return True if a query sees all keys up to its own position and no others."""
         return self.right == 0 and self.left is None
 
     @property
     def windowed(self) -> bool:
-        """Whether keys are hidden in another way than by causality."""
+        """Return True if keys are hidden in another way than by causality."""
         return self.left is not None or self.right not in (None, 0)
 
     @property
     def blind(self) -> int:
-        """How many of the first queries see no key because they stand before the first one."""
+        """Return how many of the first queries see no key, as they stand before the first one."""
         return (
             0
             if self.right is None
@@ -96,12 +105,15 @@ class Problem:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to compute: no sequence, no query or no key."""
+        """Return True if there is nothing to compute: no sequence, no query or no key."""
         return 0 in (self.batch, self.seq_q, self.seq_k)
 
     @property
     def mask(self) -> Literal["none", "square", "lower right", "window"]:
-        """The mask over the queries that see a key. A single causal one sees all keys, and needs none."""
+        """Return the kind of mask over the queries that see a key.
+
+        A single causal query sees all keys and needs no mask.
+        """
         if self.windowed:
             return "window"
         seeing = self.seq_q - self.blind
@@ -111,9 +123,9 @@ class Problem:
 
     @property
     def pairs(self) -> int:
-        """(query, key) pairs of one head that are not hidden by causality or window: S(S+1)/2 for the causal square."""
+        """Count the visible (query, key) pairs of one head: S(S+1)/2 for a causal square."""
         shift = self.seq_k - self.seq_q
-        if not self.windowed:  # all, or a trapezium: without a loop, as sequences may be long
+        if not self.windowed:  # all pairs or a trapezium, without a loop, as sequences may be long
             seeing = self.seq_q - self.blind
             return seeing * self.seq_k - (seeing * (seeing - 1) // 2 if self.right == 0 else 0)
         last = (
@@ -127,11 +139,13 @@ class Problem:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of the forward pass: a multiplication and an addition for each element of each pair, in both products.
+        """Count the floating-point operations of the forward pass: 4 x batch x heads x pairs x
+        head_dim.
 
-        4 x batch x heads x pairs x head_dim; the backward pass has five products where this has two, 2.5 times as many. The usual rule for
-        causal attention, half of 4BHS²D, leaves out half the diagonal: it is smaller by the factor S/(S+1). A ragged batch counts as if
-        every sequence were the longest.
+        Each element of a pair takes a multiplication and an addition in both products. The backward
+        pass has five products instead of two, 2.5 times as many operations. The usual rule for
+        causal attention, half of 4BHS²D, omits half of the diagonal: it is smaller by the factor
+        S/(S+1). A ragged batch counts as if every sequence were the longest.
         """
         return 4.0 * self.batch * self.heads * self.pairs * self.head_dim
 
@@ -151,14 +165,17 @@ class Problem:
         kind += [f"softcap {self.softcap:g}"] if self.softcap else []
         kind += [] if self.bias == "none" else ["mask" if self.bias == "bool" else "bias"]
         kind += ["ragged"] if self.ragged else []
-        return f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim}, {', '.join(kind)} on {self.device}"
+        return (
+            f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim},"
+            f" {', '.join(kind)} on {self.device}"
+        )
 
 
 def default_scale(head_dim: int) -> float:
-    """1/sqrt(head_dim)."""
+    """Return 1/sqrt(head_dim)."""
     return 1.0 / math.sqrt(max(1, head_dim))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """`float16` for torch.float16."""
+    """Return the short name of a dtype, such as `float16` for torch.float16."""
     return str(dtype).removeprefix("torch.")

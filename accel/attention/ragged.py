@@ -1,4 +1,4 @@
-"""Sequences of different lengths, laid end to end in one tensor."""
+"""Describe sequences of different lengths that lie end to end in one tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Ragged:
-    """Where each sequence lies in q [Tq,H,D] and in k and v [Tk,Hkv,D], whose T dimension holds all sequences end to end.
+    """The position of each sequence in q [Tq,H,D] and in k and v [Tk,Hkv,D].
 
-    Sequence i has the queries starts_q[i] to starts_q[i+1] - 1, the keys likewise. The starts are int32 [N+1] on the tensors' device,
-    begin with 0 and never fall; sequences of length 0 are allowed. Made from what is known on the host, so that no kernel waits for it.
+    Sequence i has the queries starts_q[i] to starts_q[i+1] - 1, and its keys likewise. The starts
+    are int32 [N+1] on the tensors' device, begin with 0 and never fall; sequences of length 0 are
+    allowed. The lengths are known on the host, so that no kernel waits for the device.
     """
 
     starts_q: Tensor
@@ -23,7 +24,10 @@ class Ragged:
     longest_q: int
     longest_k: int
     total_q: int | None = None
-    """All queries; None where the host does not know. The last start must be the tensors' length: what lies beyond is not computed."""
+    """The number of all queries; None if the host does not know it.
+
+    The last start must then be the length of the tensors: rows beyond it are not computed.
+    """
     total_k: int | None = None
 
     @classmethod
@@ -34,11 +38,16 @@ class Ragged:
         *,
         device: torch.device | str,
     ) -> Ragged:
-        """From the sequences' lengths; the keys' are the queries' unless given. Raises ValueError where they do not fit together."""
+        """Describe sequences by their lengths; keys have the lengths of the queries unless given.
+
+        Raises:
+            ValueError: if the lengths do not fit together.
+        """
         lengths_k = lengths_q if lengths_k is None else lengths_k
         if len(lengths_q) != len(lengths_k):
             raise ValueError(
-                f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and {len(lengths_k)}"
+                f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and"
+                f" {len(lengths_k)}"
             )
         if any(n < 0 for n in (*lengths_q, *lengths_k)):
             raise ValueError("a length cannot be below 0")
@@ -57,5 +66,5 @@ class Ragged:
 
     @property
     def sequences(self) -> int:
-        """How many there are."""
+        """Return the number of sequences."""
         return len(self.starts_q) - 1

@@ -1,4 +1,7 @@
-"""Attention as its formula says, in float64: the oracle all backends are measured against. Slow, but it never holds S² scores at once."""
+"""Compute attention by its formula in float64: the reference for all backends.
+
+It is slow, but never holds S² scores at once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ SCORES_AT_ONCE = 1 << 22
 
 
 class Rules(NamedTuple):
-    """What the scores go through; see `accel.attention.problem.Problem`."""
+    """The rules that turn products into scores; see `accel.attention.problem.Problem`."""
 
     scale: float
     left: int | None = None
@@ -65,12 +68,17 @@ def reference(
     dtype: torch.dtype = torch.float64,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """softmax(cap(q kᵀ · scale) + bias, where seen) v, with every step in `dtype`.
+    """Compute softmax(cap(q kᵀ · scale) + bias) v over the visible keys, with every step in
+    `dtype`.
 
-    q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H, bias broadcastable to [B,H,Sq,Sk]; with `ragged` [1,H,Tq,D] and [1,Hkv,Tk,D].
-    Returns [B,H,Sq,D] in `dtype`, differentiable, with `return_lse` also the logarithm of the sum of exponentials of each row, [B,H,Sq].
-    Places are aligned bottom-right; a query that sees no key gives zeros, and -inf. With `dtype` that of the inputs it is the plain
+    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H, bias broadcastable to
+    [B,H,Sq,Sk]; with `ragged` [1,H,Tq,D] and [1,Hkv,Tk,D]. Positions are aligned bottom-right; a
+    query that sees no key gives zeros, and -inf. With the dtype of the inputs this is the plain
     computation that a fused kernel is compared with.
+
+    Returns:
+        The output [B,H,Sq,D] in `dtype`, differentiable; with `return_lse` also the logarithm of
+        the sum of exponentials of each row, [B,H,Sq].
     """
     left, right = window
     rules = Rules(
@@ -98,7 +106,7 @@ def reference_rows(
     softcap: float = 0.0,
     dtype: torch.dtype = torch.float64,
 ) -> Tensor:
-    """The rows `rows` (int64 [n]) of one head of `reference`'s answer: [n,D] in `dtype`."""
+    """Return the rows `rows` (int64 [n]) of one head of `reference`'s output: [n,D] in `dtype`."""
     left, right = window
     rules = Rules(
         q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap
@@ -134,7 +142,7 @@ def _dense(
 def _sequences(
     q: Tensor, k: Tensor, v: Tensor, ragged: Ragged, rules: Rules, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """One after the other; tokens of no sequence give zeros."""
+    """Compute one sequence after the other; tokens outside all sequences give zeros."""
     out, lse = q.new_zeros(q.shape, dtype=dtype), q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
     starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
     for i in range(ragged.sequences):
@@ -154,7 +162,8 @@ def _rows(
     rules: Rules,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """One head: q [Sq,D], k and v [Sk,D], bias [Sq,Sk], rows int64 [n]. Returns [n,D] and [n]."""
+    """Compute one head: q [Sq,D], k and v [Sk,D], bias [Sq,Sk], rows int64 [n], giving [n,D] and
+    [n]."""
     keys, values = k.to(dtype), v.to(dtype)
     places = rows + (k.shape[0] - q.shape[0])
     block = max(1, SCORES_AT_ONCE // max(1, k.shape[0]))
@@ -178,7 +187,7 @@ def _rows(
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, places: Tensor, rules: Rules
 ) -> tuple[Tensor, Tensor]:
-    """q [n,D] at the places int64 [n], k and v [S,D], bias [n,S]: the answers [n,D] and [n]."""
+    """Attend with q [n,D] at the positions int64 [n] to k and v [S,D] with bias [n,S]."""
     scores = q @ k.T * rules.scale
     if rules.softcap:
         scores = rules.softcap * torch.tanh(scores / rules.softcap)
@@ -188,7 +197,8 @@ def _attend(
     if hidden is None and k.shape[0]:
         return torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)
     hidden = torch.zeros_like(scores, dtype=torch.bool) if hidden is None else hidden
-    # The lowest finite number, not -inf: a row with no key would become NaN, here and in the gradient; the second fill makes it 0.
+    # The lowest finite number is used instead of -inf: a row without keys would become NaN, here
+    # and in the gradient. The second fill makes it 0.
     low = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     weights = torch.softmax(low, -1).masked_fill(hidden, 0.0)
     lse = torch.logsumexp(scores.masked_fill(hidden, -torch.inf), -1)
@@ -196,11 +206,11 @@ def _attend(
 
 
 def _hidden(places: Tensor, keys: int, rules: Rules, bias: Tensor | None) -> Tensor | None:
-    """Bool [n, keys]: which keys are not seen; None where all are."""
+    """Return a bool mask [n, keys] of hidden keys, or None if all are visible."""
     at = torch.arange(keys, device=places.device)
     masks = [] if rules.right is None else [at > places[:, None] + rules.right]
     masks += [] if rules.left is None else [at < places[:, None] - rules.left]
     masks += [~bias] if bias is not None and bias.dtype == torch.bool else []
-    # A bias of -inf hides as a mask does.
+    # A bias of -inf hides a key like a mask.
     masks += [torch.isneginf(bias)] if bias is not None and bias.dtype != torch.bool else []
     return torch.stack(masks).any(0) if masks else None

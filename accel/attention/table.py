@@ -1,7 +1,8 @@
-"""How fast each backend was measured to be, by GPU: tables shipped with the package, and one measured on the user's machine. Torch-free.
+"""Look up how fast each backend was measured, by GPU.
 
-A table is a CSV file with the columns of `Row`. Its rows of one shape were measured side by side in one run. The shipped ones lie in
-`accel/attention/measured`; the user's is written by `gpudeck run tune`, and its rows replace shipped ones of the same GPU and shape.
+A table is a CSV file with the columns of `Row`. Rows of one shape were measured side by side in one
+run. Shipped tables are in `accel/attention/measured`; `gpudeck run tune` writes the user's table,
+whose rows replace shipped ones of the same GPU and shape. The module needs no torch.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ Place = tuple[float, float, float]
 
 ENOUGH_TILES = 1024
 FEW_QUERIES = 16
-"""Up to here a sequence's queries are a decoding step's, and other kernels are the fastest."""
-ALIKE = {"NVIDIA H100 80GB HBM3": "NVIDIA H200"}
-"""GPUs that were measured at few shapes, and one with the same multiprocessors, clocks and power limit that was at more: who is ahead there
-is ahead here.
+"""Up to this number of queries a sequence is a decoding step, for which other kernels are fastest.
 """
+ALIKE = {"NVIDIA H100 80GB HBM3": "NVIDIA H200"}
+"""Map a GPU that was measured at few shapes to one with the same multiprocessors, clocks and power
+limit that was measured at more: the ranking there applies here."""
 REACH = 2.0
-"""Octaves, in each coordinate, beyond which a measurement says nothing."""
+"""The distance in octaves, in each coordinate, beyond which a measurement is ignored."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One backend at one shape."""
+    """The measurement of one backend at one shape."""
 
     gpu: str
-    """As the driver names it, e.g. "NVIDIA H100 80GB HBM3"."""
+    """The name by the driver, e.g. "NVIDIA H100 80GB HBM3"."""
     direction: str
     """`forward` or `backward`."""
     dtype: str
@@ -48,29 +49,29 @@ class Row(msgspec.Struct, frozen=True):
     seq_k: int
     backend: str
     microseconds: float
-    """Median of one call."""
+    """The median of one call."""
     low: float
-    """5th percentile of the calls, in microseconds."""
+    """The 5th percentile of the calls, in microseconds."""
     high: float
-    """95th percentile."""
+    """The 95th percentile."""
     tflops: float
     versions: str
-    """e.g. "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""
+    """For example "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""
     date: str
 
     @property
     def kind(self) -> tuple[str, str, str, int, bool]:
-        """What rows must share to be compared."""
+        """Return the fields that rows must share to be compared."""
         return self.gpu, self.direction, self.dtype, self.head_dim, self.causal
 
     @property
     def place(self) -> Place:
-        """Where it lies among shapes."""
+        """Return the coordinates of the row's shape."""
         return place(self.batch * self.heads, self.seq_q, self.seq_k)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a newer measurement replaces, and a user's own a shipped one."""
+        """Return the key under which a newer or a user's own measurement replaces this row."""
         return (
             *self.kind,
             self.batch,
@@ -83,9 +84,11 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def place(heads: int, seq_q: int, seq_k: int) -> Place:
-    """The coordinates in which shapes are interpolated, in octaves: queries, keys, and tiles of 128 queries over all heads and sequences.
+    """Return the coordinates in which shapes are interpolated, in octaves.
 
-    `heads` are counted over the batch. More tiles than ENOUGH_TILES make no difference: every multiprocessor has several then.
+    They are the queries, the keys, and the tiles of 128 queries over all heads and sequences.
+    `heads` are counted over the batch. More tiles than ENOUGH_TILES make no difference, because
+    every multiprocessor then has several.
     """
     tiles = heads * -(-seq_q // 128)
     return (
@@ -96,7 +99,11 @@ def place(heads: int, seq_q: int, seq_k: int) -> Place:
 
 
 def user_file() -> Path:
-    """`attention.csv` in `$GPUDECK_HOME`, else in `$XDG_STATE_HOME/gpudeck` or `~/.local/state/gpudeck`."""
+    """Return the path of the user's table.
+
+    It is `attention.csv` in `$GPUDECK_HOME`, else in `$XDG_STATE_HOME/gpudeck` or
+    `~/.local/state/gpudeck`.
+    """
     if home := os.environ.get("GPUDECK_HOME"):
         return Path(home).expanduser().absolute() / "attention.csv"
     return (
@@ -107,7 +114,11 @@ def user_file() -> Path:
 
 
 def read(file: Path) -> list[Row]:
-    """Its rows. Raises ValueError naming the file and the line where it is no such table."""
+    """Read the rows of a table.
+
+    Raises:
+        ValueError: names the file and the line if it is not such a table.
+    """
     rows = []
     try:
         with file.open(newline="") as f:
@@ -120,7 +131,8 @@ def read(file: Path) -> list[Row]:
                     )
                 except msgspec.ValidationError as e:
                     raise ValueError(
-                        f"{file}, line {number}: {e}. Remove the file, or measure again with `gpudeck run tune`"
+                        f"{file}, line {number}: {e}. Remove the file, or measure again with"
+                        " `gpudeck run tune`"
                     ) from e
     except FileNotFoundError:
         return []
@@ -128,7 +140,7 @@ def read(file: Path) -> list[Row]:
 
 
 def write(rows: Iterable[Row], file: Path) -> None:
-    """All of it or nothing, readable by its owner only."""
+    """Write a table completely or not at all, readable by its owner only."""
     new = file.with_name(file.name + ".new")
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with os.fdopen(
@@ -143,9 +155,13 @@ def write(rows: Iterable[Row], file: Path) -> None:
 
 
 def record(rows: Iterable[Row]) -> Path:
-    """Merge into the user's table; a shape measured again is replaced. Returns the file.
+    """Merge rows into the user's table, replacing shapes that were measured again; return its path.
 
-    Programs started from then on go by it. Raises OSError, and ValueError where what is there is no such table.
+    Programs started afterwards use it.
+
+    Raises:
+        OSError: if the file cannot be written.
+        ValueError: if the existing file is not such a table.
     """
     file = user_file()
     merged = {row.identity: row for row in (*read(file), *rows)}
@@ -157,7 +173,10 @@ def record(rows: Iterable[Row]) -> Path:
 
 @lru_cache(maxsize=1)
 def _measured() -> tuple[Row, ...]:
-    """Shipped rows and the user's, which replace what they measured again. A user's table that cannot be read is warned of, once."""
+    """Return the shipped rows and the user's, which replace what they measured again.
+
+    A user's table that cannot be read causes one warning.
+    """
     rows = [row for file in sorted(SHIPPED.glob("*.csv")) for row in read(file)]
     try:
         rows += read(user_file())
@@ -168,10 +187,11 @@ def _measured() -> tuple[Row, ...]:
 
 @lru_cache(maxsize=64)
 def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
-    """The rows to go by: of each shape those at the smallest measured head size that is not below `head_dim`.
+    """Return the rows that apply: of each shape those at the smallest measured head size >=
+    `head_dim`.
 
-    Of these the GPU's own come before those of the GPU that is ALIKE, and then those of that dtype before those of the other two-byte
-    type, in which kernels run as fast.
+    Rows of the GPU itself come before those of the GPU that is ALIKE, and rows of the dtype before
+    those of the other two-byte type, in which kernels are equally fast.
     """
     able = [
         row
@@ -188,7 +208,7 @@ def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -
 
 
 def measured_on(rows: Iterable[Row], at: Place) -> list[str]:
-    """The GPUs whose rows decide at the shape `at`."""
+    """Return the GPUs whose rows decide at the shape `at`."""
     exact, near = set[str](), set[str]()
     for row in rows:
         if row.place == at:
@@ -199,11 +219,13 @@ def measured_on(rows: Iterable[Row], at: Place) -> list[str]:
 
 
 def expected(rows: Iterable[Row], at: Place) -> dict[str, float]:
-    """TFLOP/s of each backend at the shape `at`, from shapes within REACH of it, few queries from few and many from many.
+    """Return the expected TFLOP/s of each backend at the shape `at`; empty without measurements.
 
-    Empty where there are none. A shape that was measured decides alone. Else the logarithm of each backend's rate relative to the best of
-    its shape is averaged, as which backend is ahead changes more slowly than how fast they are, with weights that fall with the fourth
-    power of the distance (Shepard, 1968). A backend counts where it was measured at shapes with half of the weight or more.
+    Only shapes within REACH count, with few queries from few and many from many. A shape that was
+    measured decides alone. Otherwise the logarithm of each backend's rate relative to the best of
+    its shape is averaged, because the ranking changes more slowly than the speed, with weights that
+    fall with the fourth power of the distance (Shepard, 1968). A backend needs measurements at
+    shapes with at least half of the weight.
     """
     shapes: dict[Place, dict[str, float]] = {}
     for row in rows:

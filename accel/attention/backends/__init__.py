@@ -1,4 +1,4 @@
-"""The implementations of attention there are, by name."""
+"""List the implementations of attention by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FlashAttention-4 (the package flash-attn-4), where it is installed: its kernels compile at their first use."""
+"""Run FlashAttention-4 (the package flash-attn-4) if it is installed.
+
+Its kernels compile at their first use.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ from accel.attention.problem import Problem
 
 
 class FlashAttention4:
-    """It works on [B,S,H,D] and aligns bottom-right."""
+    """FlashAttention-4, which works on [B,S,H,D] and aligns bottom-right."""
 
     name = "fa4"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         known = "; ".join(self._rules(problem, direction))
         return known or (
             None if installed() else "is not installed (pip install --pre flash-attn-4)"
@@ -51,7 +54,7 @@ class FlashAttention4:
             yield "takes no softcap in the backward pass here"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Head sizes are widened to a multiple of 8."""
+        """Run the forward pass, with head sizes padded to a multiple of 8."""
         q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
         out, lse, *_ = _interface()._flash_attn_fwd(
             q,
@@ -67,7 +70,7 @@ class FlashAttention4:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Deterministic where asked."""
+        """Run the backward pass, deterministically if requested."""
         q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
         d, o, _ = (t.transpose(1, 2) for t in loadable_rows(Inputs(dout, out, out))[:3])
         grads = _interface()._flash_attn_bwd(
@@ -86,9 +89,11 @@ class FlashAttention4:
 
 @lru_cache(maxsize=1)
 def installed() -> bool:
-    """Whether the package is there; it is imported at its first use, which takes seconds."""
+    """Return True if the package is installed; importing it takes seconds and happens at its
+    first use."""
     package = util.find_spec("flash_attn")
-    # Looked for as a folder: to find a submodule Python would import the package, which may be an older flash-attn, and a broken one.
+    # The search looks for a folder: to find a submodule, Python would import the package, which may
+    # be an older and broken flash-attn.
     return package is not None and any(
         (Path(place) / "cute").is_dir() for place in package.submodule_search_locations or ()
     )

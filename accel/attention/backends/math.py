@@ -1,4 +1,7 @@
-"""Attention in plain tensor operations, on any device: takes everything, and holds all scores in memory."""
+"""Compute attention by plain tensor operations on any device.
+
+This backend accepts every problem and holds all scores in memory.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from accel.attention.problem import Problem
 
 
 class Math:
-    """Computes in float32 (float64 for float64 inputs), whatever the inputs' dtype, and under autocast too."""
+    """Attention in float32 (float64 for float64 inputs) for any dtype, also under autocast."""
 
     name = "math"
 
     def refusal(self, problem: Problem, direction: Direction) -> None:
-        """None: it solves every valid problem."""
+        """Return None: every valid problem can be computed."""
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Holds scores of heads x queries x keys."""
+        """Run the forward pass, holding scores of heads x queries x keys."""
         out = torch.zeros_like(x.q)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
         with torch.autocast(x.q.device.type, enabled=False):
@@ -39,7 +42,10 @@ class Math:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Computes the scores again; dS = P (dP - sum(dO O)), FlashAttention (arXiv 2205.14135), section B.2."""
+        """Recompute the scores and return the gradients.
+
+        dS = P (dP - sum(dO O)); source: FlashAttention (arXiv 2205.14135), section B.2.
+        """
         with torch.autocast(x.q.device.type, enabled=False):
             return self._differentiate(dout, x, out, problem)
 
@@ -64,7 +70,8 @@ class Math:
 
 
 def _sequences(x: Inputs, of_keys: bool = False) -> Iterator[tuple[slice, Inputs]]:
-    """Each sequence of a ragged batch with its place among the queries (or keys); a dense batch as one."""
+    """Yield each sequence of a ragged batch with its slice of the queries (or keys); a dense
+    batch is one."""
     if x.ragged is None:
         yield slice(None), x
         return
@@ -78,7 +85,7 @@ def _sequences(x: Inputs, of_keys: bool = False) -> Iterator[tuple[slice, Inputs
 
 
 def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
-    """The softmax of one batch [B,H,Sq,Sk], its rows' lse [B,H,Sq], and the slope of the softcap at each score."""
+    """Return the softmax [B,H,Sq,Sk], the rows' lse [B,H,Sq], and the slope of the softcap."""
     dtype = torch.float64 if p.dtype == torch.float64 else torch.float32
     scores = x.q.to(dtype) @ _per_query_head(x.k, p, dtype).mT * p.scale
     slope: Tensor | float = 1.0
@@ -98,12 +105,13 @@ def _weights(x: Inputs, p: Problem) -> tuple[Tensor, Tensor, Tensor | float]:
         if scores.shape[-1]
         else scores.new_full(scores.shape[:-1], -torch.inf)
     )
-    # exp(-inf - -inf) would be no number: a row that sees nothing is measured from 0 instead, and gives zeros.
+    # exp(-inf - -inf) would be NaN. A row that sees no key is measured from 0 instead and gives
+    # zeros.
     return torch.exp(scores - torch.where(torch.isneginf(lse), 0.0, lse)[..., None]), lse, slope
 
 
 def _hidden(scores: Tensor, p: Problem) -> Tensor | None:
-    """Bool [Sq,Sk]: what causality and window hide."""
+    """Return a bool mask [Sq,Sk] of what causality and window hide."""
     if p.left is None and p.right is None:
         return None
     seq_q, seq_k = scores.shape[-2:]
@@ -118,5 +126,5 @@ def _per_query_head(x: Tensor, p: Problem, dtype: torch.dtype) -> Tensor:
 
 
 def _per_kv_head(x: Tensor, p: Problem) -> Tensor:
-    """The sum over the query heads that share a key/value head."""
+    """Sum over the query heads that share a key/value head."""
     return x.view(x.shape[0], p.kv_heads, p.heads // p.kv_heads, *x.shape[2:]).sum(2)

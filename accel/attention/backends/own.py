@@ -1,4 +1,4 @@
-"""Our own kernels. Triton and the kernels are imported at their first use."""
+"""Run our own kernels; Triton and the kernels are imported at their first use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from accel.attention.problem import Problem
 
 
 class Hopper:
-    """Warp-specialised kernels for compute capability 9.0, written in Gluon (`accel.attention.kernels.hopper`)."""
+    """Warp-specialised kernels in Gluon for compute capability 9.0."""
 
     name = "hopper"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem)) or None
 
     def _rules(self, p: Problem) -> Iterator[str]:
@@ -45,7 +45,7 @@ class Hopper:
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Head sizes are widened to a multiple of 8."""
+        """Run the forward pass, with head sizes padded to a multiple of 8."""
         from accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
@@ -53,7 +53,7 @@ class Hopper:
         return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
-        """Where nothing has to be widened or copied."""
+        """Prepare the forward pass if nothing has to be padded or copied."""
         from accel.attention.kernels.hopper.forward import planned
 
         if x.ragged is not None or problem.head_dim % 8 or any(loadable(t) is not t for t in x[:3]):
@@ -63,7 +63,7 @@ class Hopper:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Deterministic where asked."""
+        """Run the backward pass, deterministically if requested."""
         from accel.attention.kernels.hopper.backward import backward
 
         p = problem
@@ -78,12 +78,12 @@ class Hopper:
 
 
 class Portable:
-    """Kernels in Triton for compute capability 8.0 to 12.0 (`accel.attention.kernels.portable`): they also take masks and biases."""
+    """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
     name = "triton"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem)) or None
 
     def _rules(self, p: Problem) -> Iterator[str]:
@@ -96,14 +96,15 @@ class Portable:
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Any head size up to 256; float32 without tensor cores, in full precision."""
+        """Run the forward pass: any head size up to 256, float32 in full precision without
+        tensor cores."""
         from accel.attention.kernels.portable.forward import forward
 
         q, k, v = (side_by_side(t) for t in x[:3])
         return forward(q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x))
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
-        """Where there is no bias, and the elements of heads lie side by side."""
+        """Prepare the forward pass if there is no bias and heads are contiguous."""
         from accel.attention.kernels.portable.forward import planned
 
         if x.ragged is not None or x.bias is not None or any(t.stride(-1) != 1 for t in x[:3]):
@@ -113,7 +114,7 @@ class Portable:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Without atomic additions, so the same every time."""
+        """Run the backward pass without atomic additions, so that results are always the same."""
         from accel.attention.kernels.portable.backward import backward
 
         p = problem
@@ -126,7 +127,9 @@ class Portable:
         ):
             x = x._replace(
                 bias=bias.contiguous()
-            )  # the kernel would sum over what the caller expanded, who wants each copy's gradient
+                # the kernel would sum over the copies of an expanded bias, whose gradients the caller
+                # wants each
+            )
         dq, dk, dv, dbias = backward(
             d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x), bias_grad=p.bias_grad, deterministic=p.deterministic
         )  # fmt: skip
@@ -136,7 +139,7 @@ class Portable:
 
 
 def _asked(p: Problem) -> dict[str, Any]:
-    """What every kernel of ours is told of the rules."""
+    """Return the rules of the problem as our kernels take them."""
     return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap}
 
 

@@ -1,4 +1,4 @@
-"""The float64 oracle as a backend like the others; never chosen by `auto`."""
+"""Offer the float64 reference as a backend; `auto` never chooses it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from accel.attention.reference import reference
 
 
 class Reference:
-    """Computed in float64, returned in the dtype of q; gradients by automatic differentiation."""
+    """Attention in float64, returned in the dtype of q, with gradients by automatic
+    differentiation."""
 
     name = "reference"
 
     def refusal(self, problem: Problem, direction: Direction) -> None:
-        """None: it solves every valid problem."""
+        """Return None: every valid problem can be computed."""
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """One row block after the other."""
+        """Run the forward pass, one block of rows after the other."""
         out, lse = self._solve(x, problem)
         return out.to(x.q.dtype), lse.float()
 
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Solves it again, recording."""
+        """Run the forward pass again with gradients recorded, and differentiate it."""
         bias = x.bias
         given = [x.q, x.k, x.v, *([bias] if bias is not None and problem.bias_grad else [])]
         with torch.enable_grad():

@@ -1,4 +1,7 @@
-"""torch's own attention kernels, called by name below scaled_dot_product_attention: no global switch, and a backward pass of their own."""
+"""Run PyTorch's attention kernels by name, below scaled_dot_product_attention.
+
+They need no global switch and have their own backward passes.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,21 @@ from accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
 _VECTOR = 16
-"""Numbers of the widest vector of a CPU (AVX-512). A row all of whose scores are NaN, and too few to fill one, torch 2.13 takes for one
-that sees no key: it answers 0."""
+"""The number of floats in the widest vector of a CPU (AVX-512).
+
+torch 2.13 takes a row whose scores are all NaN, and too few to fill a vector, for one that sees no
+key, and answers 0.
+"""
 
 
 class FlashCuda:
-    """FlashAttention-2 as torch builds it. It works on [B,S,H,D], takes windows and ragged batches, and aligns bottom-right itself."""
+    """FlashAttention-2 as PyTorch builds it.
+
+    It works on [B,S,H,D], takes windows and ragged batches, and aligns bottom-right itself.
+    """
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem, direction)) or None
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
@@ -42,12 +51,16 @@ class FlashCuda:
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
-        # A limit to the right of as many keys as the longest sequence has it takes for none, and none, beside one to the left, for such.
+        # The kernel treats a right limit of at least the longest sequence's keys as no limit, and
+        # no right limit beside a left one as such a limit.
         if p.windowed and p.seq_q > p.seq_k + 1 and (p.right is None or p.right >= p.seq_k):
-            yield f"misreads windows to the right where there are more queries ({p.seq_q}) than keys ({p.seq_k})"
+            yield (
+                f"misreads windows to the right where there are more queries ({p.seq_q}) than keys"
+                f" ({p.seq_k})"
+            )
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Head sizes are widened to a multiple of 8."""
+        """Run the forward pass, with head sizes padded to a multiple of 8."""
         q, k, v = (_rows_first(t, x) for t in loadable_rows(x)[:3])
         out, lse, *_ = _ATEN._flash_attention_forward(
             q,
@@ -61,21 +74,23 @@ class FlashCuda:
             **_window(problem),
         )
         out = _heads_first(out, x)[..., : problem.head_dim]
-        # It marks a row that sees no key with +inf, so that its own backward pass gets weights of 0.
+        # The kernel marks a row that sees no key with +inf, so that its backward pass gets weights
+        # of 0.
         lse = lse.masked_fill(lse == torch.inf, -torch.inf) if _may_be_blind(problem) else lse
         return out, lse if x.ragged is None else lse.unsqueeze(0)
 
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Adds into dq in an order that varies."""
+        """Run the backward pass, which adds into dq in an order that varies."""
         wide = loadable_rows(x)
         d, o = (_rows_first(t, x) for t in loadable_rows(Inputs(dout, out, out))[:2])
         if _may_be_blind(problem):
             lse = lse.masked_fill(lse == -torch.inf, torch.inf)
         q, k, v = (_rows_first(t, x) for t in wide[:3])
         starts = _starts(x, problem)
-        # Dense batches have no starts; the operation's signature wants tensors all the same, as it wants a random state of no dropout.
+        # Dense batches have no starts, but the operation's signature requires tensors, as it
+        # requires a random state although there is no dropout.
         none = torch.empty(0, dtype=torch.int64, device=q.device)
         state = torch.zeros(2, dtype=torch.uint64, device=q.device)
         lse = lse.contiguous() if x.ragged is None else lse.squeeze(0).contiguous()
@@ -98,10 +113,10 @@ class FlashCuda:
 
 
 class FlashCpu:
-    """torch's blocked attention for CPUs."""
+    """PyTorch's blocked attention for CPUs."""
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem, direction)) or None
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
@@ -115,7 +130,8 @@ class FlashCpu:
             yield "takes no ragged batches on a CPU"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Queries that see no key are left out; its causal mask fits the square that remains."""
+        """Run the forward pass without the queries that see no key; the causal mask fits what
+        remains."""
         q, k, v = self._seeing(x, problem)
         out, lse = _ATEN._scaled_dot_product_flash_attention_for_cpu(
             q,
@@ -137,9 +153,9 @@ class FlashCpu:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """See `forward`."""
+        """Run the backward pass without the queries that see no key."""
         blind = problem.blind
-        # The kernel reads lse as its own forward pass lays it out: heads innermost.
+        # The kernel reads lse in the layout of its own forward pass, with the heads innermost.
         laid = lse[:, :, blind:].transpose(1, 2).contiguous().transpose(1, 2)
         dq, dk, dv = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward(
             dout[:, :, blind:].contiguous(),
@@ -161,7 +177,7 @@ class FlashCpu:
 
 
 def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
-    """Rows [B,H,Sq] with a NaN of their own, or one in a key that they see."""
+    """Return the rows [B,H,Sq] that have a NaN, or see a key with one."""
     keys = k.isnan().any(dim=-1).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     seen = (
         keys.cummax(dim=-1).values[..., k.shape[2] - q.shape[2] :]
@@ -172,23 +188,23 @@ def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
 
 
 class Flash:
-    """torch's FlashAttention of the device."""
+    """PyTorch's FlashAttention for the problem's device."""
 
     name = "flash"
     _cuda, _cpu = FlashCuda(), FlashCpu()
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return self._of(problem).refusal(problem, direction)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """As the device's does."""
+        """Run the forward pass of the device's implementation."""
         return self._of(problem).forward(x, problem)
 
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """As the device's does."""
+        """Run the backward pass of the device's implementation."""
         return self._of(problem).backward(dout, x, out, lse, problem)
 
     def _of(self, problem: Problem) -> FlashCuda | FlashCpu:
@@ -196,12 +212,12 @@ class Flash:
 
 
 class Cudnn:
-    """cuDNN's attention."""
+    """The attention of cuDNN."""
 
     name = "cudnn"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem, direction)) or None
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
@@ -221,7 +237,8 @@ class Cudnn:
             yield "takes no ragged batches here"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Head sizes are widened to a multiple of 8; queries that see no key are left out."""
+        """Run the forward pass, padded to head sizes of a multiple of 8, without queries that
+        see no key."""
         wide = loadable_rows(x)
         blind = problem.blind
         out, lse, *_ = _ATEN._scaled_dot_product_cudnn_attention(
@@ -240,7 +257,7 @@ class Cudnn:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """Adds into dq in an order that varies."""
+        """Run the backward pass, which adds into dq in an order that varies."""
         wide, blind = loadable_rows(x), problem.blind
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
@@ -270,12 +287,15 @@ class Cudnn:
 
 
 class Efficient:
-    """The memory-efficient kernel of xFormers as torch builds it: the one that also takes float32, and GPUs before Ampere."""
+    """The memory-efficient kernel of xFormers as PyTorch builds it.
+
+    It also takes float32 and runs on GPUs before Ampere.
+    """
 
     name = "efficient"
 
     def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Why not, in words."""
+        """Return why it cannot compute the pass, or None."""
         return "; ".join(self._rules(problem, direction)) or None
 
     def _rules(self, p: Problem, direction: Direction) -> Iterator[str]:
@@ -295,7 +315,7 @@ class Efficient:
             yield "takes no ragged batches here"
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """It works on [B,S,H,D]; queries that see no key are left out."""
+        """Run the forward pass on [B,S,H,D], without the queries that see no key."""
         wide, blind = loadable_rows(x), problem.blind
         q, k, v = (t.transpose(1, 2) for t in (wide.q[:, :, blind:], wide.k, wide.v))
         out, lse, *_ = _ATEN._efficient_attention_forward(
@@ -322,7 +342,11 @@ class Efficient:
     def backward(
         self, dout: Tensor, x: Inputs, out: Tensor, lse: Tensor, problem: Problem
     ) -> Gradients:
-        """See `forward`. The kernel reads lse in rows of a multiple of 32, and takes out to lie side by side in memory, rows first."""
+        """Run the backward pass without the queries that see no key.
+
+        The kernel reads lse in rows of a multiple of 32, and out contiguous in memory with rows
+        first.
+        """
         wide, blind = loadable_rows(x), problem.blind
         seeing = problem.seq_q - blind
         padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
@@ -353,12 +377,13 @@ class Efficient:
         )
 
     def _mask(self, problem: Problem) -> int:
-        """The kernel's number for no mask, or the bottom-right causal one."""
+        """Return the kernel's number for no mask or the bottom-right causal mask."""
         return 0 if problem.mask == "none" else 2
 
 
 def _with_blind(out: Tensor, lse: Tensor, x: Inputs, blind: int) -> tuple[Tensor, Tensor]:
-    """The answers of the queries that see a key, with 0 and -inf before them for the `blind` first ones, which were left out."""
+    """Put 0 and -inf for the first `blind` queries, which were left out, before the other
+    outputs."""
     if not blind:
         return out, lse
     whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
@@ -367,7 +392,7 @@ def _with_blind(out: Tensor, lse: Tensor, x: Inputs, blind: int) -> tuple[Tensor
 
 
 def _rows_first(t: Tensor, x: Inputs) -> Tensor:
-    """[B,S,H,D], or of a ragged batch [T,H,D]."""
+    """Return the tensor as [B,S,H,D], or [T,H,D] in a ragged batch."""
     return t.transpose(1, 2) if x.ragged is None else t.squeeze(0).transpose(0, 1)
 
 
@@ -378,12 +403,14 @@ def _heads_first(t: Tensor, x: Inputs) -> Tensor:
 def _starts(x: Inputs, p: Problem) -> tuple[Tensor | None, Tensor | None, int, int]:
     if x.ragged is None:
         return None, None, p.seq_q, p.seq_k
-    # The longest is an upper bound. For 1 it would pack grouped heads into rows, which fails where a sequence has no query.
+    # The longest length is an upper bound. With 1 the kernel would pack grouped heads into rows,
+    # which fails if a sequence has no query.
     return x.ragged.starts_q, x.ragged.starts_k, max(2, p.seq_q), p.seq_k
 
 
 def _window(p: Problem) -> dict[str, int]:
-    """The window in the kernel's words; -1 is no limit. Causality is said by its own argument."""
+    """Return the window as the kernel takes it, with -1 for no limit; causality is another
+    argument."""
     if not p.windowed:
         return {}
     return {
@@ -393,12 +420,13 @@ def _window(p: Problem) -> dict[str, int]:
 
 
 def _may_be_blind(p: Problem) -> bool:
-    """Whether a query may see no key; the lengths of ragged sequences are known to the device only."""
+    """Return True if a query may see no key; only the device knows the lengths of ragged
+    sequences."""
     return p.blind > 0 or p.ragged or p.windowed
 
 
 def _lower_right(p: Problem) -> Tensor | None:
-    """The bottom-right mask of the queries that see a key, for a kernel that would align top-left."""
+    """Return the bottom-right mask of queries that see a key, for a kernel that aligns top-left."""
     if p.mask != "lower right":
         return None
     seen = torch.ones(p.seq_q - p.blind, p.seq_k, dtype=torch.bool, device=p.device).tril(

@@ -1,4 +1,4 @@
-"""Functions called as those of the package flash-attn are, for programs written for it: rows first, [B,S,H,D]."""
+"""Offer functions with the signatures of the package flash-attn, rows first: [B,S,H,D]."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Answer:
-    """q [B,Sq,H,D], k and v [B,Sk,Hkv,D]; -1 in `window_size` is no limit. Returns [B,Sq,H,D].
+    """Compute attention of q [B,Sq,H,D] over k and v [B,Sk,Hkv,D], returning [B,Sq,H,D].
 
-    With `return_attn_probs` also lse, float32 [B,H,Sq], and None in place of the probabilities, which exist under dropout only.
-    Raises ValueError for dropout and ALiBi, which are not offered.
+    -1 in `window_size` means no limit. With `return_attn_probs` lse, float32 [B,H,Sq], is returned,
+    too, and None instead of the probabilities, which exist with dropout only.
+
+    Raises:
+        ValueError: for dropout and ALiBi, which are not offered.
     """
     _refuse(dropout_p, alibi_slopes)
     out, lse = attention(
@@ -62,7 +65,11 @@ def flash_attn_varlen_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Answer:
-    """Sequences end to end: q [Tq,H,D], k and v [Tk,Hkv,D], their starts int32 [N+1]. Returns [Tq,H,D], and lse as [H,Tq]."""
+    """Compute attention of sequences that lie end to end.
+
+    Shapes: q [Tq,H,D], k and v [Tk,Hkv,D], their starts int32 [N+1]; returns [Tq,H,D], and lse as
+    [H,Tq].
+    """
     _refuse(dropout_p, alibi_slopes)
     out, lse = attention(
         q,
@@ -87,9 +94,11 @@ def _window(size: tuple[int, int]) -> Window:
 def _refuse(dropout_p: float, alibi_slopes: Tensor | None) -> None:
     if dropout_p:
         raise ValueError(
-            f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out elsewhere in the model"
+            f"attention here has no dropout; got dropout_p={dropout_p}. Pass 0, or drop out"
+            " elsewhere in the model"
         )
     if alibi_slopes is not None:
         raise ValueError(
-            "attention here takes no alibi_slopes; give accel.attention the bias slope x (key - query) instead"
+            "attention here takes no alibi_slopes; give accel.attention the bias slope x (key -"
+            " query) instead"
         )

@@ -45,7 +45,8 @@ def install() -> None:
     """
     if not hasattr(registry, "register_flash_attention_impl"):
         raise RuntimeError(
-            f"torch {torch.__version__} has no registry of attention implementations; 2.11 or newer is needed"
+            f"torch {torch.__version__} has no registry of attention implementations; 2.11 or newer"
+            " is needed"
         )
     registry.register_flash_attention_impl(NAME, register_fn=_register)
     registry.activate_flash_attention_impl(NAME)

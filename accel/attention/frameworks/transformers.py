@@ -43,7 +43,8 @@ def attention_forward(
     refused += ["dropout"] if dropout else []
     if refused:
         raise ValueError(
-            f"attention implementation {NAME} offers no {', '.join(refused)}; load the model with another, such as sdpa"
+            f"attention implementation {NAME} offers no {', '.join(refused)}; load the model with"
+            " another, such as sdpa"
         )
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
@@ -57,7 +58,8 @@ def attention_forward(
     if attention_mask is not None and attention_mask.dtype != torch.bool:
         if not attention_mask.is_floating_point():
             raise ValueError(
-                f"attention_mask must be bool or of a floating-point dtype, which is added; got {attention_mask.dtype}"
+                "attention_mask must be bool or of a floating-point dtype, which is added; got"
+                f" {attention_mask.dtype}"
             )
         attention_mask = attention_mask.to(query.dtype)
     out = attention(
