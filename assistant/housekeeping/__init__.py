@@ -1,14 +1,17 @@
-"""Housekeeping: finds what may go, moves it to the trash once a person approved, and back. Free of torch and Qt; every call blocks.
+"""Find files that are no longer needed, move them to the trash once a person approved, and back.
 
-    from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
-    from scheduler.client import Client
+This package needs neither torch nor Qt. Every call blocks:
 
-    with Client() as deck:
-        finds = scan(deck, ScanMonitor(report=print))
-        receipt = move_to_trash(deck, finds)  # after a person approved these very finds
-    undo(receipt)
+from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
+from scheduler.client import Client
 
-Nothing is deleted but by `empty`, and that only what `move_to_trash` took. Processes are only told of: `deck.kill(find.process)`.
+with Client() as deck:
+findings = scan(deck, ScanMonitor(report=print))
+receipt = move_to_trash(deck, findings)  # after a person approved these findings
+undo(receipt)
+
+Only `empty` deletes, and it deletes only what `move_to_trash` took. Processes are only reported:
+`deck.kill(finding.process)` ends one.
 """
 
 from __future__ import annotations
@@ -29,17 +32,35 @@ from scheduler.protocol.jobs import Job
 from scheduler.protocol.search import ACTIVE, NEWEST, Search
 
 __all__ = [
-    "KINDS", "TITLES", "EmptyResult", "Finding", "Item", "Kind", "Receipt", "ScanMonitor", "Skipped",
-    "StaysError", "UndoResult",
-    "empty", "load", "move_to_trash", "receipts", "scan", "undo",
-]  # fmt: skip
+    "KINDS",
+    "TITLES",
+    "EmptyResult",
+    "Finding",
+    "Item",
+    "Kind",
+    "Receipt",
+    "ScanMonitor",
+    "Skipped",
+    "StaysError",
+    "UndoResult",
+    "empty",
+    "load",
+    "move_to_trash",
+    "receipts",
+    "scan",
+    "undo",
+]
 
 _RECENT = 1000
-"""Of so many of the newest jobs the working folders are looked into for core dumps."""
+"""The newest jobs whose working folders are searched for core dumps."""
 
 
 def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...]:
-    """What may go, the largest first; see `survey.survey`. Raises DaemonGone."""
+    """Return everything that may go, largest first; see `scanning.find_debris`.
+
+    Raises:
+        DaemonGone: The daemon does not answer.
+    """
     monitor = monitor or ScanMonitor()
     try:
         details = deck.details()
@@ -52,11 +73,19 @@ def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...
 def move_to_trash(
     deck: Client, finds: Iterable[Finding], report: Callable[[int], None] = lambda done: None
 ) -> Receipt:
-    """Move what a person approved; what has changed since, is open, or is needed by a job stays, and the receipt says why.
+    """Move what a person approved to the trash.
 
-    `report` is called with how many have been dealt with, now and then.
+    What changed since the scan, is open, or is needed by a job stays where it is, and the receipt
+    says why.
 
-    Raises UserError where another clean-up is under way, and DaemonGone: without the queue nobody knows what jobs need.
+    Args:
+        deck: A client of the daemon: only the queue knows what jobs need.
+        finds: The approved findings.
+        report: Called now and then with the number of findings handled so far.
+
+    Raises:
+        UserError: Another clean-up is running.
+        DaemonGone: The daemon does not answer.
     """
     return move(_grounds(deck), finds, report)
 
@@ -67,7 +96,7 @@ def _grounds(deck: Client) -> Scope:
         found, on = deck.find(Search(outcomes=ACTIVE), _RECENT, before)
         active += [
             deck.job(job.id) if job.cut else job for job in found
-        ]  # a list has the beginning of a long command only
+        ]  # A list of jobs holds only the beginning of a long command.
         before = on or 0
     ran = dict.fromkeys(job.spec.cwd for job in recent if not job.spec.where)
     return scope_from(settings.load(), tuple(ran), tuple(active))

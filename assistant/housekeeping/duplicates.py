@@ -1,4 +1,7 @@
-"""Files of models that are there twice: of one size, then of one content. Names of one file (hard links) are one file."""
+"""Find model files that exist twice.
+
+Files of one size are compared by content. Hard links to one file count as one file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from assistant.housekeeping.walk import Candidate, measured
 from scheduler.protocol import paths
 
 LEAST = 32 * 2**20
-"""Bytes; smaller files are not looked at."""
+"""Smaller files, in bytes, are ignored."""
 _ENDINGS = (".safetensors", ".pth", ".pt", ".ckpt", ".bin", ".gguf", ".onnx")
 _BLOCK = 2**20
 
@@ -24,7 +27,11 @@ _BLOCK = 2**20
 def find_duplicates(
     scope: Scope, files: Iterable[Candidate], monitor: ScanMonitor
 ) -> Iterator[Finding]:
-    """All copies of a file but one: that which a link points to, which is not ours to propose, else the oldest."""
+    """Yield all copies of a file but one.
+
+    A copy stays if a link points to it or if it is not ours to propose; otherwise the oldest one
+    stays.
+    """
     oldest, now = scope.age_of("duplicate"), time.time()
     if oldest is None:
         return
@@ -45,15 +52,22 @@ def find_duplicates(
                     continue
                 reason = f"the same as {shown(keeper.path)}, which stays"
                 yield Finding(
-                    "duplicate", encoded(path), encoded(root), found.bytes, reason, now - found.used, found.seal,
-                    encoded(keeper.path), twin.seal,
-                )  # fmt: skip
+                    "duplicate",
+                    encoded(path),
+                    encoded(root),
+                    found.bytes,
+                    reason,
+                    now - found.used,
+                    found.seal,
+                    encoded(keeper.path),
+                    twin.seal,
+                )
 
 
 def _by_size(
     scope: Scope, files: Iterable[Candidate]
 ) -> tuple[list[list[Candidate]], frozenset[Path]]:
-    """Files of one size, each inode once; and where links point to."""
+    """Return groups of files of one size, each inode once, and the targets of all links."""
     sizes: dict[int, dict[tuple[int, int], Candidate]] = defaultdict(dict)
     linked = set[Path]()
     for found in files:
@@ -67,7 +81,10 @@ def _by_size(
 
 
 def _stays(scope: Scope, found: Candidate, linked: frozenset[Path]) -> bool:
-    """Whether it is not to be proposed, whatever else there is: another name of it would keep its bytes, or a link would lead nowhere."""
+    """Return True if a file must not be proposed, whatever other copies exist.
+
+    Another hard link would keep its bytes, and a symbolic link to it would break.
+    """
     return (
         found.info.st_nlink > 1
         or found.path in linked
@@ -82,7 +99,7 @@ def _in_library(scope: Scope, path: Path) -> bool:
 
 
 def _alike(group: Sequence[Candidate], monitor: ScanMonitor) -> list[list[Candidate]]:
-    """Those of one content, by the first block and then by all of it."""
+    """Group files of equal content: by the first block, then by all of it."""
     for whole in (False, True):
         found: dict[bytes, list[Candidate]] = defaultdict(list)
         for candidate in group:
@@ -99,7 +116,7 @@ def _alike(group: Sequence[Candidate], monitor: ScanMonitor) -> list[list[Candid
 
 
 def _digest(path: Path, whole: bool, monitor: ScanMonitor) -> bytes | None:
-    """None where there is no time left."""
+    """Return the digest of a file, or None if no time is left."""
     digest = hashlib.blake2b(digest_size=32)
     with paths.open_plain(path) as f:
         while block := f.read(_BLOCK):

@@ -1,4 +1,7 @@
-"""Emptying: the only thing here that deletes, and only what its own journal names. All else in the desktop's trash is not ours."""
+"""Empty the trash: the only code here that deletes, and it deletes only what its own journal names.
+
+Everything else in the desktop's trash belongs to the user.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,42 @@ import time
 import msgspec
 
 from assistant.housekeeping.findings import StaysError, decoded
-from assistant.housekeeping.journal import Item, Skipped, every, forget, locked, written
+from assistant.housekeeping.journal import (
+    Item,
+    Skipped,
+    all_receipts,
+    forget,
+    locked,
+    recorded_items,
+)
 from assistant.housekeeping.restoring import drop_note
 from assistant.housekeeping.trash import FILES, Mounts, inside
 from assistant.housekeeping.walk import DEEPEST, folder_in
 
 _DOOMED = ".deleting"
-"""Added to the name of what is being deleted: half of a folder must not be put back."""
+"""A suffix for what is being deleted: a half-deleted folder must not be put back."""
 
 
 class EmptyResult(msgspec.Struct, frozen=True):
-    """What emptying the trash did."""
+    """Report what emptying the trash did."""
 
     items: int = 0
     bytes: int = 0
-    """Bytes that are free now, as they were counted when they went to the trash."""
+    """Bytes that are free now, as counted when they went to the trash."""
     left: tuple[Skipped, ...] = ()
 
 
 def empty(older_than: float = 0.0, now: float | None = None) -> EmptyResult:
-    """Delete for good what went to the trash more than `older_than` seconds ago. Raises UserError where another clean-up is under way."""
+    """Delete for good what went to the trash more than `older_than` seconds ago.
+
+    Raises:
+        UserError: Another clean-up is running.
+    """
     until = (time.time() if now is None else now) - older_than
     count, freed, left, mounts = 0, 0, list[Skipped](), Mounts()
     with locked():
-        for receipt in every():
-            items = written(receipt)
+        for receipt in all_receipts():
+            items = recorded_items(receipt)
             if any(item.time > until for item in items):
                 continue
             failed = len(left)
@@ -50,20 +64,21 @@ def empty(older_than: float = 0.0, now: float | None = None) -> EmptyResult:
 
 
 def _delete(item: Item, mounts: Mounts) -> bool:
-    """Whether it was still in the trash."""
+    """Delete an item, and return False if it was no longer in the trash."""
     trash, name = decoded(item.trash), str(decoded(item.name))
     try:
         with inside(trash, FILES) as files:
             try:
                 os.rename(name, name + _DOOMED, src_dir_fd=files, dst_dir_fd=files)
             except FileNotFoundError:
-                pass  # restored or deleted by somebody, or begun by an emptying that was killed
+                # Somebody restored or deleted it, or an emptying that was killed had renamed it.
+                pass
             drop_note(item)
-            if mounts.hit(trash / FILES / (name + _DOOMED)):
+            if mounts.covers(trash / FILES / (name + _DOOMED)):
                 raise StaysError("something is mounted there")
             return _remove(files, name + _DOOMED, os.fstat(files).st_dev, DEEPEST)
     except FileNotFoundError:
-        return False  # the trash itself is gone
+        return False  # The trash folder itself is gone.
 
 
 def _remove(folder: int, name: str, device: int, depth: int) -> bool:
@@ -77,7 +92,7 @@ def _remove(folder: int, name: str, device: int, depth: int) -> bool:
         os.unlink(name, dir_fd=folder)
         return True
     if not depth:
-        raise StaysError(f"it holds more than {DEEPEST} folders one in another")
+        raise StaysError(f"it holds more than {DEEPEST} nested folders")
     with folder_in(folder, name) as fd:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries]

@@ -1,4 +1,4 @@
-"""Describe debris that a scan found, and monitor over the scan."""
+"""Describe debris that a scan found, and keep a scan within its bounds."""
 
 from __future__ import annotations
 
@@ -28,30 +28,37 @@ TITLES: dict[Kind, str] = {
 
 
 class StaysError(UserError):
-    """Something stays where it is; the message says why."""
+    """Report why something stays where it is."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that may go. Paths are percent-encoded, as a file may have any bytes in its name, and JSON has text only."""
+    """Describe something that may go.
+
+    Paths are percent-encoded, because a file name may hold any bytes and JSON holds only text.
+    """
 
     kind: Kind
     place: str
-    """Its absolute path, percent-encoded; empty for a process."""
+    """The absolute path, percent-encoded; empty for a process."""
     root: str
-    """The allowed folder that it lies in, percent-encoded."""
+    """The allowed folder that holds it, percent-encoded."""
     bytes: int
-    """Allocated bytes that its going sets free: what other names or other files share is not counted. Of a process: of GPU memory."""
+    """Allocated bytes that its removal frees, without those shared with other files; for a process,
+    bytes of GPU memory.
+    """
     reason: str
-    """Why it may go, for a person to read; may hold names of files, without control characters."""
+    """Why it may go, for a person to read. It may quote file names, without control characters."""
     age: float
-    """Seconds since it was last used, as the scan saw it."""
+    """Seconds since its last use, at the time of the scan."""
     seal: str = ""
-    """Names this very content (see `tree.Measure`): what has changed since the scan has another."""
+    """A digest of its content (see `walk.Measure`): anything that changed since the scan has
+    another.
+    """
     twin: str = ""
-    """Of a duplicate: the file that stays, percent-encoded."""
+    """For a duplicate, the file that stays, percent-encoded."""
     twin_seal: str = ""
     process: Process | None = None
-    """Of a process: which. It is ended by `Client.kill`, never moved."""
+    """The process, if this is one. `Client.kill` ends it; it is never moved."""
 
     @property
     def path(self) -> Path:
@@ -59,12 +66,14 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The path as people may see it: nothing in it steers a terminal."""
+        """Return the path for people to read, free of terminal control characters."""
         return shown(self.path) if self.place else f"pid {self.process.pid}" if self.process else ""
 
 
 def encoded(path: str | Path) -> str:
-    """A path as ASCII text, percent-encoded as in file: URIs and in the trash's own files."""
+    """Return a path as ASCII text, percent-encoded as in file: URIs and in the trash's
+    own files.
+    """
     return quote_from_bytes(os.fsencode(path))
 
 
@@ -73,7 +82,10 @@ def decoded(place: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """A path for people, `~` for their own folder; characters that steer a terminal, or are none, are shown as such: \\x1b."""
+    """Return a path for people to read, with `~` for their home folder.
+
+    Characters that control a terminal, or that are no valid text, are escaped: \\x1b.
+    """
     text, home = str(path), f"{Path.home()}/"
     text = f"~/{text[len(home) :]}" if text.startswith(home) and len(home) > 1 else text
     return (
@@ -86,22 +98,29 @@ def _escaped(character: str) -> str:
 
 
 def within(path: Path, folder: Path) -> bool:
-    """Whether `path` lies below `folder`; both absolute, and without links."""
+    """Return True if `path` lies below `folder`; both are absolute and without links."""
     return folder in path.parents
 
 
 def is_in_trash(path: Path) -> bool:
-    """Whether a path lies in a trash."""
+    """Return True if a path lies in a trash folder."""
     return any(part == "Trash" or part.startswith(".Trash") for part in path.parts)
 
 
 SCAN_S = 60.0
-"""How long a scan may take where nobody says otherwise."""
+"""The longest duration of a scan by default."""
 _TELL_S = 0.1
 
 
 class ScanMonitor:
-    """One a scan. `report` is called with what is being looked at, at most ten times a second; `cancelled` is asked all the time."""
+    """Keep one scan within bounds: report its progress, stop it, and collect what it could not
+    read.
+
+    Args:
+        report: Called with the path being searched, at most ten times a second.
+        cancelled: Returns True once the scan should stop.
+        seconds: The longest duration of the scan.
+    """
 
     def __init__(
         self,
@@ -114,12 +133,12 @@ class ScanMonitor:
         self._end = time.monotonic() + seconds
         self._next = 0.0
         self.stopped = ""
-        """Why it ended before it had seen all; empty where it did not."""
+        """Why the scan ended early; empty if it did not."""
         self.unseen: list[str] = []
-        """What could not be looked at, and why; lines for a person."""
+        """What could not be read and why, as lines for a person."""
 
     def must_stop(self, path: Path | None = None) -> bool:
-        """Whether the scan is to end now; `path`: what it looks at."""
+        """Return True if the scan must end now. `path` is the one being searched."""
         now = time.monotonic()
         if not self.stopped:
             self.stopped = (
@@ -135,6 +154,6 @@ class ScanMonitor:
         return bool(self.stopped)
 
     def note_unreadable(self, path: Path, error: Exception) -> None:
-        """Something cannot be looked at."""
+        """Record that a path could not be read."""
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         self.unseen.append(f"{shown(path)}: {why}")

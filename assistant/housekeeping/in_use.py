@@ -1,4 +1,8 @@
-"""Check that no process has a file open, and that no job may need it."""
+"""Check that no process has a file open, and that no job may need it.
+
+Processes of this user show their open files in /proc. For a regular file of ours the kernel also
+knows about all other processes, through a lease.
+"""
 
 from __future__ import annotations
 
@@ -15,38 +19,46 @@ from assistant.housekeeping.walk import Entry, Measure, measure
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Job
 
-CHANGED = "it has changed since it was looked at"
+CHANGED = "it has changed since the scan"
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 
 
-class Holders:
-    """Who had what open, mapped, or as its working folder, when this was first asked. Processes of others cannot be seen into."""
+class OpenFiles:
+    """Record which process has which file open, mapped, or as its working folder.
+
+    The record is taken at the first question. Processes of other users cannot be inspected.
+    """
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], int] = {}
         self._mapped: dict[int, int] = {}
-        """By inode number alone: the device that maps tell is not always the one that stat(2) tells (btrfs, overlay)."""
-        self._looked = False
+        """By inode number alone: maps do not always show the device that stat(2) shows (btrfs,
+        overlay).
+        """
+        self._complete = False
 
     def of(self, inodes: frozenset[tuple[int, int]]) -> str:
-        """Which process has one of these; empty where none has."""
-        if not self._looked:
-            self._look_at_all()
+        """Return the process that has one of these inodes open, or an empty string."""
+        if not self._complete:
+            self._read_all()
         for inode in inodes:
             pid = self._open.get(inode) or self._mapped.get(inode[1])
             if pid is not None:
                 return _name(pid)
         return ""
 
-    def _look_at_all(self) -> None:
-        self._looked = True
+    def _read_all(self) -> None:
+        self._complete = True
         with os.scandir("/proc") as processes:
             for process in processes:
                 if process.name.isdigit():
-                    self._look(int(process.name))
+                    self._read_process(int(process.name))
 
-    def _look(self, pid: int) -> None:
-        """A process that ends meanwhile has nothing open; one that is not ours tells nothing."""
+    def _read_process(self, pid: int) -> None:
+        """Record what one process has open.
+
+        A process that ends meanwhile has nothing open; one of another user cannot be inspected.
+        """
         try:
             cwd = Path(f"/proc/{pid}/cwd").stat()
             self._open[cwd.st_dev, cwd.st_ino] = pid
@@ -64,7 +76,7 @@ class Holders:
         try:
             info = file.stat()
         except OSError:
-            return  # closed meanwhile
+            return  # It was closed meanwhile.
         self._open[info.st_dev, info.st_ino] = pid
 
 
@@ -75,11 +87,18 @@ def _name(pid: int) -> str:
         return f"process {pid}"
 
 
-def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None = None) -> Measure:
-    """The measure of what nobody has open. Raises StaysError where somebody has, or its seal is another; and what `walk` raises.
+def check_unused(
+    folder: int, name: str, seal: str = "", holders: OpenFiles | None = None
+) -> Measure:
+    """Return the measure of a file or folder that nobody has open.
 
-    Of plain files the kernel tells, whoever has them open: a lease for writing is granted only on a file that nobody else has open
-    (fcntl(2), F_SETLEASE); it is given back at once. File systems without leases leave it to `holders`.
+    The kernel knows about every process: it grants a write lease only on a file that nobody else
+    has open (fcntl(2), F_SETLEASE). The lease is given back at once. On file systems without
+    leases, only `holders` can tell.
+
+    Raises:
+        StaysError: A process has it open, its seal differs, or `walk` refuses it.
+        OSError: It cannot be read.
     """
     held: list[Entry] = []
     found = measure(
@@ -91,7 +110,7 @@ def check_unused(folder: int, name: str, seal: str = "", holders: Holders | None
     )
     if seal and found.seal != seal:
         raise StaysError(CHANGED)
-    if who := (holders or Holders()).of(found.inodes):
+    if who := (holders or OpenFiles()).of(found.inodes):
         raise StaysError(f"{who} has it open")
     if held:
         raise StaysError(
@@ -105,7 +124,7 @@ def _held(folder: int, name: str) -> bool:
     try:
         fcntl.fcntl(
             fd, fcntl.F_SETSIG, signal.SIGURG
-        )  # one that is ignored, where somebody opens the file just now
+        )  # SIGURG is ignored by default; it arrives if somebody opens the file just now.
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as e:
@@ -116,17 +135,21 @@ def _held(folder: int, name: str) -> bool:
 
 
 _WHERE_THEY_WORK = ("core", "duplicate")
-"""Kinds that may be anything a job wants to read; a cache or an old log in its working folder is what it is."""
+"""Kinds of files that a job might read from its working folder. A cache or an old log there is
+never input.
+"""
 
 
 class Needs:
-    """Made once for many finds: a path is looked up, not compared with all others."""
+    """Look up who needs a path. Built once for many findings, so that a path is looked up, not
+    compared.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self._named: dict[Path, str] = {}
-        """What is needed, with all that lies in it."""
+        """Paths that are needed, with everything below them."""
         self._above: dict[Path, str] = {}
-        """The folders that something needed lies in."""
+        """Folders that hold something needed."""
         self._work: dict[Path, str] = {}
         for job in scope.active:
             cwd = _real(job.spec.cwd)
@@ -137,7 +160,7 @@ class Needs:
             self._add(scope.model, "it belongs to the assistant's model")
 
     def of(self, find: Finding) -> str:
-        """Who may need it; empty where nobody does."""
+        """Return why a finding may be needed, or an empty string."""
         path = find.path
         where = (path, *path.parents)
         if why := self._above.get(path) or _first(self._named, where):
@@ -150,7 +173,9 @@ class Needs:
 
 
 def _paths(job: Job, cwd: Path) -> Iterator[Path]:
-    """The job's folder, and what a word of its command names: itself, or behind its =."""
+    """Yield the job's folder and the paths that words of its command name, also after an equals
+    sign.
+    """
     yield _real(paths.job_folder(job.id))
     for word in job.spec.argv:
         for part in (word, word.partition("=")[2]):

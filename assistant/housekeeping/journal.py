@@ -1,7 +1,8 @@
-"""The journal of the trash: what goes there is written down, and on disk, before it goes. One file a move, a line an item.
+"""Keep the journal of the trash: one file a move, one line an item, on disk before anything moves.
 
-The file system is the truth: what is in the trash under the name of a line has been moved, and the rest has not. So nothing has to be
-written after a move, and a process that is killed at any moment leaves nothing that nobody knows of.
+The file system is the truth: an item is moved if it is in the trash under the name in its line. So
+nothing needs to be written after a move, and a process killed at any moment leaves nothing
+unrecorded.
 """
 
 from __future__ import annotations
@@ -27,20 +28,21 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Something that was to go, and its place in the trash."""
+    """Record something to be moved, and its place in the trash."""
 
     find: Finding
     trash: str
-    """Path of the trash folder, percent-encoded."""
+    """The path of the trash folder, percent-encoded."""
     name: str
-    """Its name there, percent-encoded."""
+    """Its name in the trash, percent-encoded."""
     time: float
     """Seconds since the epoch."""
     top: str = ""
-    """The folder that the trash tells its path from, percent-encoded; empty: the root."""
+    """The folder that the trash records its path relative to, percent-encoded; empty for the root.
+    """
 
-    def there(self) -> bool:
-        """Whether it is in the trash."""
+    def is_present(self) -> bool:
+        """Return True if the item is in the trash."""
         return os.path.lexists(decoded(self.trash) / FILES / decoded(self.name))
 
 
@@ -48,31 +50,35 @@ _DECODE = msgspec.json.Decoder(Item).decode
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """Something that stays where it is, and why."""
+    """Report something that stays where it is, and why."""
 
     find: Finding
     why: str
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What one move took to the trash."""
+    """Describe what one move took to the trash."""
 
     id: str
     time: float
     """Seconds since the epoch."""
     items: tuple[Item, ...]
-    """What is in the trash."""
+    """The items that are in the trash now."""
     left: tuple[Skipped, ...] = ()
-    """What was to go, and stays; told once, by the move."""
+    """What was approved but stays; only `move_to_trash` fills it in."""
 
     @property
     def bytes(self) -> int:
-        """What emptying it sets free."""
+        """Return the bytes that emptying it frees."""
         return sum(item.find.bytes for item in self.items)
 
 
-class Journal:
-    """The file of one move. Raises UserError where it cannot be written, as on a full disk: what it does not name may not be moved."""
+class MoveJournal:
+    """Write the journal of one move.
+
+    What the journal does not name must not move, so it raises UserError if it cannot be written, as
+    on a full disk.
+    """
 
     def __init__(self) -> None:
         self.id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
@@ -88,7 +94,7 @@ class Journal:
             raise self._failed(e) from e
 
     def append(self, items: Iterable[Item]) -> None:
-        """On disk when this returns."""
+        """Write items; they are on disk when this returns."""
         lines = memoryview(b"".join(_ENCODE(item) + b"\n" for item in items))
         try:
             while lines:
@@ -99,8 +105,8 @@ class Journal:
 
     def _failed(self, error: OSError) -> UserError:
         return UserError(
-            f"nothing more is moved, as it cannot be written down in {self._file.parent}: {error.strerror}. "
-            "Back again with what was: gpudeck clean --undo"
+            f"nothing more is moved: {self._file.parent} cannot be written: {error.strerror}. "
+            "To put back what was moved: gpudeck clean --undo"
         )
 
     def __enter__(self) -> Self:
@@ -112,57 +118,67 @@ class Journal:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """One process at a time moves, takes back and empties. Raises UserError where another does."""
+    """Let one process at a time move, restore and empty.
+
+    Raises:
+        UserError: Another process holds the lock.
+    """
     fd = os.open(_folder() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            raise UserError("another clean-up is under way; try again once it is done") from e
+            raise UserError("another clean-up is running; try again when it has finished") from e
         yield
     finally:
         os.close(fd)
 
 
-def written(receipt: str) -> tuple[Item, ...]:
-    """All that a journal names, in the trash or not. Raises NotFound. A line that was not finished was never acted on."""
+def recorded_items(receipt: str) -> tuple[Item, ...]:
+    """Return all items that a journal names, in the trash or not.
+
+    A line that was not finished was never acted on.
+
+    Raises:
+        NotFound: There is no such journal.
+    """
     file = _folder() / (Path(receipt).name + _ENDING)
     try:
         lines = file.read_bytes().split(b"\n")[:-1]
     except OSError as e:
         raise NotFound(
-            f"nothing is known of a clean-up {receipt!a}: it was undone, or emptied from the trash"
+            f"there is no clean-up {receipt!a}: it was undone, or the trash was emptied"
         ) from e
     found = []
     for line in lines:
         with suppress(
             *MALFORMED
-        ):  # cut short by a crash of the machine, which the file system filled up
+        ):  # A crash of the machine cut the line short, and the file system filled it up.
             found.append(_DECODE(line))
     return tuple(found)
 
 
 def load(receipt: str) -> Receipt:
-    """Raises NotFound."""
-    items = written(receipt)
+    """Return the receipt of a move with the items that are still in the trash. Raises NotFound."""
+    items = recorded_items(receipt)
     return Receipt(
-        receipt, items[0].time if items else 0.0, tuple(item for item in items if item.there())
+        receipt, items[0].time if items else 0.0, tuple(item for item in items if item.is_present())
     )
 
 
 def receipts() -> tuple[Receipt, ...]:
-    """The moves of which something is still in the trash, the newest first."""
-    found = [load(receipt) for receipt in every()]
+    """Return the moves of which something is still in the trash, newest first."""
+    found = [load(receipt) for receipt in all_receipts()]
     return tuple(sorted((r for r in found if r.items), key=lambda r: (r.time, r.id), reverse=True))
 
 
-def every() -> list[str]:
-    """All moves that have a journal, the oldest first."""
+def all_receipts() -> list[str]:
+    """Return the names of all moves that have a journal, oldest first."""
     return sorted(file.name.removesuffix(_ENDING) for file in _folder().glob(f"*{_ENDING}"))
 
 
 def forget(receipt: str) -> None:
-    """Of a move of which nothing is in the trash any more."""
+    """Delete the journal of a move that has nothing left in the trash."""
     (_folder() / (receipt + _ENDING)).unlink(missing_ok=True)
 
 

@@ -1,4 +1,7 @@
-"""Find what programs left behind that crashed or were killed: core dumps, shared memory, processes on a GPU."""
+"""Find what crashed or killed programs left behind: core dumps, shared memory, GPU processes.
+
+Processes are only reported: `Client.kill` ends one after a person approved.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from assistant.housekeeping.findings import Finding, ScanMonitor, StaysError, encoded
-from assistant.housekeeping.in_use import Holders, check_unused
+from assistant.housekeeping.in_use import OpenFiles, check_unused
 from assistant.housekeeping.scope import Scope
 from assistant.housekeeping.walk import Candidate, directly_in, measured, parent
 from scheduler.protocol import paths
@@ -21,11 +24,13 @@ from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job
 
 _NAME = re.compile(r"(?:vg)?core(?:[._-].*)?|.*\.core(?:\.\d+)?|.*\.nvcudmp", re.DOTALL)
-"""core(5), systemd's and others' patterns, Valgrind's; CUDA's end with .nvcudmp."""
+"""Names from core(5), systemd and other patterns, and Valgrind; CUDA's core dumps end with
+.nvcudmp.
+"""
 _ELF = b"\x7fELF"
 _BIG = b"\x02"
 _CORE, _AT = 4, 16
-"""e_type of a core dump, and where it stands (elf(5))."""
+"""The e_type of a core dump, and its offset in the file (elf(5))."""
 
 
 def find_core_dumps(
@@ -70,11 +75,14 @@ REASON = "shared memory that no process has open; it is memory until the trash i
 
 
 def find_shared_memory(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
-    """Only single files: a folder was made there by somebody who means to come back."""
+    """Yield files in shared memory that no process has open.
+
+    Folders are left alone: whoever made one there means to come back.
+    """
     oldest, now = scope.age_of("memory"), time.time()
     if oldest is None or scope.memory is None:
         return
-    holders = Holders()
+    holders = OpenFiles()
     for path, root, info in directly_in(scope.memory, monitor):
         if not stat.S_ISREG(info.st_mode) or now - max(info.st_mtime, info.st_atime) < oldest:
             continue
@@ -82,7 +90,7 @@ def find_shared_memory(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
             with parent(path) as (folder, name):
                 found = check_unused(folder, name, holders=holders)
         except StaysError:
-            continue  # in use, or of somebody else: nothing worth telling
+            continue  # It is in use, or belongs to another user.
         except OSError as e:
             monitor.note_unreadable(path, e)
             continue
@@ -100,7 +108,13 @@ def find_shared_memory(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
 def find_processes(
     scope: Scope, details: Iterable[Detail], job: Callable[[int], Job]
 ) -> Iterator[Finding]:
-    """`job` tells of a job by its number, or raises NotFound."""
+    """Yield GPU processes that a job of this queue left behind.
+
+    Args:
+        scope: The scope of the scan.
+        details: The details of the devices.
+        job: Returns a job by its number, or raises NotFound.
+    """
     now, user = time.time(), psutil.Process().username()
     if scope.age_of("process") is None:
         return
@@ -122,7 +136,9 @@ def find_processes(
 
 
 def _was_started_by(pid: int, jobs: Path | None, job: int) -> bool:
-    """Whether it was started by this very queue: another state folder has jobs of the same numbers."""
+    """Return True if this queue started the process: other state folders use the same
+    job numbers.
+    """
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,7 +1,8 @@
-"""To the trash: only what is as it was when a person saw it, that nobody has open, and no job needs. All by renaming.
+"""Move approved findings to the trash, by renaming only.
 
-Each is checked, written down, renamed, and looked at once more from its place in the trash: what somebody opened or changed between the
-check and the renaming is put back. From then on nobody can open it by its old name.
+A finding moves only if it is as the person saw it, nobody has it open, and no job needs it. Each
+one is checked, recorded, renamed, and checked once more in the trash, where nobody can open it by
+its old name any more. What somebody opened or changed between the two checks is put back.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from assistant.housekeeping.findings import (
     is_in_trash,
     within,
 )
-from assistant.housekeeping.in_use import Holders, Needs, check_unused
-from assistant.housekeeping.journal import Item, Journal, Receipt, Skipped, forget, locked
+from assistant.housekeeping.in_use import Needs, OpenFiles, check_unused
+from assistant.housekeeping.journal import Item, MoveJournal, Receipt, Skipped, forget, locked
 from assistant.housekeeping.restoring import put_back
 from assistant.housekeeping.scope import Scope
 from assistant.housekeeping.trash import (
@@ -38,9 +39,9 @@ from assistant.housekeeping.trash import (
 from assistant.housekeeping.walk import measured, parent
 
 _AT_ONCE = 256
-"""How many are checked with one look at what all processes have open."""
+"""Findings that are checked against one record of all open files."""
 _IN_OTHER_WORDS = {
-    errno.ENOENT: "it is not there any more",
+    errno.ENOENT: "it no longer exists",
     errno.EXDEV: "it cannot be renamed into a trash, as in the layers of a container's image",
 }
 
@@ -48,16 +49,19 @@ _IN_OTHER_WORDS = {
 def move(
     scope: Scope, finds: Iterable[Finding], report: Callable[[int], None] = lambda done: None
 ) -> Receipt:
-    """Move what may be moved. Raises UserError where another clean-up is under way. Why the rest stays is in the receipt.
+    """Move what may be moved; the receipt says why the rest stays.
 
-    `report` is called with how many have been dealt with, now and then.
+    `report` is called now and then with the number of findings handled so far.
+
+    Raises:
+        UserError: Another clean-up is running.
     """
     finds, left, moved = tuple(finds), list[Skipped](), list[Item]()
     began, checks = (
         time.time(),
         _Checks(scope, frozenset(find.path for find in finds if find.place)),
     )
-    with locked(), Journal() as journal:
+    with locked(), MoveJournal() as journal:
         for start in range(0, len(finds), _AT_ONCE):
             planned = list(_plan(checks, finds[start : start + _AT_ONCE], began, left))
             journal.append(planned)
@@ -70,14 +74,14 @@ def move(
 
 
 class _Checks:
-    """What must be true of a find before it is moved."""
+    """Check what must be true of a finding before it moves."""
 
     def __init__(self, scope: Scope, going: frozenset[Path]) -> None:
-        """`going`: all that is to be moved."""
+        """Prepare the checks for one move of all the paths in `going`."""
         self._roots, self._needs, self._going = scope.roots, Needs(scope), going
 
-    def check(self, find: Finding, holders: Holders, mounts: Mounts) -> None:
-        """Raises StaysError or OSError where it is to stay."""
+    def check(self, find: Finding, holders: OpenFiles, mounts: Mounts) -> None:
+        """Raise StaysError or OSError if the finding must stay."""
         if find.kind == "process":
             raise StaysError("a process is ended, not moved: gpudeck kill PID")
         if (
@@ -91,7 +95,7 @@ class _Checks:
             )
         if why := self._needs.of(find):
             raise StaysError(why)
-        if mounts.hit(find.path):
+        if mounts.covers(find.path):
             raise StaysError("something is mounted there")
         if find.twin:
             self._check_twin(find)
@@ -99,22 +103,22 @@ class _Checks:
             check_unused(folder, name, find.seal, holders)
 
     def _check_twin(self, find: Finding) -> None:
-        """The copy that stays must be there, as it was, and stay."""
+        """Check that the copy that stays exists, is unchanged, and does not move as well."""
         twin = decoded(find.twin)
         if not self._going.isdisjoint((twin, *twin.parents)):
-            raise StaysError("the file that is the same is to go as well")
+            raise StaysError("the identical file would be moved as well")
         try:
             seal = measured(twin).seal
         except (StaysError, OSError) as e:
-            raise StaysError("the file that is the same is not there any more") from e
+            raise StaysError("the identical file no longer exists") from e
         if seal != find.twin_seal:
-            raise StaysError("the file that was the same has changed")
+            raise StaysError("the identical file has changed")
 
 
 def _plan(
     checks: _Checks, finds: Sequence[Finding], now: float, left: list[Skipped]
 ) -> Iterator[Item]:
-    holders, mounts = Holders(), Mounts()
+    holders, mounts = OpenFiles(), Mounts()
     known: dict[tuple[Path, str], TrashFolder] = {}
     for find in finds:
         where = find.path.parent, find.root
@@ -138,15 +142,15 @@ def _plan(
 def _take(planned: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
     for item in planned:
         try:
-            take(item)
+            move_item(item)
         except (StaysError, OSError) as e:
             left.append(_left(item.find, e))
         else:
             yield item
 
 
-def take(item: Item) -> None:
-    """Write the trash's own note, and rename. Raises OSError, StaysError."""
+def move_item(item: Item) -> None:
+    """Write the trash's own note, and rename the file. Raises OSError."""
     path, trash, name = (
         item.find.path,
         TrashFolder(decoded(item.trash), decoded(item.top) if item.top else None),
@@ -173,8 +177,11 @@ def take(item: Item) -> None:
 
 
 def _keep_back(taken: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
-    """Look again, where nobody can come at it any more; put back what is not as it was. Gives what stays in the trash."""
-    holders = Holders()
+    """Check the items again where nobody can open them any more, and put back what changed.
+
+    Yield the items that stay in the trash.
+    """
+    holders = OpenFiles()
     for item in taken:
         try:
             with inside(decoded(item.trash), FILES) as files:
@@ -186,7 +193,8 @@ def _keep_back(taken: Sequence[Item], left: list[Skipped]) -> Iterator[Item]:
             except (StaysError, OSError) as trouble:
                 left[-1] = Skipped(
                     item.find,
-                    f"{left[-1].why}; it is in the trash all the same: {_left(item.find, trouble).why}",
+                    f"{left[-1].why}; it is in the trash all the same: "
+                    f"{_left(item.find, trouble).why}",
                 )
                 yield item
         else:

@@ -1,4 +1,4 @@
-"""From the trash to where it was, over nothing that has come there since."""
+"""Put items from the trash back to where they were, without overwriting anything."""
 
 from __future__ import annotations
 
@@ -9,28 +9,40 @@ import stat
 import msgspec
 
 from assistant.housekeeping.findings import Finding, StaysError, decoded
-from assistant.housekeeping.journal import Item, Receipt, Skipped, forget, load, locked, written
+from assistant.housekeeping.journal import (
+    Item,
+    Receipt,
+    Skipped,
+    forget,
+    load,
+    locked,
+    recorded_items,
+)
 from assistant.housekeeping.trash import ENDING, FILES, INFO, inside
 from assistant.housekeeping.walk import parent
 
-TAKEN = "something else is at its place now; move that away, and undo again"
+TAKEN = "something else is in its place now; move that away and undo again"
 _FULL = (FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 class UndoResult(msgspec.Struct, frozen=True):
-    """What an undo did."""
+    """Report what an undo did."""
 
     id: str
-    """Of the move that was undone."""
+    """The name of the move that was undone."""
     restored: tuple[Finding, ...] = ()
     left: tuple[Skipped, ...] = ()
     """What is still in the trash, and why."""
 
 
 def undo(receipt: Receipt | str) -> UndoResult:
-    """Put back all that this move took and that is still in the trash; may be done again where something was in the way.
+    """Put back everything that a move took and that is still in the trash.
 
-    Raises NotFound where nothing is known of it, UserError where another clean-up is under way.
+    It may be repeated after something was in the way.
+
+    Raises:
+        NotFound: There is no record of the move.
+        UserError: Another clean-up is running.
     """
     name = receipt if isinstance(receipt, str) else receipt.id
     restored, left = [], []
@@ -45,14 +57,14 @@ def undo(receipt: Receipt | str) -> UndoResult:
             else:
                 restored.append(item.find)
         if not left:
-            for item in written(name):
+            for item in recorded_items(name):
                 drop_note(item)
             forget(name)
     return UndoResult(name, tuple(restored), tuple(left))
 
 
 def put_back(item: Item) -> None:
-    """Raises StaysError or OSError where that is impossible: it stays in the trash then."""
+    """Put one item back. Raises StaysError or OSError if it must stay in the trash."""
     name = str(decoded(item.name))
     try:
         with (
@@ -62,11 +74,11 @@ def put_back(item: Item) -> None:
             if stat.S_ISDIR(os.stat(name, dir_fd=files, follow_symlinks=False).st_mode):
                 os.rename(
                     name, old, src_dir_fd=files, dst_dir_fd=folder
-                )  # fails on all but nothing and an empty folder
+                )  # This fails unless there is nothing, or an empty folder, at the old place.
             else:
                 _link_back(files, name, folder, old)
     except FileNotFoundError as e:
-        raise StaysError("the folder it was in is gone; make it, and undo again") from e
+        raise StaysError("its folder no longer exists; create the folder and undo again") from e
     except _FULL as e:
         raise StaysError(TAKEN) from e
     except OSError as e:
@@ -77,7 +89,10 @@ def put_back(item: Item) -> None:
 
 
 def _link_back(files: int, name: str, folder: int, old: str) -> None:
-    """rename(2) would replace what is there, so: a second name, then one less. Killed in between, it goes on from there."""
+    """Move a file back with a second link and an unlink, because rename(2) would overwrite.
+
+    A process killed in between can go on from there.
+    """
     try:
         os.link(name, old, src_dir_fd=files, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -91,7 +106,7 @@ def _stat(folder: int, name: str) -> os.stat_result:
 
 
 def drop_note(item: Item) -> None:
-    """Of something that is not in the trash (any more)."""
+    """Delete the trash's note on an item that is no longer in the trash."""
     try:
         with inside(decoded(item.trash), INFO) as info:
             os.unlink(f"{decoded(item.name)}{ENDING}", dir_fd=info)

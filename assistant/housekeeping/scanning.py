@@ -1,4 +1,4 @@
-"""All finders, one after the other: the quick ones first, as time is limited."""
+"""Run all finders one after another, quick ones first, because time is limited."""
 
 from __future__ import annotations
 
@@ -18,10 +18,15 @@ from scheduler.protocol.jobs import Job
 def find_debris(
     scope: Scope, monitor: ScanMonitor, job: Callable[[int], Job], details: Iterable[Detail] = ()
 ) -> tuple[Finding, ...]:
-    """What may go, the largest first, and none that a job which waits or runs may need.
+    """Return everything that may go, largest first, without what a waiting or running job may need.
 
-    `job` tells of a job by its number, or raises NotFound; `details` are those of the devices. Changes nothing. What could not be seen,
-    and whether the time was enough, is in `monitor`.
+    Nothing is changed. `monitor` collects what could not be read and whether time ran out.
+
+    Args:
+        scope: Where to search, and for what.
+        monitor: Stops the scan.
+        job: Returns a job by its number, or raises NotFound.
+        details: The details of the devices, with their processes.
     """
     needs = Needs(scope)
     found = [
@@ -65,7 +70,7 @@ def _files(scope: Scope, monitor: ScanMonitor) -> Iterator[Candidate]:
 
 
 def _nested(finds: Iterable[Finding]) -> frozenset[str]:
-    """Those that lie in others: they go with them."""
+    """Return the places that lie in others of these findings: they go with them."""
     paths = {find.path: find.place for find in finds if find.place}
     return frozenset(
         place for path, place in paths.items() if not paths.keys().isdisjoint(path.parents)

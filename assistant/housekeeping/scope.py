@@ -1,4 +1,4 @@
-"""Describe where a scan may search, and how old debris must be, by the settings and the environment."""
+"""Describe where a scan may search, and how old debris must be, from settings and environment."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where the C library keeps POSIX
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder in which a program keeps what it compiled."""
+    """Describe a folder in which a program keeps what it compiled."""
 
     program: str
     folder: Path
     depth: int
-    """Its pieces are so many folders down; 0: it is one piece."""
+    """How many folders down its pieces are; 0 if the folder is one piece."""
 
     @property
     def root(self) -> Path:
@@ -36,31 +36,33 @@ class Cache:
 
 @dataclass(frozen=True)
 class Scope:
-    """All that a scan needs to know. Folders are absolute, and without links."""
+    """Hold everything that a scan needs to know. Folders are absolute and without links."""
 
     caches: tuple[Cache, ...] = ()
     jobs: Path | None = None
-    """The folder with a folder for each job."""
+    """The folder that holds a folder for each job."""
     memory: Path | None = None
-    """Where shared memory lies."""
+    """The folder of shared memory."""
     ran: tuple[Path, ...] = ()
     """Working folders of jobs, in which core dumps are left."""
     folders: tuple[Path, ...] = ()
-    """Those the user named: looked through for core dumps and duplicate models."""
+    """Folders that the user named: searched for core dumps and duplicate models."""
     library: Path | None = None
-    """A store of models whose files are looked at, and never proposed."""
+    """A store of models that is read for comparison and never proposed."""
     state: Path | None = None
-    """The state folder: none of the folders above is looked through there."""
+    """The state folder, which is excluded from the folders above."""
     model: Path | None = None
     """The assistant's model."""
     days: Mapping[Kind, float] | None = None
-    """From what age on; a kind that is left out is not looked for."""
+    """The least age in days by kind; a kind that is missing is not searched for."""
     active: tuple[Job, ...] = ()
     """Jobs that wait or run."""
 
     @property
     def roots(self) -> frozenset[str]:
-        """What is not below one of these is never touched; percent-encoded, as finds name theirs."""
+        """Return the folders outside of which nothing is touched, percent-encoded as in
+        findings.
+        """
         all_of_them = (
             self.jobs,
             self.memory,
@@ -71,7 +73,7 @@ class Scope:
         return frozenset(encoded(root) for root in all_of_them if root is not None)
 
     def age_of(self, kind: Kind) -> float | None:
-        """Seconds; None where it is not to be looked for."""
+        """Return the least age of a kind in seconds, or None if it is not searched for."""
         found = (self.days or {}).get(kind)
         return None if found is None else found * DAY
 
@@ -79,7 +81,13 @@ class Scope:
 def scope_from(
     settings: Settings, ran: tuple[str, ...] = (), active: tuple[Job, ...] = ()
 ) -> Scope:
-    """As the settings and the environment say. `ran`: working folders of jobs."""
+    """Return the scope that the settings and the environment define.
+
+    Args:
+        settings: The settings.
+        ran: Working folders of jobs.
+        active: Jobs that wait or run.
+    """
     days: dict[Kind, float | str] = {
         "cache": settings.clean_caches,
         "log": settings.clean_logs,
@@ -146,6 +154,6 @@ def _real(folder: str | Path) -> Path:
 
 
 def _folders(named: Iterable[str]) -> tuple[Path, ...]:
-    """Without those that lie in another, and without the root of everything."""
+    """Return the named folders without the file system's root and those that lie in another."""
     real = sorted({_real(folder) for folder in named} - {_ROOT})
     return tuple(folder for folder in real if not any(within(folder, other) for other in real))

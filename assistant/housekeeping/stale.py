@@ -1,4 +1,4 @@
-"""Find compiled kernels that nobody used for long, and the files of jobs that ended long ago."""
+"""Find compiled kernels unused for a long time, and files of jobs that ended long ago."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scheduler.protocol.progress import printable
 
 
 def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
-    """One find for each piece of a cache, such as one kernel of Triton's."""
+    """Yield one finding for each piece of a cache, such as one of Triton's kernels."""
     oldest, now = scope.age_of("cache"), time.time()
     if oldest is None:
         return
@@ -75,14 +75,16 @@ def _inside(folder: Path, monitor: ScanMonitor) -> list[Path]:
 
 
 _FOLDER = re.compile(r"(\d{1,18})(\.old-\d+)?")
-"""Of a job, or of an earlier one of its number, from a store that was deleted (see `scheduler.executors.base`)."""
+"""The folder of a job, or of an earlier job with its number, from a deleted store (see
+`scheduler.executors.base`).
+"""
 _LOG = re.compile(r"log(\.\d+)?")
 
 
 def find_job_files(
     scope: Scope, monitor: ScanMonitor, job: Callable[[int], Job]
 ) -> Iterator[Finding]:
-    """`job` tells of a job by its number, or raises NotFound."""
+    """Yield old logs and artefacts. `job` returns a job by its number, or raises NotFound."""
     now = time.time()
     for folder, number, former in _folders(scope, monitor):
         if monitor.must_stop(folder):
@@ -144,7 +146,7 @@ def _old(
 
 
 def _why_removable(number: int, former: bool, job: Callable[[int], Job]) -> str:
-    """Why what is in the job's folder may go; empty where it may not."""
+    """Return why the files of a job may go, or an empty string if they may not."""
     if former:
         return f"of a former job {number}; the queue has a newer one of that number"
     try:

@@ -1,4 +1,11 @@
-"""Use the trash folders that desktops share: https://specifications.freedesktop.org/trash-spec/1.0/."""
+"""Use the trash folders that desktops share.
+
+Source: https://specifications.freedesktop.org/trash-spec/1.0/.
+
+The file manager shows what goes there and can put it back. Files get there by renaming, so each
+file system needs a trash of its own: that of the home folder, else that of the mount, else one in
+the allowed folder itself, which file managers do not show.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +25,33 @@ from assistant.housekeeping.walk import folder_in, opened, parent
 FILES, INFO, ENDING = "files", "info", ".trashinfo"
 _PRIVATE = 0o700
 _LONGEST = 150
-"""Bytes of a name that are kept in the trash, so that what is added to it fits (255 in most file systems)."""
+"""Bytes of a name that are kept in the trash, so that a suffix fits (most file systems allow 255).
+"""
 
 
 class TrashFolder(NamedTuple):
     path: Path
     top: Path | None
-    """The folder that the paths in its notes are told from; None: from the root."""
+    """The folder that the paths in its notes are relative to; None for the root."""
 
     def note(self, path: Path) -> bytes:
-        """What the trash says of something that was at `path`."""
-        told = path.relative_to(self.top) if self.top else path
+        """Return the trash's note on something that was at `path`."""
+        recorded = quote_from_bytes(os.fsencode(path.relative_to(self.top) if self.top else path))
         when = time.strftime("%Y-%m-%dT%H:%M:%S")
-        return f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(told))}\nDeletionDate={when}\n".encode(
-            "ascii"
-        )
+        return f"[Trash Info]\nPath={recorded}\nDeletionDate={when}\n".encode("ascii")
 
 
 def name_for(path: Path, token: str) -> str:
-    """A name in the trash that nothing else has."""
+    """Return a name that nothing else in the trash has."""
     return f"{os.fsdecode(os.fsencode(path.name)[:_LONGEST])}.{token}"
 
 
 def trash_for(path: Path, root: Path, mounts: Mounts) -> TrashFolder:
-    """The trash to which `path`, below the allowed folder `root`, can be renamed; made where it is not there yet.
+    """Return the trash that `path`, below the allowed folder `root`, can be renamed to; create it
+    if needed.
 
-    Raises OSError where there is none.
+    Raises:
+        OSError: No trash is possible on that file system.
     """
     trouble: OSError | None = None
     for found in _candidates(path, root, mounts):
@@ -53,12 +61,12 @@ def trash_for(path: Path, root: Path, mounts: Mounts) -> TrashFolder:
             trouble = e
         else:
             return found
-    raise trouble or OSError(f"there can be no trash on the file system of {shown(path)}")
+    raise trouble or OSError(f"no trash can be created on the file system of {shown(path)}")
 
 
 @contextmanager
 def inside(path: Path, part: str) -> Iterator[int]:
-    """A handle of a trash's FILES or INFO. Raises OSError, also where others may write there."""
+    """Open a trash's FILES or INFO folder. Raises OSError, also if others may write there."""
     with opened(path) as fd:
         _check(os.fstat(fd), path)
         with folder_in(fd, part) as inner:
@@ -68,7 +76,7 @@ def inside(path: Path, part: str) -> Iterator[int]:
 
 def _candidates(path: Path, root: Path, mounts: Mounts) -> Iterator[TrashFolder]:
     with opened(path.parent) as fd:
-        mount, device = number(fd), os.fstat(fd).st_dev
+        mount, device = mount_number(fd), os.fstat(fd).st_dev
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     home = Path(os.path.realpath(Path(data).expanduser())) / "Trash"
     if _same(home, mount, device):
@@ -83,15 +91,17 @@ def _candidates(path: Path, root: Path, mounts: Mounts) -> Iterator[TrashFolder]
 
 
 def _same(path: Path, mount: int, device: int) -> bool:
-    """Whether what would be made at `path` is on this mount and device."""
+    """Return True if something created at `path` would be on this mount and device."""
     while not path.is_dir():
         path = path.parent
     with opened(Path(os.path.realpath(path))) as fd:
-        return number(fd) == mount and os.fstat(fd).st_dev == device
+        return mount_number(fd) == mount and os.fstat(fd).st_dev == device
 
 
 def _is_shared(path: Path) -> bool:
-    """Whether an administrator made a trash for everybody, in which nobody can take what is another's."""
+    """Return True if an administrator made a shared trash in which nobody can take what is
+    another's.
+    """
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -116,7 +126,7 @@ def _make_one(folder: int, name: str) -> None:
     try:
         os.mkdir(name, _PRIVATE, dir_fd=folder)
     except FileExistsError:
-        pass  # whatever it is: it is looked at before it is used
+        pass  # Its owner and mode are checked before it is used.
 
 
 def _check(info: os.stat_result, path: Path) -> None:
@@ -128,11 +138,11 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """As they were when this was made."""
+    """Record which file systems are mounted, from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
 
     def __init__(self) -> None:
         self.points: dict[int, Path] = {}
-        """Where each is, by its number."""
+        """The mount points by mount number."""
         for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
             fields = line.split(b" ")
             self.points[int(fields[0])] = Path(
@@ -142,14 +152,17 @@ class Mounts:
             folder for point in self.points.values() for folder in (point, *point.parents)
         }
 
-    def hit(self, path: Path) -> bool:
-        """Whether something is mounted at this path, or below it."""
+    def covers(self, path: Path) -> bool:
+        """Return True if something is mounted at this path or below it."""
         return path in self._above
 
 
-def number(fd: int) -> int:
-    """The mount that an open file was reached through: a bind mount has the device of another, and files cannot be moved between them."""
+def mount_number(fd: int) -> int:
+    """Return the number of the mount through which a file was opened.
+
+    A bind mount shares its device with another mount, yet files cannot be renamed between them.
+    """
     for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
-    raise OSError(f"the kernel does not tell the mount of file {fd}")
+    raise OSError(f"the kernel does not report the mount of file {fd}")

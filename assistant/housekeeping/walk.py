@@ -1,4 +1,7 @@
-"""Walk through files so that no link leads anywhere: every folder is opened by its handle, one after another."""
+"""Walk through files so that no link leads anywhere: every folder is opened by its handle.
+
+A walk stays on one file system and within DEEPEST folders, and refuses what belongs to other users.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from typing import NamedTuple
 from assistant.housekeeping.findings import ScanMonitor, StaysError, is_in_trash
 
 DEEPEST = 100
-"""Folders in folders that are gone into; each holds one file open."""
+"""The depth of folders that a walk enters; each level holds one file open."""
 BLOCK = 512
-"""st_blocks counts these, whatever the file system's own (stat(2))."""
+"""The unit of st_blocks, whatever the file system's own block size (stat(2))."""
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Entry(NamedTuple):
     folder: int
-    """Handle of the folder it is in; open until the next entry is asked for."""
+    """A handle of its folder, open until the next entry is requested."""
     name: str
     below: str
-    """Its path within what is walked."""
+    """Its path below the start of the walk."""
     info: os.stat_result
 
     @property
@@ -34,21 +37,25 @@ class Entry(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What was found of a file, or of a folder and all below it."""
+    """Describe a file, or a folder with everything below it."""
 
     bytes: int
-    """Allocated bytes of all that has no name elsewhere, each file counted once."""
+    """Allocated bytes of everything without a name elsewhere, each file counted once."""
     used: float
-    """When any of its files was read or written last, seconds since the epoch."""
+    """When any of its files was last read or written, seconds since the epoch."""
     seal: str
-    """Digest of names, types, inode numbers, sizes and times of change: moving it as a whole leaves it the same."""
+    """A digest of names, types, inode numbers, sizes and change times; a move of the whole keeps
+    it.
+    """
     inodes: frozenset[tuple[int, int]]
-    """Device and number of everything."""
+    """The device and inode number of every entry."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """A handle of a folder, reached without following any link. Raises OSError, also where a part of the path is a link."""
+    """Open a folder without following any link. Raises OSError, also if part of the
+    path is a link.
+    """
     fd = os.open("/", os.O_PATH | _FOLDER)
     try:
         for part in path.parts[1:]:
@@ -62,7 +69,9 @@ def opened(path: Path) -> Iterator[int]:
 
 @contextmanager
 def folder_in(above: int, name: str) -> Iterator[int]:
-    """A handle of a folder in another, to read or to change what is in it. Raises OSError, also where it is a link."""
+    """Open a folder inside another, to read or change its content. Raises OSError, also
+    for a link.
+    """
     fd = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
     try:
         yield fd
@@ -72,15 +81,17 @@ def folder_in(above: int, name: str) -> Iterator[int]:
 
 @contextmanager
 def parent(path: Path) -> Iterator[tuple[int, str]]:
-    """A handle of the folder that `path` is in, and its name there."""
+    """Open the folder that holds `path`; yield its handle and the name in it."""
     with opened(path.parent) as fd:
         yield fd, path.name
 
 
 def walk(folder: int, name: str) -> Iterator[Entry]:
-    """The entry of that name and all below it, folders before what is in them, by name.
+    """Yield the entry of that name and everything below it, folders before their content, by name.
 
-    Raises StaysError where something is another user's, on another file system, or too deep; OSError where it cannot be read.
+    Raises:
+        StaysError: Something belongs to another user or file system, or is too deep.
+        OSError: Something cannot be read.
     """
     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     yield from _walk(Entry(folder, name, "", info), info.st_dev, DEEPEST)
@@ -99,10 +110,10 @@ def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
     if not stat.S_ISDIR(entry.info.st_mode):
         return
     if not depth:
-        raise StaysError(f"it holds more than {DEEPEST} folders one in another")
+        raise StaysError(f"it holds more than {DEEPEST} nested folders")
     with folder_in(entry.folder, entry.name) as fd:
         if not os.path.samestat(os.fstat(fd), entry.info):
-            raise StaysError("it changes while it is looked at")
+            raise StaysError("it changed during the scan")
         with os.scandir(fd) as inside:
             names = sorted(found.name for found in inside)
         for name in names:
@@ -110,11 +121,15 @@ def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
             yield from _walk(Entry(fd, name, f"{entry.below}/{name}", info), device, depth - 1)
 
 
-def measure(folder: int, name: str, look: Callable[[Entry], None] = lambda entry: None) -> Measure:
-    """`look` is called with each entry. Raises what `walk` raises."""
+def measure(
+    folder: int, name: str, on_entry: Callable[[Entry], None] = lambda entry: None
+) -> Measure:
+    """Return the measure of an entry; `on_entry` is called with each entry. Raises what `walk`
+    raises.
+    """
     digest, links, used = hashlib.blake2b(digest_size=16), dict[tuple[int, int], list[int]](), 0.0
     for entry in walk(folder, name):
-        look(entry)
+        on_entry(entry)
         below, info = entry.below, entry.info
         is_folder = stat.S_ISDIR(info.st_mode)
         state = (
@@ -135,7 +150,7 @@ def measure(folder: int, name: str, look: Callable[[Entry], None] = lambda entry
 
 
 def measured(path: Path) -> Measure:
-    """As `measure`, of a path. Raises what `walk` raises."""
+    """Return the measure of a path. Raises what `walk` raises."""
     with parent(path) as (fd, name):
         return measure(fd, name)
 
@@ -147,7 +162,9 @@ class Candidate(NamedTuple):
 
 
 def walk_files(root: Path, spared: Path | None, monitor: ScanMonitor) -> Iterator[Candidate]:
-    """All files and links in a folder, however deep, but for other file systems, trash folders and what is spared."""
+    """Yield all files and links in a folder, without other file systems, trash folders and
+    `spared`.
+    """
     try:
         with opened(root) as fd:
             yield from _Search(root, os.fstat(fd).st_dev, spared, monitor).below(
@@ -169,7 +186,7 @@ class _Search:
             return
         try:
             if not depth:
-                raise StaysError(f"more than {DEEPEST} folders one in another")
+                raise StaysError(f"more than {DEEPEST} nested folders")
             with folder_in(above, name) as fd:
                 for inner, info in _entries(fd):
                     if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
@@ -185,7 +202,7 @@ class _Search:
 
 
 def directly_in(root: Path, monitor: ScanMonitor) -> Iterator[Candidate]:
-    """The files of a folder, without those in its folders."""
+    """Yield the regular files of a folder, without those in its subfolders."""
     try:
         with opened(root) as above, folder_in(above, ".") as fd:
             for name, info in _entries(fd):
@@ -198,7 +215,7 @@ def directly_in(root: Path, monitor: ScanMonitor) -> Iterator[Candidate]:
 
 
 def _entries(fd: int) -> Iterator[tuple[str, os.stat_result]]:
-    """By name; without those that go meanwhile."""
+    """Yield the entries of a folder by name, without those that vanish meanwhile."""
     with os.scandir(fd) as entries:
         names = sorted(entry.name for entry in entries)
     for name in names:

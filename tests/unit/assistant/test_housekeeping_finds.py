@@ -73,7 +73,7 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
     with first.open("r+b") as f:
         f.write(b"trained on")
     [left] = move(place.scope, [find]).left
-    assert left.why == "the file that was the same has changed"
+    assert left.why == "the identical file has changed"
 
 
 def test_what_links_point_to_what_has_other_names_and_what_is_spared_stays(
@@ -277,7 +277,7 @@ def test_of_two_copies_never_both_go(place: World, small: int) -> None:
     link.unlink()
     assert (first.path, second.path) == (two, one)
     assert {left.why for left in move(place.scope, [first, second]).left} == {
-        "the file that is the same is to go as well"
+        "the identical file would be moved as well"
     }
     assert one.exists()
     assert two.exists()

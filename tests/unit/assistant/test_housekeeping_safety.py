@@ -85,13 +85,13 @@ def test_what_a_process_has_open_or_mapped_or_works_in_stays(
 
 def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Something happens after the check and before the renaming."""
-    take = moving.take
+    move_item = moving.move_item
 
     def later(item: moving.Item) -> None:
         act()
-        take(item)
+        move_item(item)
 
-    monkeypatch.setattr(moving, "take", later)
+    monkeypatch.setattr(moving, "move_item", later)
 
 
 def test_what_is_opened_between_check_and_move_is_put_back(
@@ -180,7 +180,7 @@ def test_what_is_gone_is_told(place: World) -> None:
     gone = kernel(place, "one")
     finds = found(place)
     shutil.rmtree(gone)
-    assert why(move(place.scope, finds)) == "it is not there any more"
+    assert why(move(place.scope, finds)) == "it no longer exists"
 
 
 def test_nothing_outside_the_allowed_folders_is_moved_whoever_asks(

@@ -108,14 +108,14 @@ def meanwhile(
 ) -> Iterator[None]:
     """Some of them right before a rename, the others at any moment from a thread of their own."""
     early, late = races[::2], races[1::2]
-    take = moving.take
+    move_item = moving.move_item
 
     def later(item: moving.Item) -> None:
         if early:
             early.pop()()
-        take(item)
+        move_item(item)
 
-    monkeypatch.setattr(moving, "take", later)
+    monkeypatch.setattr(moving, "move_item", later)
     thread = threading.Thread(target=lambda: [do() for do in late])
     thread.start()
     yield

@@ -250,7 +250,7 @@ def test_one_at_a_time(place: World) -> None:
     finds = found(place)
     with locked():
         for act in (lambda: move(place.scope, finds), lambda: undo("20260101"), empty):
-            with pytest.raises(UserError, match="another clean-up is under way"):
+            with pytest.raises(UserError, match="another clean-up is running"):
                 act()
     assert move(place.scope, finds).left == ()
 
@@ -284,13 +284,13 @@ def test_on_a_full_disk_nothing_is_moved_that_is_not_written_down(
     ):
         while True:
             ballast.write(bytes(4096))
-    with pytest.raises(UserError, match=r"cannot be written down in .*No space left"):
+    with pytest.raises(UserError, match=r"cannot be written: .*No space left"):
         move(place.scope, finds)
     assert contents(place.root) == before
 
 
 MOVING = {
-    "move": ("move", "_take", "take", "Journal.append", "Journal.__init__", "_sync"),
+    "move": ("move", "_take", "move_item", "MoveJournal.append", "MoveJournal.__init__"),
     "undo": ("undo", "put_back", "_link_back", "drop_note", "forget"),
     "empty": ("empty", "_delete", "_remove", "drop_note", "forget"),
 }
