@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from app.alerts.alert_rows import newly_raised
 from app.jobs.ends import JobEnds
-from scheduler.protocol.quiet_hours import is_quiet
+from scheduler.protocol.settings import is_quiet
 from scheduler.protocol.snapshot import Snapshot
 
 

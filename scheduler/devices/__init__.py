@@ -1,1 +1,1 @@
-"""Readings of the hardware."""
+"""Read the hardware: NVIDIA GPUs, the CPU, or a recorded trace."""

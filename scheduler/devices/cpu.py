@@ -1,4 +1,4 @@
-"""The machine's CPU as a device: what a machine without an NVIDIA GPU runs its attention on."""
+"""Read the machine's CPU as a device, for machines without an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from pathlib import Path
 import psutil
 
 from scheduler.devices import machine
+from scheduler.protocol.absence import Absence, Unavailable, Unreadable
 from scheduler.protocol.devices import Detail, Device, Reading
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
-_NO_COUNTERS = "known only while a job counts its own"
 
 
 class CpuSource:
-    """Readings of the CPU from the kernel's own counters (psutil, hwmon, RAPL)."""
+    """Read the CPU by the kernel's own counters (psutil, hwmon, RAPL)."""
 
     def __init__(self, why: str) -> None:
-        """`why`: why no GPU is watched, for the user to read."""
+        """Start the counters.
+
+        Args:
+            why: The reason, for the user, why no GPU is watched.
+        """
         self._why = why
         self._energy: tuple[float, float] | None = None
-        self._flows, self._shown_flows = machine.Flows(), machine.Flows()
+        self._io, self._detail_io = machine.IoMeter(), machine.IoMeter()
         psutil.cpu_percent(None)  # the first call starts the interval
 
     def devices(self) -> list[Device]:
+        """Return the CPU as the only device."""
         facts = {
             "cores": str(psutil.cpu_count(logical=False) or "?"),
             "threads": str(psutil.cpu_count() or 1),
@@ -33,14 +38,15 @@ class CpuSource:
         }
         return [Device("cpu", 0, cpu_name(), "cpu", "CPU: no NVIDIA GPU found", facts)]
 
-    def tick(self) -> None:
-        """Nothing to average: the kernel's counters cover the whole interval."""
+    def sample(self) -> None:
+        """Do nothing: the kernel's counters cover the whole interval."""
 
-    def glance(self, now: float) -> list[Reading]:
-        """Nothing: it is not leased, and who computes on it is not listed."""
+    def occupancy(self, now: float) -> list[Reading]:
+        """Return nothing: the CPU is not leased, and its processes are not listed."""
         return []
 
     def read(self, now: float) -> list[Reading]:
+        """Return one reading of the CPU and of the machine around it."""
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         values = {
             "util": psutil.cpu_percent(None),
@@ -52,75 +58,69 @@ class CpuSource:
             "load": os.getloadavg()[0],
             "cores": float(psutil.cpu_count() or 1),
         }
-        absent = {"tflops": _NO_COUNTERS}
+        absent: dict[str, Absence] = {"tflops": Unavailable("job counts")}
         for field, found in (
             ("temp", _temperature()),
             ("power", self._power(now)),
             ("clock_cpu", _clock()),
         ):
-            if isinstance(found, str):
-                absent[field] = found
-            else:
+            if isinstance(found, float):
                 values[field] = found
-        machine.totals(self._flows.read(now), values, absent)
+            else:
+                absent[field] = found
+        machine.add_totals(self._io.read(now), values, absent)
         return [Reading("cpu", now, values, absent)]
 
     def details(self, now: float) -> list[Detail]:
-        """Each core, disk, network and sensor."""
-        flows = self._shown_flows.read(now)
-        disks, networks = ([], []) if isinstance(flows, str) else flows
+        """Return each core, disk, network and sensor."""
+        io = self._detail_io.read(now)
+        disks, networks = ([], []) if isinstance(io, Unavailable) else io
         return [Detail("cpu", now, (*machine.cores(), *disks, *networks, *machine.sensors()))]
 
     def close(self) -> None:
-        pass
+        """Do nothing: nothing is held open."""
 
-    def _power(self, now: float) -> float | str:
-        """Watts of all packages since the last reading, or why there are none."""
+    def _power(self, now: float) -> float | Absence:
+        """Return the watts of all packages since the last reading, or why they are not known."""
         try:
-            # a zone called psys covers the packages too, and those below a package are in its sum
+            # a zone called psys covers the packages too, and a package includes the zones below it
             packages = [
                 z.parent
                 for z in _RAPL.glob("intel-rapl:[0-9]*/name")
                 if z.read_text().startswith("package")
             ]
             if not packages:
-                return "this kernel exposes no RAPL energy counter (/sys/class/powercap)"
+                return Unavailable("RAPL")
             joules = sum(int((z / "energy_uj").read_text()) for z in packages) / 1e6
         except PermissionError:
-            return "only root may read the RAPL energy counter (/sys/class/powercap)"
+            return Unavailable("RAPL permission")
         except (OSError, ValueError) as e:
-            return f"the RAPL energy counter cannot be read: {e}"
+            return Unreadable("the RAPL energy counter", str(e))
         before, self._energy = self._energy, (now, joules)
-        if (
-            before is None or joules < before[1] or now <= before[0]
-        ):  # the first reading, or the counter wrapped
-            return "not known before the second reading"
+        if before is None or joules < before[1] or now <= before[0]:
+            return Unavailable("first reading")  # or the counter wrapped
         return (joules - before[1]) / (now - before[0])
 
 
 def cpu_name() -> str:
-    """The processor's name as the kernel tells it."""
+    """Return the processor's name as the kernel reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("model name", "Model")) and ":" in line:
                 return line.split(":", 1)[1].strip()
     except OSError:
-        pass  # no /proc: the generic name below is all that can be said
+        pass  # without /proc only the generic name below is known
     return os.uname().machine
 
 
-def _temperature() -> float | str:
+def _temperature() -> float | Absence:
     chips = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
     for chip in _TEMP_CHIPS:
         if found := [t.current for t in chips.get(chip, []) if t.current]:
             return float(max(found))
-    return "this kernel exposes no CPU temperature sensor (hwmon)"
+    return Unavailable("temperature sensor")
 
 
-def _clock() -> float | str:
+def _clock() -> float | Absence:
     found = psutil.cpu_freq()
-    return (
-        float(found.current)
-        if found and found.current
-        else "this kernel does not expose the CPU clock"
-    )
+    return float(found.current) if found and found.current else Unavailable("CPU clock")

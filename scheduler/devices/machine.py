@@ -1,48 +1,51 @@
-"""What flows through the machine's disks and network, core by core what is busy, and what its sensors say."""
+"""Read the machine's disks, networks, cores and sensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import psutil
 
+from scheduler.protocol.absence import Absence, Unavailable
 from scheduler.protocol.devices import Part
 
+FIELDS_OF = {"disk": ("disk_read", "disk_write"), "network": ("net_rx", "net_tx")}
 _BLOCK, _NET = Path("/sys/block"), Path("/sys/class/net")
-EARLY = "not known before the second reading"
 
 
-class _Counts(NamedTuple):
-    """Bytes since the machine started, by name: (in, out)."""
+class _ByteCounts(NamedTuple):
+    """Hold the bytes since the machine started, by name: (in, out)."""
 
     disks: dict[str, tuple[float, float]]
     networks: dict[str, tuple[float, float]]
 
 
-class Flows:
-    """Bytes a second of real disks and networks: what a loop device, a bridge or a volume passes on is counted where it ends."""
+class IoMeter:
+    """Measure bytes a second of real disks and networks.
+
+    The traffic of a loop device, a bridge or a volume is counted at the hardware behind it.
+    """
 
     def __init__(self) -> None:
-        self._before: tuple[float, _Counts] | None = None
+        self._before: tuple[float, _ByteCounts] | None = None
 
-    def read(self, now: float) -> tuple[list[Part], list[Part]] | str:
-        """Means since the last call, of each disk and each network; or why there are none."""
+    def read(self, now: float) -> tuple[list[Part], list[Part]] | Unavailable:
+        """Return the means since the last call, of each disk and of each network."""
         counts = _counts()
         before, self._before = self._before, (now, counts)
         if before is None or now <= before[0]:
-            return EARLY
+            return Unavailable("first reading")
         seconds = now - before[0]
         return (
-            _rates("disk", ("disk_read", "disk_write"), before[1].disks, counts.disks, seconds),
-            _rates("network", ("net_rx", "net_tx"), before[1].networks, counts.networks, seconds),
+            _rates("disk", before[1].disks, counts.disks, seconds),
+            _rates("network", before[1].networks, counts.networks, seconds),
         )
 
 
 def _rates(
-    kind: str,
-    fields: tuple[str, str],
+    kind: Literal["disk", "network"],
     old: dict[str, tuple[float, float]],
     new: dict[str, tuple[float, float]],
     seconds: float,
@@ -51,18 +54,14 @@ def _rates(
     for name, counts in new.items():
         before = old.get(name, counts)
         rates = [max(now - then, 0.0) / seconds for then, now in zip(before, counts, strict=True)]
-        found.append(
-            Part(
-                "disk" if kind == "disk" else "network", name, dict(zip(fields, rates, strict=True))
-            )
-        )
+        found.append(Part(kind, name, dict(zip(FIELDS_OF[kind], rates, strict=True))))
     return found
 
 
-def _counts() -> _Counts:
+def _counts() -> _ByteCounts:
     disks = {} if not _BLOCK.is_dir() else psutil.disk_io_counters(perdisk=True) or {}
     networks = psutil.net_io_counters(pernic=True)
-    return _Counts(
+    return _ByteCounts(
         {
             name: (float(disks[name].read_bytes), float(disks[name].write_bytes))
             for name in _real(_BLOCK, disks)
@@ -75,29 +74,29 @@ def _counts() -> _Counts:
 
 
 def _real(folder: Path, names: Iterable[str]) -> list[str]:
-    """Those with hardware behind them; where there is none, as in a container, all."""
+    """Return those with hardware behind them; all where there is none, as in a container."""
     known = sorted(names)
     return [name for name in known if (folder / name / "device").exists()] or known
 
 
-def totals(
-    parts: tuple[list[Part], list[Part]] | str, values: dict[str, float], absent: dict[str, str]
+def add_totals(
+    parts: tuple[list[Part], list[Part]] | Unavailable,
+    values: dict[str, float],
+    absent: dict[str, Absence],
 ) -> None:
-    """The sums over all disks and all networks, as fields of a reading."""
-    for i, fields in enumerate((("disk_read", "disk_write"), ("net_rx", "net_tx"))):
+    """Add the sums over all disks and over all networks as fields of a reading."""
+    for i, (kind, fields) in enumerate(FIELDS_OF.items()):
         for field in fields:
-            if isinstance(parts, str):
+            if isinstance(parts, Unavailable):
                 absent[field] = parts
             elif parts[i]:
                 values[field] = sum(part.values[field] for part in parts[i])
             else:
-                absent[field] = (
-                    "this machine shows no disk" if i == 0 else "this machine shows no network"
-                )
+                absent[field] = Unavailable("disk" if kind == "disk" else "network")
 
 
 def cores() -> list[Part]:
-    """How busy each core was since the last call, and its clock where the kernel tells it."""
+    """Return the utilisation of each core since the last call, and its clock where it is known."""
     busy = psutil.cpu_percent(None, percpu=True)
     clocks = psutil.cpu_freq(percpu=True) or []
     found = []
@@ -110,20 +109,12 @@ def cores() -> list[Part]:
 
 
 def sensors() -> list[Part]:
-    """All temperatures and fans the kernel shows."""
+    """Return all temperatures and fans that the kernel exposes."""
     found = []
-    for chip, entries in getattr(psutil, "sensors_temperatures", dict)().items():
-        found += [
-            Part("sensor", _label(chip, e.label, i), {"temp": float(e.current)})
-            for i, e in enumerate(entries)
-        ]
-    for chip, entries in getattr(psutil, "sensors_fans", dict)().items():
-        found += [
-            Part("sensor", _label(chip, e.label, i), {"fan_rpm": float(e.current)})
-            for i, e in enumerate(entries)
-        ]
+    for call, field in (("sensors_temperatures", "temp"), ("sensors_fans", "fan_rpm")):
+        for chip, entries in getattr(psutil, call, dict)().items():
+            found += [
+                Part("sensor", f"{chip} {e.label or i}", {field: float(e.current)})
+                for i, e in enumerate(entries)
+            ]
     return found
-
-
-def _label(chip: str, label: str, number: int) -> str:
-    return f"{chip} {label or number}"

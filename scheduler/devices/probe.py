@@ -1,7 +1,8 @@
-"""The probe: a child of the daemon, and the only process that touches NVML. Prints readings as JSON lines.
+"""Run the probe: a child of the daemon, and the only process that touches NVML.
 
-It may hang (NVML can block in the kernel) and be replaced. It ends when its parent does. Orders come on its standard input, one a line:
-how often to read from now on, and to tell once what is too costly to be read all the time.
+It prints readings as JSON lines. It may hang (NVML can block in the kernel) and is then replaced.
+It ends when its parent does. Commands arrive on its standard input, one per line: the rate of
+readings from now on, and requests for what is too costly to read all the time.
 
     python -m scheduler.devices.probe SOURCE HZ
 """
@@ -16,136 +17,138 @@ from typing import NoReturn
 
 import msgspec
 
-from scheduler.devices.open import open_source
+from scheduler.devices.sources import open_source
 from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
 from scheduler.protocol.errors import UserError
 
 RENEWED_S, MOST_TICKS = 0.1, 8
-"""How often NVIDIA's driver renews what it tells of the clocks (measured on an H100), and how many times they are looked at, at the most,
-between two readings."""
-
+"""The period at which NVIDIA's driver renews the clocks (measured on an H100), and the most samples
+that are taken of them between two readings."""
 FIRST_S = 0.15
-"""The first reading comes this soon, so that a window that has just opened has something to show; counters need 0.1 s."""
+"""The first reading comes soon, for a window that has just opened; counters need 0.1 s."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Said first."""
+    """Introduce the source and its devices; the first message."""
 
     source: str
     devices: tuple[Device, ...]
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings"):
+    """Carry one reading of every device."""
+
     time: float
     readings: tuple[Reading, ...]
 
 
-class Glances(msgspec.Struct, frozen=True, tag="glances"):
-    """The answer to Glance."""
+class Occupancy(msgspec.Struct, frozen=True, tag="occupancy"):
+    """Answer ReadOccupancy."""
 
     readings: tuple[Reading, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    """The source cannot be had, or its devices changed; the probe ends, and the daemon starts another."""
+    """Explain why the probe ends: the source cannot be opened, or its devices changed."""
 
     message: str
 
 
 class Details(msgspec.Struct, frozen=True, tag="details"):
-    """The answer to Look."""
+    """Answer ReadDetails."""
 
     details: tuple[Detail, ...]
 
 
-Message = Hello | Readings | Glances | Details | Refusal
+Message = Hello | Readings | Occupancy | Details | Refusal
 DECODE = msgspec.json.Decoder(Message).decode
 
 
-class Pace(msgspec.Struct, frozen=True, tag="pace"):
-    """Read so often from now on."""
+class SetRate(msgspec.Struct, frozen=True, tag="set rate"):
+    """Set the readings per second."""
 
     hz: float
 
 
-class Look(msgspec.Struct, frozen=True, tag="look"):
-    """Tell once all about links, parts and processes."""
+class ReadDetails(msgspec.Struct, frozen=True, tag="read details"):
+    """Request the details of links, parts and processes once."""
 
 
-class Glance(msgspec.Struct, frozen=True, tag="glance"):
-    """Tell once, and at once, who is on the devices."""
+class ReadOccupancy(msgspec.Struct, frozen=True, tag="read occupancy"):
+    """Request memory and processes of the devices once, at once."""
 
 
-Order = Pace | Look | Glance
-_DECODE_ORDER = msgspec.json.Decoder(Order).decode
+Command = SetRate | ReadDetails | ReadOccupancy
+_DECODE_COMMAND = msgspec.json.Decoder(Command).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _say(message: Message) -> None:
+def _send(message: Message) -> None:
     data = _ENCODE(message) + b"\n"
     while data:
         data = data[os.write(1, data) :]
 
 
-class Player:
-    """Reads a source at a steady pace, and obeys."""
+class ProbeLoop:
+    """Read a source at a steady rate, and carry out commands."""
 
     def __init__(self, source: Source, hz: float) -> None:
         self._source, self._interval = source, 1 / hz
-        self._heard = b""
+        self._received = b""
 
-    def play(self) -> NoReturn:
-        """Until the devices change, or the daemon is gone."""
-        due = time.monotonic() + min(FIRST_S - self._interval, 0.0)
+    def run(self) -> NoReturn:
+        """Send readings until the devices change, or the daemon is gone."""
+        next_at = time.monotonic() + min(FIRST_S - self._interval, 0.0)
         while True:
             interval = self._interval
             ticks = min(max(round(interval / RENEWED_S), 1), MOST_TICKS)
             for tick in range(1, ticks + 1):
-                self._wait(due + interval * tick / ticks)
+                self._wait(next_at + interval * tick / ticks)
                 if self._interval != interval:
                     break
                 if tick < ticks:
-                    self._source.tick()
-            # after a suspended laptop wakes up, or a new pace, go on from now instead of catching up
+                    self._source.sample()
+            # after a suspend, or at a new rate, go on from now instead of catching up
             now = time.monotonic()
-            due = max(due + interval, now - interval) if self._interval == interval else now
+            next_at = max(next_at + interval, now - interval) if self._interval == interval else now
             moment = time.time()
-            _say(Readings(moment, tuple(self._source.read(moment))))
+            _send(Readings(moment, tuple(self._source.read(moment))))
 
     def _wait(self, end: float) -> None:
-        """Obey until `end`, or until the pace changes. Ends the process at once when the daemon is gone (its end of stdin closed)."""
+        """Carry out commands until `end`, or until the rate changes; exit where the daemon is gone."""
         interval = self._interval
         while self._interval == interval:
             ready, _, _ = select.select([0], [], [], max(end - time.monotonic(), 0.0))
             if not ready:
                 return
-            if not (said := os.read(0, 4096)):
-                raise SystemExit(0)
-            *lines, self._heard = (self._heard + said).split(b"\n")
+            if not (data := os.read(0, 4096)):
+                raise SystemExit(0)  # the daemon's end of stdin is closed
+            *lines, self._received = (self._received + data).split(b"\n")
             for line in lines:
-                self._obey(_DECODE_ORDER(line))
+                self._carry_out(_DECODE_COMMAND(line))
 
-    def _obey(self, order: Order) -> None:
-        if isinstance(order, Pace):
-            self._interval = 1 / order.hz
-        elif isinstance(order, Glance):
-            _say(Glances(tuple(self._source.glance(time.time()))))
+    def _carry_out(self, command: Command) -> None:
+        if isinstance(command, SetRate):
+            self._interval = 1 / command.hz
+        elif isinstance(command, ReadOccupancy):
+            _send(Occupancy(tuple(self._source.occupancy(time.time()))))
         else:
-            _say(Details(tuple(self._source.details(time.time()))))
+            _send(Details(tuple(self._source.details(time.time()))))
 
 
 def main() -> int:
+    """Run the probe and return its exit status."""
     spec, hz = sys.argv[1], float(sys.argv[2])
     try:
-        source, words = open_source(spec)
+        source, description = open_source(spec)
     except UserError as e:
-        _say(Refusal(str(e)))
+        _send(Refusal(str(e)))
         return 1
     try:
-        _say(Hello(words, tuple(source.devices())))
-        Player(source, hz).play()
+        _send(Hello(description, tuple(source.devices())))
+        ProbeLoop(source, hz).run()
     except DevicesChanged as e:
-        _say(Refusal(f"the devices changed: {e}"))
+        _send(Refusal(f"the devices changed: {e}"))
         return 1
     finally:
         source.close()

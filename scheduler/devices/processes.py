@@ -1,4 +1,4 @@
-"""Who the processes are that a device lists by pid."""
+"""Identify the processes that a device lists by pid."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from scheduler.protocol import paths
 from scheduler.protocol.devices import ASSISTANT_MARK, Process
 
 MOST_COMMAND = 400
-"""Characters of a command line that are told."""
+"""Characters of a command line that are kept."""
 _CONTAINER = re.compile(r"[-/:]([0-9a-f]{64})(?:\.scope)?(?:/|$)")
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/]+)")
 
 
-class Known:
-    """Processes by pid and start time: each is looked at once, as its name, user and environment do not change."""
+class ProcessTable:
+    """Remember processes by pid and start time.
+
+    Each is inspected once, as its name, user and environment do not change.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Process] = {}
@@ -27,26 +30,34 @@ class Known:
     def describe(
         self, memory: Mapping[int, float | None], full: bool = False
     ) -> tuple[Process, ...]:
-        """The processes of these pids, with the bytes each has of the device. `full`: with command line and container, too."""
+        """Return the processes of these pids.
+
+        Args:
+            memory: The bytes of the device that each process has, by pid.
+            full: Include command line and container.
+        """
         known: dict[tuple[int, int], Process] = {}
         found = []
         for pid in memory:
             ticks = _ticks(pid)
             process = self._known.get((pid, ticks))
             if process is None:
-                process, sure = _look(pid, ticks)
+                process, sure = _inspect(pid, ticks)
             else:
                 sure = True
             if sure:
                 known[pid, ticks] = process
-            told = {"command": _command(pid), "container": _container(pid)} if full else {}
-            found.append(msgspec.structs.replace(process, memory=memory[pid], **told))
+            details = {"command": _command(pid), "container": _container(pid)} if full else {}
+            found.append(msgspec.structs.replace(process, memory=memory[pid], **details))
         self._known = {**self._known, **known} if full else known
         return tuple(found)
 
 
 def _ticks(pid: int) -> int:
-    """When it started, in ticks since boot (proc_pid_stat(5), field 22); 0 where there is no such process here, as in another container."""
+    """Return its start in ticks since boot, 0 where it is not visible, as in another container.
+
+    Source: proc_pid_stat(5), field 22.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -54,10 +65,11 @@ def _ticks(pid: int) -> int:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def _look(pid: int, ticks: int) -> tuple[Process, bool]:
-    """Name, user and what it is to us, as far as they can be read; those of other containers and users cannot.
+def _inspect(pid: int, ticks: int) -> tuple[Process, bool]:
+    """Return the process as far as it can be read, and True if that is final.
 
-    And whether that is sure: an environment that was empty may have been looked at too early.
+    Processes of other containers and users cannot be read. An empty environment is not final: the
+    process may just have started.
     """
     try:
         process = psutil.Process(pid)
@@ -72,7 +84,7 @@ def _look(pid: int, ticks: int) -> tuple[Process, bool]:
         return found, True
     except (psutil.Error, OSError):
         environment = {}
-    # the assistant of another state folder makes no room for us
+    # the assistant of another state folder does not make room for our jobs
     assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(
         paths.home()
     )
@@ -89,7 +101,7 @@ def _job(environment: dict[str, str]) -> int | None:
 
 
 def _command(pid: int) -> str:
-    """Its command line, as one text that steers no terminal; empty where it may not be read."""
+    """Return its command line without control characters, empty where it cannot be read."""
     try:
         words = psutil.Process(pid).cmdline()
     except (psutil.Error, OSError):
@@ -100,7 +112,7 @@ def _command(pid: int) -> str:
 
 
 def _container(pid: int) -> str:
-    """The short id of the container it runs in, from its control group; empty where it is in none."""
+    """Return the short id of its container, empty where it is in none."""
     try:
         return container_of(Path(f"/proc/{pid}/cgroup").read_text())
     except (OSError, UnicodeDecodeError):
@@ -108,7 +120,10 @@ def _container(pid: int) -> str:
 
 
 def container_of(cgroup: str) -> str:
-    """The container that a /proc/PID/cgroup names: Docker, Podman, containerd, CRI-O, Kubernetes (12 digits), or LXC (its name)."""
+    """Return the container that a /proc/PID/cgroup names, empty where it names none.
+
+    That is 12 digits for Docker, Podman, containerd, CRI-O and Kubernetes, and the name for LXC.
+    """
     for line in cgroup.splitlines():
         path = line.split(":", 2)[-1]
         if found := _CONTAINER.search(path):

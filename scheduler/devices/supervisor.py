@@ -1,108 +1,114 @@
-"""Keeps a probe process alive: starts it, listens, replaces it when it hangs or dies."""
+"""Keep a probe process alive: start it, receive its messages, replace it when it hangs or dies."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from scheduler.background import children
 from scheduler.devices.probe import (
     DECODE,
+    Command,
     Details,
-    Glance,
-    Glances,
     Hello,
-    Look,
-    Order,
-    Pace,
+    Occupancy,
+    ReadDetails,
     Readings,
+    ReadOccupancy,
     Refusal,
+    SetRate,
 )
 from scheduler.protocol.devices import Detail, Reading
 from scheduler.protocol.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
-"""A probe that says nothing for this long (or five intervals) hangs and is replaced."""
-_LIMIT = 16 * 2**20
+"""A probe that sends nothing for this long (or five intervals) hangs and is replaced."""
+_LINE_LIMIT = 16 * 2**20
 PATIENCE_S = 5.0
-"""How long an answer of the probe to an order is waited for."""
+"""The time within which the probe must answer a command."""
+_GPU_FOLDERS = Path("/proc/driver/nvidia/gpus")
 _ENCODE = msgspec.json.Encoder().encode
 
 
 class Supervisor:
-    """Runs probes one after the other. All functions are called in the loop; `on_glances` for what `glance` asked for."""
+    """Run probes one after the other. All callbacks are called in the event loop."""
 
     def __init__(
         self,
         on_hello: Callable[[Hello], None],
         on_readings: Callable[[Readings], None],
         on_trouble: Callable[[str], None],
-        on_glances: Callable[[Sequence[Reading]], None],
+        on_occupancy: Callable[[Sequence[Reading]], None],
     ) -> None:
-        self._on_hello, self._on_readings, self._on_trouble, self._on_glances = (
-            on_hello,
-            on_readings,
-            on_trouble,
-            on_glances,
-        )
+        self._on_hello, self._on_readings = on_hello, on_readings
+        self._on_trouble, self._on_occupancy = on_trouble, on_occupancy
         self._task: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.crashed = asyncio.get_running_loop().create_future()
-        """Ends, with the error, where one of the functions that are called raised one."""
+        """Fails with the error of a callback that raised one."""
         self.pid: int | None = None
         self._hz = 1.0
         self._probe: asyncio.subprocess.Process | None = None
-        self._asked: list[asyncio.Future[tuple[Detail, ...]]] = []
+        self._waiters: list[asyncio.Future[tuple[Detail, ...]]] = []
 
     async def start(self, source: str, hz: float) -> None:
-        """Watch `source`, in place of what is watched now."""
-        async with self._turn:
+        """Watch `source` instead of what is watched now."""
+        async with self._lock:
             await self._end_current()
             self._hz = hz
-            self._task = asyncio.create_task(self._keep(source))
+            self._task = asyncio.create_task(self._run(source))
             self._task.add_done_callback(self._ended)
 
-    def pace(self, hz: float) -> None:
-        """Read so often from now on."""
+    def set_rate(self, hz: float) -> None:
+        """Set the readings per second."""
         if hz != self._hz:
             self._hz = hz
-            self._order(Pace(hz))
+            self._send(SetRate(hz))
 
-    def glance(self) -> None:
-        """Ask who is on the devices now; there is no answer while there is no probe."""
-        self._order(Glance())
+    def request_occupancy(self) -> None:
+        """Request memory and processes now; there is no answer while there is no probe."""
+        self._send(ReadOccupancy())
 
     async def details(self) -> tuple[Detail, ...]:
-        """What is too costly to be read all the time. Raises UserError where no probe answers."""
+        """Return what is too costly to read all the time.
+
+        Raises:
+            UserError: No probe answers.
+        """
         answer: asyncio.Future[tuple[Detail, ...]] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
-        self._order(Look())
+        self._waiters.append(answer)
+        self._send(ReadDetails())
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await answer
         except TimeoutError:
             raise UserError(
-                "the devices do not answer at the moment. Try again in a while, or see: gpudeck doctor"
+                "the devices do not answer at the moment. "
+                "Try again in a while, or see: gpudeck doctor"
             ) from None
         finally:
-            if answer in self._asked:
-                self._asked.remove(answer)
+            if answer in self._waiters:
+                self._waiters.remove(answer)
 
-    def _order(self, order: Order) -> None:
-        """To the probe, where there is one; the next one is started with the new pace, and is asked what is still awaited."""
+    def _send(self, command: Command) -> None:
+        """Send a command to the probe, where there is one.
+
+        The next probe is started with the current rate, and receives requests that still wait.
+        """
         if (
             self._probe is not None
             and self._probe.stdin is not None
             and self._probe.returncode is None
         ):
-            self._probe.stdin.write(_ENCODE(order) + b"\n")
+            self._probe.stdin.write(_ENCODE(command) + b"\n")
 
     async def stop(self) -> None:
         """End the probe."""
-        async with self._turn:
+        async with self._lock:
             await self._end_current()
 
     async def _end_current(self) -> None:
@@ -119,7 +125,7 @@ class Supervisor:
         ):
             self.crashed.set_exception(bug)
 
-    async def _keep(self, source: str) -> None:
+    async def _run(self, source: str) -> None:
         backoff = children.Backoff()
         while True:
             backoff.begin()
@@ -128,28 +134,27 @@ class Supervisor:
             try:
                 probe = await asyncio.create_subprocess_exec(
                     sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(self._hz),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
                 )  # fmt: skip
                 self.pid, self._probe = probe.pid, probe
                 async for line in children.lines(probe, lambda: max(SILENCE_S, 5 / self._hz)):
                     message = DECODE(line)
                     if isinstance(message, Hello):
-                        source = (
-                            "nvml" if message.source == "nvml" else source
-                        )  # a driver that reloads must not turn GPUs into a CPU
+                        if message.source == "nvml":
+                            source = "nvml"  # while a driver reloads, `auto` would choose the CPU
                         self._on_hello(message)
-                        if self._asked:
-                            self._order(Look())
+                        if self._waiters:
+                            self._send(ReadDetails())
                     elif isinstance(message, Refusal):
                         trouble = message.message
                     else:
-                        self._tell(message)
+                        self._dispatch(message)
             except TimeoutError:
                 trouble = "the probe hung and was replaced"
             except OSError as e:
-                trouble = f"no probe can be started: {e.strerror}"
+                trouble = f"the probe cannot be started: {e.strerror}"
             except MALFORMED as e:
-                trouble = f"the probe said what is no reading ({e}) and was replaced"
+                trouble = f"the probe sent an invalid message ({e}) and was replaced"
             finally:
                 self._probe = None
                 if probe is not None:
@@ -157,16 +162,29 @@ class Supervisor:
             self._on_trouble(trouble)
             await backoff.pause()
 
-    def _tell(self, message: Readings | Glances | Details) -> None:
+    def _dispatch(self, message: Readings | Occupancy | Details) -> None:
         if isinstance(message, Readings):
             self._on_readings(message)
-        elif isinstance(message, Glances):
-            self._on_glances(message.readings)
+        elif isinstance(message, Occupancy):
+            self._on_occupancy(message.readings)
         else:
-            self._answer(message.details)
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(message.details)
 
-    def _answer(self, details: tuple[Detail, ...]) -> None:
-        asked, self._asked = self._asked, []
-        for answer in asked:
-            if not answer.done():
-                answer.set_result(details)
+
+def can_sleep() -> bool:
+    """Return True if the driver powers an unused NVIDIA GPU down (D3), as on laptops.
+
+    The kernel is asked: NVML itself would wake the GPU.
+    """
+    return any(_sleep_enabled(file) for file in _GPU_FOLDERS.glob("*/power"))
+
+
+def _sleep_enabled(file: Path) -> bool:
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return False  # the GPU was just unplugged, or the file may not be read
+    return any(line.startswith("Runtime D3 status:") and "Enabled" in line for line in lines)

@@ -1,10 +1,14 @@
-"""A recorded trace: gzip'd JSON lines, a header and then one line a moment. Written by `gpudeck record`, played by `replay`."""
+"""Write, read and replay recorded traces.
+
+A trace is gzip'd JSON lines: a header, then one line per moment. `gpudeck record` writes it.
+"""
 
 from __future__ import annotations
 
 import gzip
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -12,15 +16,18 @@ from typing import Self
 
 import msgspec
 
-from scheduler.protocol.devices import Device, Reading
+from scheduler.protocol.absence import Unavailable, explain
+from scheduler.protocol.devices import Detail, Device, Reading
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
 FLUSH_EVERY = 20
-"""Moments between two flushes: what is on disk before a crash; each one costs a little compression."""
+"""Moments that a crash may lose; each flush costs a little compression."""
 
 
 class Header(msgspec.Struct, frozen=True):
+    """Describe the recording; the first line of a trace."""
+
     format: int
     started: float
     devices: tuple[Device, ...]
@@ -28,30 +35,36 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class _Format(msgspec.Struct):
-    """What every header has, whatever a later format adds."""
+    """Hold the part of a header that every format has."""
 
     format: int
 
 
 class Moment(msgspec.Struct, frozen=True):
+    """Hold the readings of one moment."""
+
     time: float
     readings: tuple[Reading, ...]
     label: str = ""
-    """What ran at that moment, where the recorder knew."""
+    """The name of what ran at that moment, where it is known."""
 
 
-class Writer:
-    """Writes a trace as it is taken; after a crash complete up to the last flush."""
+class TraceWriter:
+    """Write a trace while it is recorded; a crash loses what follows the last flush."""
 
     def __init__(
         self, file: Path, devices: tuple[Device, ...], started: float, notes: dict[str, str]
     ) -> None:
-        """Raises UserError where the file cannot be written, or is there already: a trace is never written over what somebody has."""
+        """Create the file and write the header.
+
+        Raises:
+            UserError: The file cannot be written, or exists already.
+        """
         try:
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError as e:
             raise UserError(
-                f"{file} is there already, and stays as it is. Name a new file for the trace."
+                f"{file} exists already and was not changed. Name a new file for the trace."
             ) from e
         except OSError as e:
             raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
@@ -59,10 +72,16 @@ class Writer:
         self._raw = os.fdopen(fd, "wb")
         self._since_flush = self.moments = 0
         self._out = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
-        self._line(Header(FORMAT, started, devices, notes))
+        written = tuple(msgspec.structs.replace(d, silent=d.silent or "") for d in devices)
+        self._write(Header(FORMAT, started, written, notes))
 
     def add(self, moment: Moment) -> None:
-        self._line(moment)
+        """Append a moment; causes of missing fields are written as sentences."""
+        readings = tuple(
+            msgspec.structs.replace(r, absent=dict(r.explained()), otherwise=explain(r.otherwise))
+            for r in moment.readings
+        )
+        self._write(msgspec.structs.replace(moment, readings=readings))
         self.moments += 1
         self._since_flush += 1
         if self._since_flush >= FLUSH_EVERY:
@@ -70,7 +89,7 @@ class Writer:
             self._out.flush()
             self._raw.flush()
 
-    def _line(self, value: msgspec.Struct) -> None:
+    def _write(self, value: msgspec.Struct) -> None:
         self._out.write(msgspec.json.encode(value) + b"\n")
 
     def __enter__(self) -> Self:
@@ -87,14 +106,20 @@ class Writer:
 
 
 def read(file: Path) -> tuple[Header, list[Moment]]:
-    """The whole trace. Raises NotFound, or UserError where it is no trace or is cut off before the first moment."""
+    """Return the whole trace.
+
+    Raises:
+        NotFound: There is no such file.
+        UserError: It is not a trace, or it is cut off before the first moment.
+    """
     lines = _lines(file)
     try:
         first = next(lines, b"")
         found = msgspec.json.decode(first, type=_Format).format
         if found != FORMAT:
             raise UserError(
-                f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. Update GPU Deck."
+                f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. "
+                "Update GPU Deck."
             )
         header = msgspec.json.decode(first, type=Header)
         moments = [msgspec.json.decode(line, type=Moment) for line in lines]
@@ -103,7 +128,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
             f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}"
         ) from e
     if not moments or not header.devices:
-        raise UserError(f"{file} holds no reading. Record one with: gpudeck record {file.name}")
+        raise UserError(f"{file} has no readings. Record one with: gpudeck record {file.name}")
     return header, moments
 
 
@@ -117,3 +142,79 @@ def _lines(file: Path) -> Iterator[bytes]:
         raise UserError(
             f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again."
         ) from e
+
+
+class ReplaySource:
+    """Play a trace in a loop, as if it were live; it is labelled REPLAY and runs no jobs."""
+
+    def __init__(self, file: Path, copies: int = 1, start: float | None = None) -> None:
+        """Read the trace.
+
+        Args:
+            file: The trace.
+            copies: Plays each device this many times, shifted in time, as a machine with more GPUs.
+            start: Seconds since the epoch that play the first moment; None: the first call of `read`.
+
+        Raises:
+            NotFound, UserError: As `read` does.
+        """
+        header, self._moments = read(file)
+        self._file, self._copies, self._start = file, copies, start
+        first = self._moments[0].time
+        self._offsets = [m.time - first for m in self._moments]
+        step = self._offsets[-1] / max(len(self._offsets) - 1, 1) or 0.5
+        self._length = self._offsets[-1] + step
+        self._recorded = header.devices
+
+    def devices(self) -> list[Device]:
+        """Return the recorded devices, with ids and names that start with REPLAY."""
+        return [
+            msgspec.structs.replace(
+                d,
+                id=f"REPLAY-{copy * len(self._recorded) + i}",
+                index=copy * len(self._recorded) + i,
+                name=f"REPLAY {d.name}",
+                kind="replay",
+                silent=None,
+                note=f"REPLAY of {self._file.name}: recorded, not live",
+            )
+            for copy in range(self._copies)
+            for i, d in enumerate(self._recorded)
+        ]
+
+    def sample(self) -> None:
+        """Do nothing: the recorded readings are averages already."""
+
+    def occupancy(self, now: float) -> list[Reading]:
+        """Return nothing: the recorded processes are on no device now."""
+        return []
+
+    def read(self, now: float) -> list[Reading]:
+        """Return the readings of the moment that plays at `now`."""
+        if self._start is None:
+            self._start = now
+        readings: list[Reading] = []
+        for copy in range(self._copies):
+            offset = (now - self._start + copy * self._length / self._copies) % self._length
+            moment = self._moments[max(bisect_right(self._offsets, offset) - 1, 0)]
+            by_id = {r.device: r for r in moment.readings}
+            for i, device in enumerate(self._recorded):
+                if (recorded := by_id.get(device.id)) is not None:
+                    new = f"REPLAY-{copy * len(self._recorded) + i}"
+                    readings.append(
+                        msgspec.structs.replace(
+                            recorded,
+                            device=new,
+                            time=now,
+                            processes=(),
+                            otherwise=Unavailable("unrecorded"),
+                        )
+                    )
+        return readings
+
+    def details(self, now: float) -> list[Detail]:
+        """Return nothing: a trace holds readings only."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing: no file is held open."""

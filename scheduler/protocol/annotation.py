@@ -1,4 +1,4 @@
-"""What happened at a moment or over a span, drawn on the time axis of the charts."""
+"""Describe events and spans that the charts draw on their time axis."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ Kind = Literal["job", "throttle", "alert", "xid"]
 
 
 class Annotation(msgspec.Struct, frozen=True):
-    """A span, or a moment where `until` equals `time`.
+    """Describe a span, or a moment where `until` equals `time`.
 
-    `time`, `kind`, `device` and `name` tell it from others: one that is annotated again replaces what was known, which is how a span that
-    goes on is ended.
+    `time`, `kind`, `device` and `name` identify it: another one with the same key replaces it, which
+    is how an open span is ended.
     """
 
     time: float
     """Seconds since the epoch."""
     until: float | None
-    """None while it goes on."""
+    """None while it lasts."""
     kind: Kind
     text: str
     """One line, for people."""
     device: str = ""
-    """Id of the device; empty: of the machine."""
+    """The id of the device; empty: the machine."""
     job: int | None = None
     """The job it is about."""
     name: str = ""
-    """Where several of one kind may begin at once: which of them it is, e.g. the rule of an alert."""
+    """Tells apart annotations of one kind that begin at once, e.g. the rule of an alert."""

@@ -1,4 +1,4 @@
-"""What a device is and what one reading of it says. Absence is a value: a field that cannot be read says why."""
+"""Describe devices and their readings. Absence is a value: a field without a value has a cause."""
 
 from __future__ import annotations
 
@@ -6,66 +6,72 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from scheduler.protocol.absence import Absence, Unavailable, explain
 from scheduler.protocol.errors import UserError
 
 ASSISTANT_MARK = "GPUDECK_ASSISTANT"
-"""In the environment of the assistant's process, so that a device's list of processes can tell it from others."""
+"""A variable in the environment of the assistant's process, which identifies it among others."""
 
 
 class NA(msgspec.Struct, frozen=True):
-    """Not available, and why."""
+    """Stand for a value that is not available, and say why."""
 
-    reason: str
+    cause: Absence
+
+    @property
+    def reason(self) -> str:
+        """Return the cause as a sentence for people."""
+        return explain(self.cause)
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process that uses a device."""
+    """Describe a process that uses a device."""
 
     pid: int
     name: str
     user: str = ""
     memory: float | None = None
-    """Bytes of the device's memory; None where the driver does not tell."""
+    """Bytes of the device's memory; None where the driver does not report it."""
     job: int | None = None
-    """Id of the job of ours it belongs to."""
+    """The id of the job that it belongs to."""
     assistant: bool = False
-    """Whether it is our assistant, which makes room for anybody else."""
+    """True for our assistant, which leaves when anybody else needs the device."""
     start: float = 0.0
-    """When it started, in seconds since the epoch; 0.0 where it cannot be seen from here."""
+    """Its start, in seconds since the epoch; 0.0 where it is not visible from here."""
     ticks: int = 0
-    """The same in ticks since the machine's boot: with the pid it names one process, whatever becomes of pids and clocks."""
+    """Its start in ticks since boot: with the pid it identifies a process, though pids are reused."""
     command: str = ""
-    """Its command line; told in a Detail alone, as all that follows."""
+    """Its command line; set in a Detail only, like all that follows."""
     container: str = ""
-    """Short id or name of the container it runs in; empty where it is in none, or that cannot be seen."""
+    """The short id or name of its container; empty where there is none, or it is not visible."""
     kind: Literal["compute", "graphics", "both"] = "compute"
     sm: float | None = None
-    """Percent of the multiprocessors that it used in the last two seconds; None where the driver does not tell."""
+    """Percent of the multiprocessors in the last two seconds; None where it is not reported."""
     instance: int | None = None
-    """The GPU instance of MIG it is on."""
+    """The GPU instance of MIG that it runs on."""
     part: str = ""
     """The name of that instance."""
 
     @property
     def foreign(self) -> bool:
-        """Whether it is neither a job of ours nor our assistant."""
+        """Return True if it is neither a job of ours nor our assistant."""
         return self.job is None and not self.assistant
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A MIG instance: a part of a GPU with memory and multiprocessors of its own."""
+    """Describe a MIG instance: a part of a GPU with its own memory and multiprocessors."""
 
     uuid: str
     name: str
     gpu_instance: int | None = None
-    """Its number on the GPU, as processes name it."""
+    """Its number on the GPU, to which processes refer."""
     sms: int | None = None
     memory: float | None = None
     """Bytes."""
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One device, as long as it is there."""
+    """Describe one device."""
 
     id: str
     """Stable over reboots: the GPU's UUID, or `cpu`."""
@@ -73,96 +79,113 @@ class Device(msgspec.Struct, frozen=True):
     name: str
     kind: Literal["nvidia", "cpu", "replay"]
     note: str = ""
-    """Said wherever the device is shown, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
+    """Shown beside the device, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of h100.trace.gz"."""
     facts: dict[str, str] = {}
-    """What does not change: driver, VBIOS, SM count, maximum clocks."""
+    """Constant properties: driver, VBIOS, number of SMs."""
     mig: bool = False
-    """In MIG mode: programs can use its instances, and never all of it."""
+    """True in MIG mode: programs can use its instances, but never all of it."""
     instances: tuple[Instance, ...] = ()
     """The MIG instances it is divided into."""
-    silent: str = ""
-    """Why it does not answer: it is there, or was, and there are no readings of it. Empty where it does."""
+    silent: str | None = None
+    """The driver's error where the device does not answer; None where it does."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """All that was read of one device at one moment. Names and units of the fields: `scheduler.protocol.fields`."""
+    """Hold all that was read of one device at one moment.
+
+    The names and units of the fields are in `scheduler.protocol.fields`.
+    """
 
     device: str
     time: float
     """Seconds since the epoch."""
     values: dict[str, float]
-    absent: dict[str, str] = {}
-    """For each field that has no value: why."""
+    absent: dict[str, Absence] = {}
+    """The cause of each field that has no value."""
     methods: dict[str, str] = {}
-    """For derived fields: how the figure came about."""
+    """How derived fields were computed."""
     texts: dict[str, str] = {}
-    """Fields that are words: throttle reasons, what the last Xid means."""
+    """Fields that are text: throttle reasons, the meaning of the last Xid."""
     processes: tuple[Process, ...] = ()
-    """Those that compute."""
+    """The processes that compute on it."""
     since: dict[str, float] = {}
-    """Since when each throttle reason in force was seen without a break, by its name."""
-    otherwise: str = "not reported by this device"
-    """Why a field that is neither in `values` nor in `absent` has no value."""
+    """The start of each throttle reason in force, by its name."""
+    otherwise: Absence = Unavailable("unreported")
+    """The cause of fields that are neither in `values` nor in `absent`."""
     drawing: tuple[str, ...] = ()
-    """Names of the programs that draw on it."""
+    """The names of the programs that draw on it."""
 
     def get(self, field: str) -> float | NA:
-        """The field's value, or why there is none."""
+        """Return the field's value, or NA with the cause."""
         if (value := self.values.get(field)) is not None:
             return value
         return NA(self.absent.get(field, self.otherwise))
 
+    def explained(self) -> dict[str, str]:
+        """Return the fields in `absent`, each with the sentence that says why."""
+        return {field: explain(cause) for field, cause in self.absent.items()}
+
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of a device: a link, a MIG instance, a core, a disk. Its values have the names and units of fields."""
+    """Describe a part of a device, such as a link or a core, by fields like those of a reading."""
 
     kind: Literal["link", "instance", "core", "disk", "network", "sensor"]
     name: str
     values: dict[str, float]
-    absent: dict[str, str] = {}
+    absent: dict[str, Absence] = {}
     texts: dict[str, str] = {}
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What is read of a device only while somebody wants to see it."""
+    """Hold what is read of a device on request only."""
 
     device: str
     time: float
     """Seconds since the epoch."""
     parts: tuple[Part, ...] = ()
     processes: tuple[Process, ...] = ()
-    """All of them, with command line, container and share."""
+    """All processes, with command line, container and share."""
 
 
 class Source(Protocol):
-    """Where readings come from: hardware, or a recorded trace. Used by the probe process alone."""
+    """Provide readings of hardware, or of a recorded trace. Only the probe process uses it."""
 
     def devices(self) -> list[Device]:
-        """The devices there are now. Asked again whenever `read` says that they changed."""
+        """Return the devices that exist now; called again after DevicesChanged."""
         ...
 
     def read(self, now: float) -> list[Reading]:
-        """One reading of every device. Raises DevicesChanged where the set of devices is no longer the one that was told."""
+        """Return one reading of every device.
+
+        Raises:
+            DevicesChanged: The devices are no longer those that `devices` returned.
+        """
         ...
 
-    def glance(self, now: float) -> list[Reading]:
-        """Only memory and processes of every device, cheap and at any moment: who is on it. Raises what `read` raises."""
+    def occupancy(self, now: float) -> list[Reading]:
+        """Return memory and processes of every device: cheap, and at any moment.
+
+        Raises:
+            DevicesChanged: As `read` does.
+        """
         ...
 
-    def tick(self) -> None:
-        """Called several times between two readings, for sources that average over the interval."""
+    def sample(self) -> None:
+        """Take a sample; called several times between two readings, for means over the interval."""
         ...
 
     def details(self, now: float) -> list[Detail]:
-        """What costs too much to be read all the time. Raises DevicesChanged as `read` does."""
+        """Return what costs too much to read all the time. Raises DevicesChanged as `read` does."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the hardware or the file."""
+        ...
 
 
 class DevicesChanged(Exception):
-    """The source must be opened anew: a GPU came, went, or the driver was reloaded."""
+    """Signal that the source must be reopened: a GPU came or went, or the driver was reloaded."""
 
 
 class NoGpu(UserError):
-    """This machine has no NVIDIA GPU, as far as its driver can tell."""
+    """Signal that this machine has no NVIDIA GPU, or no driver that finds it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from typing import Annotated, Literal
 
 import msgspec
@@ -134,6 +135,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def log_bytes(self) -> int:
         """The limit of a job's log; 0: none."""
         return 0 if self.log_limit == "off" else round(self.log_limit * GIB)
+
+
+def is_quiet(hours: str, at: float) -> bool:
+    """Return True during quiet hours.
+
+    Args:
+        hours: Local time, such as 22:00-07:00, without its last minute; empty: never.
+        at: Seconds since the epoch.
+    """
+    if not hours:
+        return False
+    local = time.localtime(at)
+    now = local.tm_hour * 60 + local.tm_min
+    start, end = (int(text[:2]) * 60 + int(text[3:]) for text in hours.split("-"))
+    return start <= now < end if start <= end else now >= start or now < end
 
 
 def load() -> Settings:

@@ -1,27 +1,46 @@
-"""The state of everything at one moment: immutable, and all a view needs."""
+"""Describe the state of everything at one moment: immutable, and all that a view needs."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from scheduler.protocol import absence, busy_causes
+from scheduler.protocol.busy_causes import BusyCause
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.settings import Settings
 
 STARTING = "starting"
-"""The source of a snapshot until its probe has spoken; its devices are those of the source before, where there was one."""
+"""The source of a snapshot before the first message of its probe; its devices are the old ones."""
+
+SLEEP_NOTICE = (
+    "the GPUs are not read so that they can sleep: nobody is watching, and no job for a GPU waits "
+    "or runs. A window, a command or such a job wakes them (setting: laptop_sleep)"
+)
 
 
 class Idle(msgspec.Struct, frozen=True, tag="idle"):
+    """Describe a device that the assistant may use."""
+
     since: float
+    """Seconds since the epoch."""
 
 
 class Busy(msgspec.Struct, frozen=True, tag="busy"):
-    reason: str
+    """Describe a device that the assistant may not use, and why."""
+
+    cause: BusyCause
+
+    @property
+    def reason(self) -> str:
+        """Return the cause as a phrase for people."""
+        return busy_causes.explain(self.cause)
 
 
 class DeviceState(msgspec.Struct, frozen=True):
-    """A device, its newest reading, and whether it is idle."""
+    """Combine a device with its newest reading and its use."""
 
     device: Device
     reading: Reading | None
@@ -30,29 +49,31 @@ class DeviceState(msgspec.Struct, frozen=True):
     holders: tuple[int, ...] = ()
     """Ids of the jobs that hold the device: one, or several that share it."""
     leased: bool = False
-    """The assistant has it, until anybody else needs it."""
+    """True while the assistant has a lease on it."""
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """Something that a person should look at: raised by a rule, cleared once its cause is gone."""
+    """Point out a problem: raised by a rule, cleared once its cause is gone."""
 
     id: int
     rule: str
-    """Of `scheduler.telemetry.rules`: too hot, memory nearly full, ..."""
+    """Of `scheduler.telemetry.alert_rules`: too hot, memory nearly full, ..."""
     device: str
     """Id of the device it is about; empty where it is about a job alone."""
     job: int | None
     text: str
-    """What is the matter, in one line."""
+    """The problem, in one line."""
     since: float
     """When its cause began, seconds since the epoch."""
     raised: float
     cleared: float | None = None
     acknowledged: bool = False
-    """Somebody has seen it."""
+    """True once somebody has acknowledged it."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
+    """Hold the state of the daemon at one moment."""
+
     seq: int
     """Counts up by one with every snapshot of this daemon."""
     time: float
@@ -63,32 +84,45 @@ class Snapshot(msgspec.Struct, frozen=True):
     source: str
     """Where the readings come from: nvml, cpu, or replay FILE; or STARTING."""
     notices: tuple[str, ...] = ()
-    """What the user should know: the probe is being replaced, the disk is full, ..."""
+    """Problems that the user should know: the disk is full, the probe is being replaced, ..."""
     paused: bool = False
-    """The queue starts nothing new."""
+    """True while the queue starts nothing new."""
     alerts: tuple[Alert, ...] = ()
     """Those whose cause is still there, oldest first."""
     waiting: int = 0
-    """How many jobs wait; `jobs` may hold fewer."""
+    """The number of jobs that wait; `jobs` may hold fewer."""
+
+
+def printable(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the snapshot as values for JSON, with each cause as the sentence that people read."""
+    values: dict[str, Any] = msgspec.to_builtins(snapshot)
+    for state, printed in zip(snapshot.devices, values["devices"], strict=True):
+        printed["device"]["silent"] = state.device.silent or ""
+        if isinstance(state.use, Busy):
+            printed["use"] = {"type": "busy", "reason": state.use.reason}
+        if state.reading is not None:
+            printed["reading"]["absent"] = state.reading.explained()
+            printed["reading"]["otherwise"] = absence.explain(state.reading.otherwise)
+    return values
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """One device's past: `columns[field][i]` belongs to `times[i]`; None where there was no value."""
+    """Hold one device's history: `columns[field][i]` belongs to `times[i]`; None: no value."""
 
     times: list[float]
     columns: dict[str, list[float | None]]
-    """Where a row stands for several readings: their mean."""
+    """The mean, where a row stands for several readings."""
     low: dict[str, list[float | None]] = {}
-    """The lowest of them."""
+    """The lowest of these readings."""
     high: dict[str, list[float | None]] = {}
-    """The highest."""
+    """The highest of them."""
 
 
 def label(device: Device) -> str:
-    """What people call the device: "GPU 0", or "CPU"."""
+    """Return the short name of a device: "GPU 0", or "CPU"."""
     return "CPU" if device.kind == "cpu" else f"GPU {device.index}"
 
 
 def called(device: Device) -> str:
-    """As `label`, and REPLAY before it where nothing else says that it is of a recording: "REPLAY GPU 0"."""
+    """Return the label, with REPLAY before it for a recording: "REPLAY GPU 0"."""
     return f"REPLAY {label(device)}" if device.kind == "replay" else label(device)

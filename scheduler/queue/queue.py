@@ -67,7 +67,7 @@ class Queue(Settling):
         if group:
             wanted |= {number for number, job in self._active.items() if job.spec.group == group}
         over = set(jobs) - wanted
-        there = self._store.which_are(over)
+        there = self._store.existing(over)
         self._cancel([self._active[number] for number in sorted(wanted)])
         ending = wanted & self._active.keys()
         found = (wanted - ending, ending, there, over - there)

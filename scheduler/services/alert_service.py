@@ -10,8 +10,7 @@ from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job
-from scheduler.protocol.quiet_hours import is_quiet
-from scheduler.protocol.settings import Settings
+from scheduler.protocol.settings import Settings, is_quiet
 from scheduler.protocol.snapshot import Alert
 from scheduler.services.webhook import Webhook
 from scheduler.store import Store

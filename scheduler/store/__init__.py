@@ -1,4 +1,4 @@
-"""The store: jobs in one SQLite file, the history of the devices in another. The only room that speaks SQL."""
+"""Store jobs in one SQLite file and the history of devices in another. All SQL is here."""
 
 from scheduler.store.store import Store
 

@@ -1,8 +1,9 @@
-"""The history on disk: blocks of columns in tiers, a journal of what no block has yet, annotations. One thread and one connection.
+"""Keep the history on disk: blocks of columns in tiers, a journal of new rows, and annotations.
 
-What is read goes to the journal within seconds, and every few minutes from there into a block of the first tier and, decimated, into the
-open block of the second; a block that is full is decimated into the open block of the next tier, in the same transaction. So each moment
-stands once among the blocks of a tier and the open ones below it, whatever the clock did and whenever the power went.
+Readings go to the journal within seconds. Every few minutes they move from there into a block of
+the first tier and, decimated, into the open block of the second. A full block is decimated into the
+open block of the next tier, in the same transaction. So each moment is stored once among the blocks
+of a tier and the open ones below it, whatever the clock did and whenever the power failed.
 """
 
 from __future__ import annotations
@@ -17,71 +18,78 @@ from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.store.database import Database
 from scheduler.store.migrate import sql
-from scheduler.store.words import Damaged
-from scheduler.telemetry.packed import EXACT, SHORT, pack, pack_table, unpack, unpack_table
-from scheduler.telemetry.table import Table, by_step, join
-from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, LAST, TIERS
+from scheduler.store.packing import EXACT, SHORT, pack, pack_table, unpack, unpack_table
+from scheduler.telemetry.history_table import (
+    BLOCK_ROWS,
+    DAY,
+    LAST,
+    TIERS,
+    HistoryTable,
+    by_step,
+    join,
+)
 
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
-"""Another program that holds the file is waited for this long, in the history's own thread."""
+"""Seconds to wait while another program locks the file, in the history's own thread."""
 MOST_ANNOTATIONS = 20_000
 _LONGEST = 2
-"""A block covers so many times its rows at most: after a leap of the clock, or a week switched off, another is begun."""
+"""A block spans at most so many times its rows: a leap of the clock, or a pause, begins another."""
 _Block = tuple[int, int, int, bytes, bytes]
-"""Id, tier, rows, times, counts."""
+"""The id, tier, rows, times and counts of a block."""
 
 
 class Archive(Database):
-    """Raises Damaged, too, where the file must be given up."""
+    """Store the history of all devices. Raises Damaged where the file must be given up."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, "history", "history_queries.sql", busy=BUSY_S, one_thread=False)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(
-            "PRAGMA synchronous = NORMAL"
-        )  # a power cut may cost the last seconds, never what was there before
+        # a power cut may cost the last seconds, never older history
+        self._db.execute("PRAGMA synchronous = NORMAL")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
-                f"the history {self._file} was written by a newer GPU Deck; none is kept until you update it or move the file away"
+                f"the history {self._file} was written by a newer GPU Deck; nothing is recorded "
+                "until you update GPU Deck or move the file away"
             )
         if version == 0:
             self._db.executescript(
-                f"BEGIN IMMEDIATE; {sql('history.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {sql('history.sql')} "
+                f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
             )
         self._expect("history.sql")
 
     # Readings in
 
-    def journal(self, tables: Mapping[str, Table]) -> None:
-        """Keep rows that are new, for each device, until they are in a block."""
+    def journal(self, tables: Mapping[str, HistoryTable]) -> None:
+        """Keep the new rows of each device until they are in a block."""
         with self._transaction():
             self._db.executemany(
                 self._q["add_journal"],
                 [(device, pack_table(table)) for device, table in tables.items()],
             )
 
-    def journalled(self) -> Iterator[tuple[str, Table]]:
-        """What was journalled and is in no block yet, in the order it came; damaged pieces are left out."""
-        with self._words():
+    def journalled(self) -> Iterator[tuple[str, HistoryTable]]:
+        """Yield the journal, oldest first; damaged pieces are left out."""
+        with self._translated():
             for device, data in self._db.execute(self._q["journal"]):
                 try:
                     yield device, unpack_table(data)
                 except (*MALFORMED, zlib.error):
                     continue
 
-    def append(self, device: str, table: Table) -> None:
-        """Put these rows into the tiers, and take the device's out of the journal."""
+    def append(self, device: str, table: HistoryTable) -> None:
+        """Add rows to the tiers, and clear the device's journal."""
         with self._transaction():
             self._write(device, 0, table, rolled=True)
             self._roll(device, 1, by_step(table, TIERS[1].step))
             self._db.execute(self._q["clear_journal"], (device,))
 
-    def _roll(self, device: str, tier: int, table: Table) -> None:
-        """Add rows to the open block of a tier. One that is full goes to the next tier, too; so does one that is far from the new rows."""
+    def _roll(self, device: str, tier: int, table: HistoryTable) -> None:
+        """Add rows to the open block of a tier; close it where it is full, or far from the new rows."""
         step = TIERS[tier].step
         if (
             block := self._db.execute(self._q["open_block"], (device, tier)).fetchone()
@@ -98,12 +106,12 @@ class Archive(Database):
         else:
             self._write(device, tier, table, rolled=False)
 
-    def _close(self, device: str, tier: int, table: Table) -> None:
+    def _close(self, device: str, tier: int, table: HistoryTable) -> None:
         self._write(device, tier, table, rolled=True)
         if tier < LAST:
             self._roll(device, tier + 1, by_step(table, TIERS[tier + 1].step))
 
-    def _write(self, device: str, tier: int, table: Table, *, rolled: bool) -> None:
+    def _write(self, device: str, tier: int, table: HistoryTable, *, rolled: bool) -> None:
         if not len(table):
             return
         kind = _kind(tier)
@@ -130,9 +138,18 @@ class Archive(Database):
         until: float,
         *,
         finer: bool = False,
-    ) -> Table:
-        """Of one tier; with `finer`, also what the tiers below have not handed on yet. `fields` None: all."""
-        with self._words():
+    ) -> HistoryTable:
+        """Return the rows of one tier.
+
+        Args:
+            device: The id of the device.
+            fields: The fields to return; None: all.
+            tier: The number of the tier.
+            since: The first moment, seconds since the epoch.
+            until: The last moment.
+            finer: Include the rows that the tiers below have not passed on yet.
+        """
+        with self._translated():
             found = self._db.execute(self._q["blocks"], (device, tier, since, until)).fetchall()
             if finer:
                 found += self._db.execute(
@@ -141,24 +158,24 @@ class Archive(Database):
             return join(self._read(found, fields), fields)
 
     def oldest(self, device: str, tier: int) -> float | None:
-        """Time of the first row of a tier."""
-        with self._words():
+        """Return the time of the first row of a tier, or None where it is empty."""
+        with self._translated():
             (found,) = self._db.execute(self._q["oldest"], (device, tier)).fetchone()
         return None if found is None else float(found)
 
     def newest(self) -> dict[str, float]:
-        """Time of the last row of each device."""
-        with self._words():
+        """Return the time of the last row of each device."""
+        with self._translated():
             return dict(self._db.execute(self._q["newest"]).fetchall())
 
     def fields(self, device: str, since: float, until: float) -> list[str]:
-        """All that was ever read of the device in that time."""
-        with self._words():
+        """Return the fields that were read of the device in that time."""
+        with self._translated():
             return [
                 field for (field,) in self._db.execute(self._q["fields"], (device, since, until))
             ]
 
-    def _read(self, blocks: Sequence[_Block], fields: Sequence[str] | None) -> list[Table]:
+    def _read(self, blocks: Sequence[_Block], fields: Sequence[str] | None) -> list[HistoryTable]:
         numbers = _json([block[0] for block in blocks])
         if fields is None:
             found = self._db.execute(self._q["all_columns"], (numbers,))
@@ -172,7 +189,7 @@ class Archive(Database):
     # Annotations
 
     def annotate(self, annotations: Sequence[Annotation]) -> None:
-        """Keep them; one that is there by its time, kind, device and name is replaced."""
+        """Keep annotations; one with the same time, kind, device and name is replaced."""
         with self._transaction():
             self._db.executemany(
                 self._q["annotate"],
@@ -180,23 +197,27 @@ class Archive(Database):
             )
 
     def annotations(self, since: float, until: float, limit: int) -> list[Annotation]:
-        """The newest that touch this time, oldest first."""
-        with self._words():
+        """Return the newest that overlap this time, oldest first."""
+        with self._translated():
             rows = self._db.execute(self._q["annotations"], (until, since, limit)).fetchall()
         return [Annotation(*row) for row in reversed(rows)]
 
     def end_annotations(self, at: float) -> None:
-        """Those that go on have ended: nobody knows what became of them while the daemon was away."""
+        """End the open annotations: nothing was observed while the daemon was away."""
         with self._transaction():
             self._db.execute(self._q["end_annotations"], (at,))
 
     # Bounds
 
     def prune(self, now: float, limits: Sequence[int]) -> list[int]:
-        """Forget what is older than its tier keeps, and what a wrong clock dated into the future: at most so many blocks of each tier,
-        and none that is still open.
+        """Delete closed blocks that are too old, or that a wrong clock dated into the future.
 
-        Returns how many went.
+        Args:
+            now: Seconds since the epoch.
+            limits: The most blocks to delete, for each tier.
+
+        Returns:
+            The number of blocks deleted from each tier.
         """
         gone = []
         with self._transaction():
@@ -211,33 +232,23 @@ class Archive(Database):
         return gone
 
 
-def open_archive(file: Path, told: Callable[[str], None]) -> Archive:
-    """The archive; one that is damaged is put aside, which `told` is told, and another begun. Raises UserError."""
-    try:
-        return Archive(file)
-    except Damaged:
-        return put_aside(file, told)
-
-
-def put_aside(file: Path, told: Callable[[str], None]) -> Archive:
-    """Begin another archive, and keep the damaged one beside it. Raises UserError."""
+def replace_damaged(file: Path, report: Callable[[str], None]) -> Archive:
+    """Begin a new archive, keep the damaged one beside it, and report that. Raises UserError."""
     aside = file.with_name(file.name + ".damaged")
     try:
         file.replace(aside)
         for rest in ("-wal", "-shm"):
             file.with_name(file.name + rest).unlink(missing_ok=True)
     except OSError as e:
-        raise UserError(
-            f"the history {file} is damaged and cannot be put aside: {e.strerror}"
-        ) from e
-    told(f"the history was damaged and begins anew; what there was is in {aside}")
+        raise UserError(f"the history {file} is damaged and cannot be renamed: {e.strerror}") from e
+    report(f"the history was damaged and starts anew; the old file is {aside}")
     return Archive(file)
 
 
-def _table(block: _Block, columns: Iterable[tuple[str, bytes]]) -> Table:
+def _table(block: _Block, columns: Iterable[tuple[str, bytes]]) -> HistoryTable:
     _, tier, rows, times, counts = block
     unpacked = {field: unpack(data, _kind(tier), rows) for field, data in columns}
-    return Table(unpack(times, EXACT, rows)[0], unpack(counts, SHORT, rows)[0], unpacked)
+    return HistoryTable(unpack(times, EXACT, rows)[0], unpack(counts, SHORT, rows)[0], unpacked)
 
 
 def _json(values: Sequence[int] | Sequence[str]) -> str:

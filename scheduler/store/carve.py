@@ -1,7 +1,10 @@
-"""Rows out of a damaged SQLite file: every page that is whole gives its rows, whatever became of the pages that lead to it. Pure.
+"""Recover rows from a damaged SQLite file: every intact page yields its rows. Pure.
 
-File format: https://www.sqlite.org/fileformat2.html. A leaf page of a table tells rowid and record of each of its rows; a long record
-goes on in overflow pages. What was committed to the write-ahead log last stands for a page in place of what the file has.
+The pages that lead to a page need not be intact. A leaf page of a table holds rowid and record of
+each of its rows; a long record continues in overflow pages. A page in the write-ahead log, as it was
+committed last, replaces the page of the file.
+
+Source: https://www.sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -11,22 +14,29 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 PAGE = 4096
-"""Bytes of a page: what SQLite takes unless told otherwise, and we never do."""
+"""Bytes of a page: SQLite's default, which GPU Deck never changes."""
 _LEAF = 13
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
-"""Bytes of an integer, by its serial type."""
+"""Bytes of an integer by its serial type."""
 
 Value = int | float | str | bytes | None
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
+    """Hold one row of some table."""
+
     id: int
     values: tuple[Value, ...]
 
 
-def rows(file: bytes, log: bytes) -> Iterator[Row]:
-    """The rows of all tables, in no order. `log`: the write-ahead log, empty where there is none."""
+def rows(file: bytes, log: bytes) -> Iterator[StoredRow]:
+    """Yield the rows of all tables, in no order.
+
+    Args:
+        file: The bytes of the database.
+        log: The bytes of the write-ahead log, empty where there is none.
+    """
     pages = {
         start // PAGE + 1: file[start : start + PAGE]
         for start in range(0, len(file) - PAGE + 1, PAGE)
@@ -37,7 +47,7 @@ def rows(file: bytes, log: bytes) -> Iterator[Row]:
 
 
 def _committed(log: bytes) -> dict[int, bytes]:
-    """The pages in the log up to the last commit whose frames are all whole."""
+    """Return the pages in the log up to the last commit whose frames are all intact."""
     if (
         len(log) < _LOG_HEADER
         or log[:3] != b"\x37\x7f\x06"
@@ -49,10 +59,8 @@ def _committed(log: bytes) -> dict[int, bytes]:
     done: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}
     for start in range(_LOG_HEADER, len(log) - _FRAME_HEADER - PAGE + 1, _FRAME_HEADER + PAGE):
-        head, page = (
-            log[start : start + _FRAME_HEADER],
-            log[start + _FRAME_HEADER : start + _FRAME_HEADER + PAGE],
-        )
+        body = start + _FRAME_HEADER
+        head, page = log[start:body], log[body : body + PAGE]
         total = _sum(order, page, _sum(order, head[:8], total))
         if head[8:16] != salts or struct.unpack(">II", head[16:]) != total:
             break
@@ -72,8 +80,8 @@ def _sum(order: str, data: bytes, start: tuple[int, int]) -> tuple[int, int]:
     return one, other
 
 
-def _leaf(page: bytes, offset: int, pages: dict[int, bytes]) -> Iterator[Row]:
-    """`offset`: where its header begins. A row that is not whole is left out."""
+def _leaf(page: bytes, offset: int, pages: dict[int, bytes]) -> Iterator[StoredRow]:
+    """Yield the intact rows of a page whose header begins at `offset`."""
     if page[offset] != _LEAF:
         return
     (count,) = struct.unpack_from(">H", page, offset + 3)
@@ -82,13 +90,17 @@ def _leaf(page: bytes, offset: int, pages: dict[int, bytes]) -> Iterator[Row]:
         try:
             size, at = _varint(page, start)
             row_id, at = _varint(page, at)
-            yield Row(row_id, _record(_payload(page, at, size, pages)))
+            yield StoredRow(row_id, _record(_payload(page, at, size, pages)))
         except (IndexError, KeyError, ValueError, struct.error, UnicodeDecodeError):
             continue
 
 
 def _payload(page: bytes, at: int, size: int, pages: dict[int, bytes]) -> bytes:
-    """The record's bytes, those of its overflow pages included. Raises ValueError or KeyError where one of them is missing."""
+    """Return the record's bytes, including overflow pages.
+
+    Raises:
+        ValueError, KeyError: A part of the record is missing.
+    """
     most, least = PAGE - 35, (PAGE - 12) * 32 // 255 - 23
     kept = least + (size - least) % (PAGE - 4)
     local = size if size <= most else kept if kept <= most else least
@@ -122,7 +134,7 @@ def _record(data: bytes) -> tuple[Value, ...]:
 
 
 def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
-    """The value of a serial type, and where the next begins."""
+    """Return the value of a serial type, and where the next one begins."""
     if kind in (0, 8, 9):
         return (None, 0, 1)[(0, 8, 9).index(kind)], at
     if kind == 7:
@@ -137,7 +149,7 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number, and where the next begins."""
+    """Return a variable-length integer, and where the next one begins."""
     value = 0
     for place in range(at, at + 8):
         value = value << 7 | data[place] & 0x7F

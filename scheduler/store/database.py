@@ -1,4 +1,7 @@
-"""What the files of the store have in common: opened for their user alone, closed, changed in transactions, in words where that fails."""
+"""Open, change and close the SQLite files of the store, and translate their errors.
+
+What the environment did to a file becomes one line for the user; our own mistakes in SQL stay loud.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,54 @@ from pathlib import Path
 from scheduler.protocol import paths
 from scheduler.protocol.errors import UserError
 from scheduler.store.migrate import named_queries, sql
-from scheduler.store.words import Damaged, in_words
+
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""The latter: no room for the 32 KiB of shared memory beside a file that is opened."""
+_UNUSABLE = (
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_PERM,
+)
+
+
+class Damaged(UserError):
+    """Signal that the content of a file is not what GPU Deck wrote."""
 
 
 class Database:
-    """One connection. Raises UserError where the file cannot be used or the disk is full; nothing is half written then."""
+    """Own one connection to a file that only its user may read.
+
+    Every method raises UserError where the file cannot be used or the disk is full; nothing is half
+    written then.
+    """
 
     def __init__(
         self, file: Path, what: str, queries: str, *, busy: float, one_thread: bool
     ) -> None:
-        """`what` the file is, in words; `queries`: the file of its SQL; `busy`: seconds for which another program that holds it is
-        waited for."""
+        """Open the file, or create it.
+
+        Args:
+            file: The file.
+            what: What the file is, for messages.
+            queries: The name of the file with its SQL.
+            busy: Seconds to wait while another program locks the file.
+            one_thread: Refuse use by another thread than this one.
+        """
         self._file = file
         self._q = named_queries(queries)
         paths.ensure(file.parent)
         try:
             file.touch(mode=paths.PRIVATE_FILE)
-            file.chmod(
-                paths.PRIVATE_FILE
-            )  # also one that was copied here; SQLite gives the WAL the same mode
+            # also a file that was copied here; SQLite gives the WAL the same mode
+            file.chmod(paths.PRIVATE_FILE)
         except OSError as e:
             raise UserError(
                 f"the {what} {file} cannot be used: {e.strerror}. See: gpudeck doctor"
             ) from e
-        with self._words():
+        with self._translated():
             self._db = sqlite3.connect(
                 file, isolation_level=None, timeout=busy, check_same_thread=one_thread
             )
@@ -44,20 +71,21 @@ class Database:
                 raise
 
     def _prepare(self) -> None:
-        """Whatever has to be done before the first use."""
+        """Do what is needed before the first use."""
         raise NotImplementedError
 
     def _expect(self, schema: str) -> None:
-        """Raises Damaged where a table or a column of that file of SQL is not there."""
-        if lacks := missing(self._db, schema):
-            raise Damaged(f"the store {self._file} is damaged ({lacks}). See: gpudeck doctor")
+        """Raise Damaged where a table or column of that file of SQL is missing."""
+        if missing := missing_column(self._db, schema):
+            raise Damaged(f"the store {self._file} is damaged ({missing}). See: gpudeck doctor")
 
     def close(self) -> None:
+        """Close the connection."""
         self._db.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._words():
+        with self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -67,22 +95,45 @@ class Database:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _words(self) -> AbstractContextManager[None]:
-        return in_words(self._file)
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated_errors(self._file)
 
 
-def missing(db: sqlite3.Connection, schema: str) -> str:
-    """Which of the tables and columns of that file of SQL is not there, empty where all are: their names are bytes like any other."""
+@contextmanager
+def translated_errors(file: Path) -> Iterator[None]:
+    """Raise Damaged, or UserError where the file cannot be used or the disk is full."""
+    try:
+        yield
+    except UnicodeDecodeError as e:  # SQLite quotes what it found in place of a name
+        raise Damaged(f"the store {file} is damaged ({e.reason}). See: gpudeck doctor") from e
+    except sqlite3.DatabaseError as e:
+        code = getattr(e, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        if code in _FULL:
+            raise UserError(
+                f"the disk is full: nothing was changed in {file}. Free some space and try again."
+            ) from e
+        not_utf8 = code is None and isinstance(e, sqlite3.OperationalError)
+        if primary in _DAMAGED or not_utf8:
+            raise Damaged(f"the store {file} is damaged ({e}). See: gpudeck doctor") from e
+        if primary in _UNUSABLE:
+            raise UserError(f"the store {file} cannot be used: {e}. See: gpudeck doctor") from e
+        raise
+
+
+def missing_column(db: sqlite3.Connection, schema: str) -> str:
+    """Return a table and column of that file of SQL that the database lacks, or an empty text."""
     with closing(sqlite3.connect(":memory:")) as new:
         new.executescript(sql(schema))
-        lacks = _columns(new) - _columns(db)
-    return " has no ".join(min(lacks)) if lacks else ""
+        missing = _columns(new) - _columns(db)
+    return " has no ".join(min(missing)) if missing else ""
 
 
 def _columns(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    """All columns, each with its table."""
+    """Return all columns, each with its table."""
     return set(
         db.execute(
-            "SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table'"
+            "SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c "
+            "WHERE t.type = 'table'"
         )
     )

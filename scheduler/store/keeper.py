@@ -1,4 +1,7 @@
-"""Keeps the history: the newest readings in memory, the rest in the archive. Blocking: for a thread of its own (see recorder.py)."""
+"""Keep the history: the newest readings in memory, the rest in the archive.
+
+It blocks, so the recorder runs it in a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,139 +12,158 @@ from typing import TypeVar
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.snapshot import Columns
-from scheduler.store.archive import Archive, open_archive, put_aside
+from scheduler.store.archive import Archive, replace_damaged
+from scheduler.store.database import Damaged
 from scheduler.store.past import past
-from scheduler.store.words import Damaged
-from scheduler.telemetry.rows import Rows
-from scheduler.telemetry.table import Table, join
-from scheduler.telemetry.tiers import BLOCK_ROWS, GAP_STEPS, HOUR, TIERS
+from scheduler.telemetry.history_table import (
+    BLOCK_ROWS,
+    GAP_STEPS,
+    HOUR,
+    TIERS,
+    HistoryBuffer,
+    HistoryTable,
+    join,
+)
 
 MERGE_ROWS = 600
-"""Rows of a device that wait for a block: five minutes at two readings a second."""
-_HASTE = 2.0
-"""Blocks are forgotten twice as fast as they come, not at once: a clock that is wrong for an hour must not cost a month."""
+"""Rows that make a block: five minutes at two readings a second."""
+_PRUNE_RATIO = 2.0
+"""Blocks are deleted twice as fast as they are added, not at once: a clock that is wrong for an hour
+must not cost a month."""
 _MOMENT = 1e-3
-MOST_LISTED = 2000
+MAX_LISTED = 2000
 """Annotations in one answer."""
-_MOST_PENDING = 1000
-News = tuple[Reading, float]
-"""A reading, and the seconds in which the next one is expected."""
+_MAX_PENDING = 1000
+TimedReading = tuple[Reading, float]
+"""A reading, and the seconds within which the next one is expected."""
 T = TypeVar("T")
 
 
-class Keeper:
-    """Every method raises UserError where the disk is full or the file cannot be used; nothing that was taken in is lost by that, and the
-    next call tries again.
+class HistoryKeeper:
+    """Keep the history of all devices.
+
+    Every method raises UserError where the disk is full or the file cannot be used. Nothing that
+    was taken in is lost then, and the next call tries again.
     """
 
-    def __init__(self, file: Path, told: Callable[[str], None]) -> None:
-        """`told`: is told what became of a history that was damaged."""
-        self._file, self._told = file, told
+    def __init__(self, file: Path, report: Callable[[str], None]) -> None:
+        """Start with no archive open.
+
+        Args:
+            file: The file of the archive.
+            report: Called with a message where the history was damaged.
+        """
+        self._file, self._report = file, report
         self._archive: Archive | None = None
-        self._rows: dict[str, Rows] = {}
+        self._buffers: dict[str, HistoryBuffer] = {}
         self._last: dict[str, float] = {}
         self._pending: dict[tuple[float, str, str, str], Annotation] = {}
-        self._may_go = [1.0] * len(TIERS)
-        """Blocks of each tier that may be forgotten next."""
+        self._deletable = [1.0] * len(TIERS)
+        """Blocks of each tier that may be deleted next."""
 
-    def take(self, news: Iterable[News]) -> None:
-        """Into memory; nothing can fail."""
-        for reading, interval in news:
-            rows, last = (
-                self._rows.setdefault(reading.device, Rows()),
-                self._last.get(reading.device),
-            )
+    def add(self, readings: Iterable[TimedReading]) -> None:
+        """Take readings into memory; nothing can fail."""
+        for reading, interval in readings:
+            buffer = self._buffers.setdefault(reading.device, HistoryBuffer())
+            last = self._last.get(reading.device)
             if last is not None and reading.time - last > GAP_STEPS * interval:
-                rows.add(last + interval, {}, 0)
-            rows.add(reading.time, reading.values)
+                buffer.add(last + interval, {}, 0)
+            buffer.add(reading.time, reading.values)
             self._last[reading.device] = reading.time
 
-    def note(self, annotations: Iterable[Annotation]) -> None:
-        """Into memory; nothing can fail."""
+    def annotate(self, annotations: Iterable[Annotation]) -> None:
+        """Take annotations into memory; nothing can fail."""
         for a in annotations:
             self._pending[(a.time, a.kind, a.device, a.name)] = a
-        while len(self._pending) > _MOST_PENDING:
+        while len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
 
     def journal(self) -> None:
-        """Bring to disk what is new."""
+        """Write what is new to disk."""
         if new := {
-            device: rows.table(rows.saved)
-            for device, rows in self._rows.items()
-            if rows.saved < len(rows)
+            device: buffer.table(buffer.saved)
+            for device, buffer in self._buffers.items()
+            if buffer.saved < len(buffer)
         }:
-            self._do(lambda archive: archive.journal(new))
+            self._run(lambda archive: archive.journal(new))
             for device in new:
-                self._rows[device].saved = len(self._rows[device])
+                self._buffers[device].saved = len(self._buffers[device])
         if self._pending:
             found = list(self._pending.values())
-            self._do(lambda archive: archive.annotate(found))
+            self._run(lambda archive: archive.annotate(found))
             self._pending.clear()
 
-    def due(self) -> list[str]:
-        """Devices with as many rows as make a block."""
-        return [device for device, rows in self._rows.items() if len(rows) >= MERGE_ROWS]
+    def mergeable(self) -> list[str]:
+        """Return the devices with enough rows for a block."""
+        return [device for device, buffer in self._buffers.items() if len(buffer) >= MERGE_ROWS]
 
     def merge(self, device: str) -> None:
-        """Take a device's rows from memory into the tiers."""
-        rows = self._rows[device]
-        table = rows.table()
-        self._do(lambda archive: archive.append(device, table))
-        rows.drop(len(table))
+        """Move a device's rows from memory into the tiers."""
+        buffer = self._buffers[device]
+        table = buffer.table()
+        self._run(lambda archive: archive.append(device, table))
+        buffer.drop(len(table))
         seconds = min(float(table.times[-1] - table.times[0]), HOUR)
         for number, tier in enumerate(TIERS):
             blocks = seconds / (tier.step * BLOCK_ROWS) if tier.step else 1.0
-            self._may_go[number] = min(
-                self._may_go[number] + _HASTE * blocks, max(len(self._rows), 2)
+            self._deletable[number] = min(
+                self._deletable[number] + _PRUNE_RATIO * blocks, max(len(self._buffers), 2)
             )
 
     def prune(self, now: float) -> None:
-        """Forget what is too old."""
-        limits = [int(blocks) for blocks in self._may_go]
-        gone = self._do(lambda archive: archive.prune(now, limits))
-        self._may_go = [may - went for may, went in zip(self._may_go, gone, strict=True)]
+        """Delete what is too old."""
+        limits = [int(blocks) for blocks in self._deletable]
+        gone = self._run(lambda archive: archive.prune(now, limits))
+        self._deletable = [
+            blocks - deleted for blocks, deleted in zip(self._deletable, gone, strict=True)
+        ]
 
     def past(
         self, device: str, fields: Sequence[str], since: float, until: float, points: int | None
     ) -> Columns:
-        """See `Client.history`."""
-        rows = self._rows.get(device)
-        newest = join((rows.table(),) if rows else (), fields)
-        return self._do(lambda archive: past(archive, newest, device, fields, since, until, points))
+        """Return the history of a device; see `Client.history`."""
+        buffer = self._buffers.get(device)
+        newest = join((buffer.table(),) if buffer else (), fields)
+        return self._run(
+            lambda archive: past(archive, newest, device, fields, since, until, points)
+        )
 
     def fields(self, device: str, since: float, until: float) -> list[str]:
-        """All that was read of the device in that time."""
-        rows = self._rows.get(device)
-        found = self._do(lambda archive: archive.fields(device, since, until))
-        return sorted({*found, *(rows.fields if rows else ())})
+        """Return the fields that were read of the device in that time."""
+        buffer = self._buffers.get(device)
+        found = self._run(lambda archive: archive.fields(device, since, until))
+        return sorted({*found, *(buffer.fields if buffer else ())})
 
     def annotations(self, since: float, until: float) -> list[Annotation]:
-        """Oldest first; the newest of too many."""
+        """Return the annotations of that time, oldest first; the newest of too many."""
         self.journal()
-        return self._do(lambda archive: archive.annotations(since, until, MOST_LISTED))
+        return self._run(lambda archive: archive.annotations(since, until, MAX_LISTED))
 
     def close(self) -> None:
-        """The rows that are still in memory stay in the journal: the next one puts them into a block."""
+        """Write what is new to the journal, from which the next keeper makes blocks."""
         try:
             self.journal()
         finally:
             if self._archive is not None:
                 self._archive.close()
 
-    def _do(self, verb: Callable[[Archive], T]) -> T:
-        """With the archive, opened when it is first needed; where it is found damaged, with a new one."""
+    def _run(self, action: Callable[[Archive], T]) -> T:
+        """Run a function on the archive; where that is damaged, on a new one."""
         try:
-            return verb(self._opened())
+            return action(self._opened())
         except Damaged:
             if self._archive is not None:
                 self._archive.close()
                 self._archive = None
-            self._archive = put_aside(self._file, self._told)
-            return verb(self._archive)
+            self._archive = replace_damaged(self._file, self._report)
+            return action(self._archive)
 
     def _opened(self) -> Archive:
         if self._archive is None:
-            archive = open_archive(self._file, self._told)
+            try:
+                archive = Archive(self._file)
+            except Damaged:
+                archive = replace_damaged(self._file, self._report)
             try:
                 self._take_over(archive)
             except BaseException:
@@ -151,8 +173,8 @@ class Keeper:
         return self._archive
 
     def _take_over(self, archive: Archive) -> None:
-        """What the last daemon left."""
-        found: dict[str, list[Table]] = {}
+        """Take over what the last daemon left: its journal, and open annotations."""
+        found: dict[str, list[HistoryTable]] = {}
         for device, table in archive.journalled():
             found.setdefault(device, []).append(table)
         for device, tables in found.items():
@@ -160,6 +182,6 @@ class Keeper:
         known = archive.newest()
         archive.end_annotations(max(known.values(), default=0.0))
         for device, last in known.items():
-            if (rows := self._rows.get(device)) is not None:
-                rows.add(last + _MOMENT, {}, 0)
+            if (buffer := self._buffers.get(device)) is not None:
+                buffer.add(last + _MOMENT, {}, 0)
             self._last.setdefault(device, last)

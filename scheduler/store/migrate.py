@@ -1,4 +1,4 @@
-"""An older store becomes one of this schema: all steps in one transaction, after a copy of it was put aside, whole and synced."""
+"""Migrate an older store to this schema: in one transaction, after a synced copy was made."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ SCHEMA_VERSION = 6
 
 
 def sql(name: str) -> str:
-    """A file of SQL that comes with the store."""
+    """Return a file of SQL that comes with the store."""
     return resources.files("scheduler.store").joinpath(name).read_text()
 
 
 def named_queries(name: str) -> dict[str, str]:
-    """The queries of a file of SQL, by their names."""
+    """Return the queries of a file of SQL by their names."""
     parts = sql(name).split("-- name: ")[1:]
     return {name.strip(): body.strip() for name, _, body in (p.partition("\n") for p in parts)}
 
 
 def backup_of(file: Path, version: int) -> Path:
-    """Where the copy of a store of that schema is kept."""
+    """Return where the copy of a store of that schema is kept."""
     return file.with_name(f"{file.name}.schema-{version}")
 
 
 def create(db: sqlite3.Connection) -> None:
-    """The tables of a new store. Raises sqlite3.Error; nothing is half made then."""
+    """Create the tables of a new store. Raises sqlite3.Error; nothing is half created then."""
     db.executescript(
         f"BEGIN IMMEDIATE; {sql('schema.sql')} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     )
 
 
 def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
-    """Take the store from schema `version` to ours. Raises OSError or sqlite3.Error; it is as before then."""
+    """Migrate the store from schema `version` to the current one.
+
+    Raises:
+        OSError, sqlite3.Error: The store is unchanged then.
+    """
     _copy(db, backup_of(file, version))
     db.create_function("digest", 1, digest, deterministic=True)
     steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
@@ -51,7 +55,7 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
 
 
 def _copy(db: sqlite3.Connection, to: Path) -> None:
-    """The whole store as one file, readable by its owner only; it appears under its name once it is safe on disk."""
+    """Copy the store to one private file, which gets its name once it is safe on disk."""
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)
     new.touch(mode=paths.PRIVATE_FILE)

@@ -1,4 +1,7 @@
-"""What the archive and the newest readings say of a stretch of time, from the tiers that say it best."""
+"""Answer questions about the past, from the tiers that answer them best.
+
+An answer has at most so many buckets, and gaps where nothing was read.
+"""
 
 from __future__ import annotations
 
@@ -6,91 +9,142 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.snapshot import Columns
 from scheduler.store.archive import Archive
-from scheduler.telemetry.buckets import answer
-from scheduler.telemetry.table import Floats, Table, join
-from scheduler.telemetry.tiers import LAST, TIERS, tier_for
+from scheduler.telemetry.history_table import (
+    GAP_STEPS,
+    LAST,
+    TIERS,
+    Floats,
+    HistoryTable,
+    decimate,
+    join,
+    tier_for,
+)
 
-MOST_VALUES = 1_000_000
-"""In one answer: more would keep the daemon, and the line, busy for seconds."""
+MAX_VALUES = 1_000_000
+"""Values in one answer: more would keep the daemon and the connection busy for seconds."""
 
 
 def past(
-    archive: Archive | None,
-    newest: Table,
+    archive: Archive,
+    newest: HistoryTable,
     device: str,
     fields: Sequence[str],
     since: float,
     until: float,
     points: int | None,
 ) -> Columns:
-    """`newest`: rows that are in no block yet. `points` None: every row there is. Raises UserError where that is too much."""
-    oldest = _oldest(archive, newest, device)
-    if oldest is None or not since <= until:
+    """Return the history of a device.
+
+    Args:
+        archive: The history on disk.
+        newest: The rows that are in no block yet.
+        device: The id of the device.
+        fields: The fields of the answer.
+        since: The first moment, seconds since the epoch.
+        until: The last moment.
+        points: The most rows of the answer; None: every row there is.
+
+    Raises:
+        UserError: The answer would be too large.
+    """
+    firsts = [archive.oldest(device, tier) for tier in range(LAST + 1)]
+    known = [t for t in firsts if t is not None] + newest.times[:1].tolist()
+    if not known or not since <= until:
         return Columns([], {f: [] for f in fields})
-    since, until = max(since, oldest), min(until, _newest(archive, newest, device))
+    last = max([archive.newest().get(device, -math.inf), *newest.times[-1:].tolist()])
+    since, until = max(since, min(known)), min(until, last)
     tier = tier_for((until - since) / points) if points else 0
     table, steps = _gather(archive, newest, device, fields, since, until, tier)
-    if not points and len(table) * max(len(fields), 1) > MOST_VALUES:
+    if not points and len(table) * max(len(fields), 1) > MAX_VALUES:
         raise UserError(
             "that is too much for one answer: name fewer fields, a shorter time, or how many points"
         )
-    return answer(table, steps, since, until, points)
+    return _answer(table, steps, since, until, points)
 
 
 def _gather(
-    archive: Archive | None,
-    newest: Table,
+    archive: Archive,
+    newest: HistoryTable,
     device: str,
     fields: Sequence[str],
     since: float,
     until: float,
     tier: int,
-) -> tuple[Table, Floats]:
-    """All rows of the time, from `tier` as far back as it goes, then from the coarser ones; and the step of each."""
-    last = math.nextafter(until, math.inf)
-    pieces, begins = [(newest.cut(since, last), 0.0)], math.inf
-    for number in range(tier, LAST + 1) if archive is not None else ():
-        assert archive is not None
+) -> tuple[HistoryTable, Floats]:
+    """Return all rows: of `tier` as far back as it goes, then of the coarser ones; and each step."""
+    end = math.nextafter(until, math.inf)
+    pieces, begins = [(newest.cut(since, end), 0.0)], math.inf
+    for number in range(tier, LAST + 1):
         step = TIERS[number].step
         rows = archive.rows(
             device, fields, number, since - step, min(until, begins) + step, finer=number == tier
         )
-        pieces.append((rows.cut(since - step / 2, min(last, begins)), step))
-        firsts = [float(t.times[0]) for t in (rows, newest) if len(t)]
-        begins = min(
-            [
-                begins,
-                *firsts,
-                *([first] if (first := archive.oldest(device, number)) is not None else []),
-            ]
-        )
+        pieces.append((rows.cut(since - step / 2, min(end, begins)), step))
+        begins = min([begins, *rows.times[:1].tolist(), *newest.times[:1].tolist()])
+        if (oldest := archive.oldest(device, number)) is not None:
+            begins = min(begins, oldest)
         if begins <= since:
             break
-    return _joined([(table, step) for table, step in pieces if len(table)], fields)
-
-
-def _joined(pieces: Sequence[tuple[Table, float]], fields: Sequence[str]) -> tuple[Table, Floats]:
-    if not pieces:
-        return join((), fields), np.empty(0)
     order = np.argsort(np.concatenate([t.times for t, _ in pieces]), kind="stable")
     steps = np.concatenate([np.full(len(t), step) for t, step in pieces])
     return join((t for t, _ in pieces), fields), steps[order]
 
 
-def _oldest(archive: Archive | None, newest: Table, device: str) -> float | None:
-    known = [
-        t
-        for number in range(LAST + 1)
-        if archive is not None and (t := archive.oldest(device, number)) is not None
-    ]
-    known += [float(newest.times[0])] if len(newest) else []
-    return min(known, default=None)
+def _answer(
+    table: HistoryTable, steps: Floats, since: float, until: float, points: int | None
+) -> Columns:
+    """Return the rows in `points` buckets of one width; None: each row as it is.
+
+    A bucket without readings is left out, except for the first one of a gap, which has no values.
+
+    Args:
+        table: The rows.
+        steps: The seconds per row, [n]; 0 as it was read.
+        since: The begin of the first bucket.
+        until: The end of the last one.
+        points: The number of buckets.
+    """
+    width = (until - since) / points if points else 0.0
+    read = table.counts > 0
+    gap_follows = _gaps(table, steps, read)
+    rows = table if read.all() else table.take(read)
+    if not width > 0:
+        return _columns(rows, np.flatnonzero(gap_follows) + 1, rows.times[gap_follows] + 1e-3)
+    bins = np.clip(np.floor((rows.times - since) / width), 0, (points or 1) - 1).astype(np.int64)
+    gaps = np.flatnonzero(gap_follows[:-1] & (bins[1:] - bins[:-1] > 1))
+    places = np.searchsorted(np.unique(bins), bins[gaps]) + 1
+    return _columns(decimate(rows, bins), places, since + (bins[gaps] + 1.5) * width)
 
 
-def _newest(archive: Archive | None, newest: Table, device: str) -> float:
-    known = archive.newest().get(device, -math.inf) if archive is not None else -math.inf
-    return max(known, float(newest.times[-1])) if len(newest) else known
+def _gaps(table: HistoryTable, steps: Floats, read: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return, for each row with readings, whether a gap follows it."""
+    times, at = table.times[read], np.flatnonzero(read)
+    if not len(at):
+        return np.zeros(0, bool)
+    marked = np.append(np.diff(at) > 1, bool(at[-1] < len(read) - 1))
+    longest = np.maximum(steps[read][:-1], steps[read][1:])
+    missed = (longest > 0) & (np.diff(times) > GAP_STEPS * longest)
+    gaps: NDArray[np.bool_] = marked | np.append(missed, False)
+    return gaps
+
+
+def _columns(table: HistoryTable, places: NDArray[np.int64], times: Floats) -> Columns:
+    """Return the table with a row of no values before each of `places`, at `times`."""
+
+    def column(values: Floats) -> list[float | None]:
+        numbers = np.insert(values, places, np.nan) if len(places) else values
+        found: list[float | None] = numbers.tolist()
+        for at in np.flatnonzero(np.isnan(numbers)):
+            found[at] = None
+        return found
+
+    low, mean, high = (
+        {field: column(v[min(part, len(v) - 1)]) for field, v in table.fields.items()}
+        for part in range(3)
+    )
+    return Columns(np.insert(table.times, places, times).tolist(), mean, low, high)

@@ -19,7 +19,7 @@ UPDATE jobs SET spec = ?, status = ?, state = ?, place = ?, tries = ?, usage = ?
 -- name: get_job
 SELECT id, spec, submitted, state, place, tries, usage FROM jobs WHERE id = ?;
 
--- name: which_are
+-- name: existing
 SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: put_env

@@ -1,4 +1,4 @@
-"""What is amiss with a store, and a new one from what is whole of a damaged one. Only while no daemon has it."""
+"""Examine a store, and rebuild a damaged one from its intact rows, while no daemon uses it."""
 
 from __future__ import annotations
 
@@ -18,36 +18,41 @@ from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, UserError
 from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from scheduler.store import carve, environments
-from scheduler.store.database import missing
+from scheduler.store.database import missing_column, translated_errors
 from scheduler.store.migrate import SCHEMA_VERSION
 from scheduler.store.store import Store
-from scheduler.store.words import in_words
 
 _OLDEST, _NEWEST = 6, 9
-"""Columns of a job in the first schema, and in ours: later ones were added at the end."""
+"""Columns of a job in the first schema and in the current one; columns were added at the end."""
 
 
-class Rescue(NamedTuple):
-    """What a repair found."""
+class RepairSummary(NamedTuple):
+    """Summarise a repair."""
 
     jobs: int
+    """The number of jobs that were recovered."""
     lost: list[int]
-    """Numbers of jobs of which nothing is left."""
+    """The numbers of jobs of which nothing is left."""
     held: list[int]
-    """Numbers of jobs whose environment is lost: they wait until they are cancelled."""
+    """The numbers of jobs whose environment is lost: they wait until they are cancelled."""
     kept: Path
     """The damaged file."""
 
 
 def examine(file: Path, known: Collection[int]) -> str:
-    """What is amiss with the store, empty where nothing is. `known`: numbers of jobs of which there is a folder.
+    """Return what is wrong with the store, empty where nothing is. Only a copy is opened.
 
-    A copy is looked at: the file itself is left alone. Raises UserError where it cannot be read, or there is no room for the copy.
+    Args:
+        file: The file of the store.
+        known: The numbers of jobs that have a folder.
+
+    Raises:
+        UserError: The file cannot be read, or there is no room for the copy.
     """
     try:
         return _examined(file, known)
     except OSError as e:
-        raise UserError(f"the store {file} cannot be copied to be looked at: {e.strerror}") from e
+        raise UserError(f"the store {file} cannot be copied to be examined: {e.strerror}") from e
 
 
 def _examined(file: Path, known: Collection[int]) -> str:
@@ -56,18 +61,18 @@ def _examined(file: Path, known: Collection[int]) -> str:
         for source in _parts(file):
             shutil.copyfile(source, source.parent / folder / source.name)
         try:
-            with in_words(file), closing(sqlite3.connect(copy)) as db:
+            with translated_errors(file), closing(sqlite3.connect(copy)) as db:
                 (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
                 if found != "ok":
                     return str(found).splitlines()[-1]
                 if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'jobs'").fetchone():
                     return f"{file} holds nothing"
                 (version,) = db.execute("PRAGMA user_version").fetchone()
-                if version == SCHEMA_VERSION and (lacks := missing(db, "schema.sql")):
+                if version == SCHEMA_VERSION and (lacks := missing_column(db, "schema.sql")):
                     return lacks
                 (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
-                whole, bereft = _look(carve.rows(*_bytes(file)))
-                garbled = [job for (job,) in db.execute("SELECT id FROM jobs") if job not in whole]
+                intact, bereft = _intact_jobs(carve.rows(*_bytes(file)))
+                garbled = [job for (job,) in db.execute("SELECT id FROM jobs") if job not in intact]
         except UserError as e:
             return str(e)
     if garbled:
@@ -76,21 +81,29 @@ def _examined(file: Path, known: Collection[int]) -> str:
         return f"the environment of {numbers(bereft)} is lost or damaged"
     unknown = [number for number in known if number > newest]
     return (
-        f"{numbers(unknown)} ran, and the store does not know: its newest changes are gone"
+        f"{numbers(unknown)} ran but the store does not know: its newest changes are gone"
         if unknown
         else ""
     )
 
 
-def rebuild(file: Path, known: Iterable[int]) -> Rescue:
-    """Put a new store in the place of the damaged one, which is kept. `known`: numbers that were given to jobs. Raises UserError."""
+def rebuild(file: Path, known: Iterable[int]) -> RepairSummary:
+    """Replace a damaged store by a new one, and keep the damaged file.
+
+    Args:
+        file: The file of the store.
+        known: The numbers that were given to jobs.
+
+    Raises:
+        UserError: The file cannot be read or replaced.
+    """
     try:
         return _rebuilt(file, known)
     except OSError as e:
-        raise UserError(f"no other store can be put in the place of {file}: {e.strerror}") from e
+        raise UserError(f"the store {file} cannot be replaced: {e.strerror}") from e
 
 
-def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
+def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
     rows = list(carve.rows(*_bytes(file)))
     stored = {name: env for row in rows for name, env in _environment(row).items()}
     jobs = {
@@ -126,7 +139,7 @@ def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
     kept = _put_aside(file)
     new.replace(file)
     paths.sync(file.parent)
-    return Rescue(
+    return RepairSummary(
         len(jobs),
         [number for number in range(1, highest + 1) if number not in jobs],
         sorted(held),
@@ -135,19 +148,20 @@ def _rebuilt(file: Path, known: Iterable[int]) -> Rescue:
 
 
 def numbers(jobs: Iterable[int]) -> str:
-    """As jobs 3, 5 to 9 and 12."""
+    """Return the numbers as a text: jobs 3, 5 to 9, 12."""
     spans: list[list[int]] = []
     for job in sorted(jobs):
         if spans and spans[-1][1] == job - 1:
             spans[-1][1] = job
         else:
             spans.append([job, job])
-    said = [f"{first}" if first == last else f"{first} to {last}" for first, last in spans]
-    return f"job{'s' if len(spans) > 1 or spans[0][0] != spans[0][1] else ''} {', '.join(said)}"
+    texts = [f"{first}" if first == last else f"{first} to {last}" for first, last in spans]
+    several = len(spans) > 1 or spans[0][0] != spans[0][1]
+    return f"job{'s' if several else ''} {', '.join(texts)}"
 
 
 def _parts(file: Path) -> list[Path]:
-    """The file, and its write-ahead log where it has one; what else SQLite puts beside it can be made anew."""
+    """Return the file and its write-ahead log, if any; SQLite recreates its other files."""
     return [part for part in (file, file.with_name(f"{file.name}-wal")) if part.exists()]
 
 
@@ -164,40 +178,38 @@ def _put_aside(file: Path) -> Path:
     for part in _parts(file):
         os.link(part, kept.with_name(part.name.replace(file.name, kept.name)))
     paths.sync(file.parent)
-    for name in (
-        f"{file.name}-wal",
-        f"{file.name}-shm",
-    ):  # of the damaged file: SQLite would apply them to the new one
-        file.with_name(name).unlink(missing_ok=True)
+    for suffix in ("-wal", "-shm"):  # SQLite would apply those of the damaged file to the new one
+        file.with_name(f"{file.name}{suffix}").unlink(missing_ok=True)
     return kept
 
 
-def _look(rows: Iterable[carve.Row]) -> tuple[set[int], list[int]]:
-    """Jobs that are whole, and those among them that wait for a start without their environment. Holds no row: there may be many."""
-    whole, stored, waiting = set[int](), set[str](), dict[int, str]()
+def _intact_jobs(rows: Iterable[carve.StoredRow]) -> tuple[set[int], list[int]]:
+    """Return the intact jobs, and those of them that wait to start but have no environment."""
+    # no row is kept: there may be many
+    intact, stored, waiting = set[int](), set[str](), dict[int, str]()
     for row in rows:
         stored |= _environment(row).keys()
         if (found := _job(row)) is not None:
-            whole.add(row.id)
+            intact.add(row.id)
             if _waits(found[0]):
                 waiting[row.id] = found[1]
-    return whole, [
+    return intact, [
         job for job, env in waiting.items() if env not in stored and _env(env, {}) is None
     ]
 
 
 def _waits(job: Job) -> bool:
-    """Whether the job is to be started with its environment: one that is held for want of it is not."""
+    """Return True if the job is to start with its environment, and not on hold for want of it."""
     return isinstance(job.state, Queued) and not environments.is_held(job)
 
 
 def _env(text: str, stored: Mapping[str, dict[str, str]]) -> dict[str, str] | None:
-    """The environment that a job's row names: by its digest or, before schema 6, as it is. None where it is lost."""
+    """Return the environment that a job names by digest or, before schema 6, holds itself."""
     return stored[text] if text in stored else environments.decoded(text.encode())
 
 
-def _environment(row: carve.Row) -> dict[str, dict[str, str]]:
-    """The environment that the row is, by its digest; empty where it is none."""
+def _environment(row: carve.StoredRow) -> dict[str, dict[str, str]]:
+    """Return the environment that the row holds, by its digest; empty for other rows."""
     match row.values:
         case (str() as name, str() as text) if (
             env := environments.whole(name, text.encode())
@@ -207,8 +219,8 @@ def _environment(row: carve.Row) -> dict[str, dict[str, str]]:
             return {}
 
 
-def _job(row: carve.Row) -> tuple[Job, str] | None:
-    """The job that a row is, and what tells its environment; None where it is none."""
+def _job(row: carve.StoredRow) -> tuple[Job, str] | None:
+    """Return the job that a row holds, and its reference to an environment; None for other rows."""
     if not _OLDEST <= len(row.values) <= _NEWEST:
         return None
     values = [*row.values, *(None, 0, "null")[len(row.values) - _OLDEST :]]
@@ -234,8 +246,8 @@ def _text(value: carve.Value) -> str:
     return value
 
 
-def _events(row: carve.Row) -> list[tuple[int, Event]]:
-    """The job and what happened to it, where the row tells that."""
+def _events(row: carve.StoredRow) -> list[tuple[int, Event]]:
+    """Return the event that the row holds, with its job; empty for other rows."""
     match row.values:
         case (None, int() as job, float() | int() as at, str() as what, str() as text):
             return [(job, Event(float(at), what, text))]
@@ -243,8 +255,8 @@ def _events(row: carve.Row) -> list[tuple[int, Event]]:
             return []
 
 
-def _groups(row: carve.Row) -> list[Group]:
-    """The group that the row is, where it is one."""
+def _groups(row: carve.StoredRow) -> list[Group]:
+    """Return the group that the row holds; empty for other rows."""
     match row.values:
         case (str() as name, int() as limit, int() as paused):
             return [Group(name, limit, bool(paused))]

@@ -1,7 +1,8 @@
-"""Jobs and alerts on disk. Owned by one process and one connection: the daemon, under its instance lock.
+"""Store jobs, groups and alerts. The daemon owns the file, with one connection.
 
-The SQLite that Python brings (3.40) is older than the fix of a bug that can corrupt a WAL which two connections write and reset
-at once (3.51.3). One connection cannot meet it, and is all the daemon needs: a commit takes a fraction of a millisecond.
+The SQLite that comes with Python (3.40) is older than the fix (3.51.3) of a bug that can corrupt a
+WAL which two connections write and reset at once. A single connection is safe, and all the daemon
+needs: a commit takes a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -26,33 +27,32 @@ _STATE = msgspec.json.Decoder(State).decode
 _USAGE = msgspec.json.Decoder(Usage | None).decode
 T = TypeVar("T")
 KEPT_ALERTS = 1000
-"""How many alerts the log goes back."""
+"""The number of alerts that the log keeps."""
 FIND_S = 0.005
-"""After this long a search is broken off: the daemon answers nobody meanwhile. Who asked goes on from where it was."""
+"""The longest search: the daemon answers nobody meanwhile. The caller continues from its end."""
 WINDOW = 2048
-"""Jobs that are looked at between two looks at the clock."""
+"""Jobs that a search compares between two checks of the clock."""
 BUSY_S = 0.5
-"""Another program that holds the file is waited for this long: the daemon answers nobody meanwhile."""
+"""Seconds to wait while another program locks the file: the daemon answers nobody meanwhile."""
 
 
 class Store(Database):
-    """Raises UserError also where a newer GPU Deck wrote the file."""
+    """Store the jobs. Raises UserError, too, where a newer GPU Deck wrote the file."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(
-            "PRAGMA synchronous = FULL"
-        )  # a commit that was acknowledged survives a power cut
-        self._db.execute(
-            "PRAGMA secure_delete = ON"
-        )  # an environment that was forgotten is not to be read from free pages
+        # a commit that was acknowledged survives a power cut
+        self._db.execute("PRAGMA synchronous = FULL")
+        # an environment may hold secrets, and must not remain in free pages
+        self._db.execute("PRAGMA secure_delete = ON")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
-                f"the store {self._file} was written by a newer GPU Deck (schema {version}; this one knows {SCHEMA_VERSION}). "  # noqa: S608 - no SQL
+                f"the store {self._file} was written by a newer GPU Deck "
+                f"(schema {version}; this one knows {SCHEMA_VERSION}). "
                 "Update GPU Deck, or set GPUDECK_HOME to another folder."
             )
         if version == 0:
@@ -66,7 +66,8 @@ class Store(Database):
             migrate(self._db, self._file, version)
         except OSError as e:
             raise UserError(
-                f"the store {self._file} is of an older GPU Deck, and cannot be copied before it is changed: {e.strerror}"
+                f"the store {self._file} was written by an older GPU Deck, and cannot be copied "
+                f"before its migration: {e.strerror}"
             ) from e
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
@@ -99,7 +100,7 @@ class Store(Database):
         return jobs
 
     def _put_envs(self, named: Mapping[str, str]) -> None:
-        """Environments, each under its digest."""
+        """Store environments, each under its digest."""
         self._db.executemany(self._q["put_env"], ((name, text) for text, name in named.items()))
 
     def _set_search(self, job: Job) -> None:
@@ -113,8 +114,14 @@ class Store(Database):
         paused: bool,
         highest: int,
     ) -> None:
-        """Fill an empty store with jobs, their environments (None: it is lost) and timelines, in one transaction. No new job gets a number
-        up to `highest`.
+        """Fill an empty store in one transaction.
+
+        Args:
+            jobs: The jobs, each with its environment; None where that is lost.
+            events: The timelines, each event with the number of its job.
+            groups: The groups.
+            paused: True if the queue is paused.
+            highest: The last number that was given to a job; new ones get higher numbers.
         """
         texts = [_encode(env) if env is not None and job.active else "" for job, env in jobs]
         named = _named(texts)
@@ -143,12 +150,12 @@ class Store(Database):
             self._db.execute(self._q["set_number"], (highest,))
 
     def update(self, job: Job, *events: Event) -> Job:
-        """Commit what became of the job, and what its timeline says of it."""
+        """Commit the new state of a job, and events for its timeline."""
         self.update_all([(job, events)])
         return job
 
     def update_all(self, changes: Sequence[tuple[Job, Sequence[Event]]]) -> None:
-        """Commit what became of several jobs: of all or of none. Those that ended need their environments no more: they are forgotten."""
+        """Commit the new states of jobs, all or none, and delete the environments of ended jobs."""
         jobs = [job for job, _ in changes]
         rows = [
             (
@@ -172,56 +179,66 @@ class Store(Database):
             self._db.executemany(self._q["drop_env"], digests)
 
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
-        """Each with the number of its job."""
+        """Store events, each with the number of its job."""
         self._db.executemany(
             self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events)
         )
 
     def timeline(self, job_id: int) -> list[Event]:
-        """What the job went through, oldest first."""
-        with self._words():
+        """Return the timeline of a job, oldest event first."""
+        with self._translated():
             return [Event(*row) for row in self._db.execute(self._q["timeline"], (job_id,))]
 
     def get(self, job_id: int) -> Job:
-        """Raises NotFound."""
+        """Return a job. Raises NotFound."""
         rows = list(self._rows("get_job", job_id)) if 0 < job_id < 2**63 else []
         if not rows:
             raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
         return rows[0]
 
-    def which_are(self, jobs: Iterable[int]) -> set[int]:
-        """Those of these numbers that are of a job."""
+    def existing(self, jobs: Iterable[int]) -> set[int]:
+        """Return those of these numbers that belong to a job."""
         possible = [number for number in jobs if 0 < number < 2**63]
-        with self._words():
+        with self._translated():
             return {
-                number for (number,) in self._db.execute(self._q["which_are"], (_encode(possible),))
+                number for (number,) in self._db.execute(self._q["existing"], (_encode(possible),))
             }
 
     def env(self, job_id: int) -> dict[str, str]:
-        """The environment the job was submitted with. Raises EnvironmentLost where it is not there as it was put there, or not any more,
-        as the job has ended.
+        """Return the environment that the job was submitted with.
+
+        Raises:
+            EnvironmentLost: It is missing or damaged, or was deleted as the job has ended.
         """
-        with self._words():
+        with self._translated():
             found = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
         if found is None or (env := whole(*found)) is None:
             raise EnvironmentLost(f"job {job_id} {LOST}")
         return env
 
     def active(self) -> list[Job]:
-        """All jobs that wait or run, oldest first."""
+        """Return all jobs that wait or run, oldest first."""
         return list(self._rows("active_jobs"))
 
     def recent(self, limit: int) -> list[Job]:
-        """The newest jobs first, as they are listed."""
+        """Return the newest jobs, as lists show them, newest first."""
         return [listed(job) for job in self._rows("recent_jobs", limit)]
 
     def find(self, search: Search, before: int, limit: int) -> tuple[list[Job], int | None]:
-        """The newest jobs with numbers below `before` that are looked for, as they are listed; and where to go on.
+        """Return one page of the jobs that match, newest first, and where the next page begins.
 
-        That is None where there are no more. The page may be short of `limit`, or empty, where the search took too long.
+        A page may be short or empty where the search took too long.
+
+        Args:
+            search: The conditions.
+            before: Only jobs with lower numbers are searched.
+            limit: The most jobs on the page.
+
+        Returns:
+            The jobs, as lists show them, and `before` of the next page; None after the last page.
         """
         end, found = time.monotonic() + FIND_S, list[Job]()
-        with self._words():
+        with self._translated():
             (newest,) = self._db.execute(self._q["newest_job"]).fetchone()
         before = min(before, newest + 1)
         while before > 1:
@@ -237,7 +254,7 @@ class Store(Database):
         return found, before if before > 1 else None
 
     def _likely(self, search: Search, first: int, before: int) -> Iterator[int]:
-        """Ids of the jobs from `first` to `before`, the newest first, that may be looked for: of its words only two are looked at."""
+        """Yield the jobs from `first` to `before` that may match, by the two longest words only."""
         one, other = (*sorted(search.words, key=len, reverse=True), "", "")[:2]
         wanted = {
             "first": first,
@@ -250,24 +267,24 @@ class Store(Database):
             "one": one,
             "other": other,
         }
-        with self._words():
+        with self._translated():
             for (job_id,) in self._db.execute(self._q["find_jobs"], wanted):
                 yield job_id
 
     def paused(self) -> bool:
-        """Whether the queue is to start nothing new."""
-        with self._words():
+        """Return True if the queue is paused."""
+        with self._translated():
             (paused,) = self._db.execute(self._q["get_paused"]).fetchone()
         return bool(paused)
 
     def pause(self, paused: bool) -> None:
-        """Commit whether the queue is to start nothing new."""
+        """Commit whether the queue is paused."""
         with self._transaction():
             self._db.execute(self._q["set_paused"], (paused,))
 
     def groups(self) -> list[Group]:
-        """Those that were ever limited or paused, by name."""
-        with self._words():
+        """Return the groups that were ever limited or paused, by name."""
+        with self._translated():
             return [
                 Group(name, limit, bool(paused))
                 for name, limit, paused in self._db.execute(self._q["groups"])
@@ -279,7 +296,7 @@ class Store(Database):
             self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Commit alerts that were raised, acknowledged or cleared, and forget the oldest of those that are over."""
+        """Commit alerts that were raised, acknowledged or cleared, and delete the oldest cleared ones."""
         with self._transaction():
             self._db.executemany(
                 self._q["put_alert"],
@@ -288,29 +305,29 @@ class Store(Database):
             self._db.execute(self._q["prune_alerts"], (KEPT_ALERTS,))
 
     def alerts(self, limit: int) -> list[Alert]:
-        """The newest first; one that cannot be decoded is left out."""
+        """Return alerts, newest first; damaged ones are left out."""
         return self._alerts("alerts", limit)
 
     def open_alerts(self) -> tuple[list[Alert], int]:
-        """Those that were not cleared, oldest first, and the number of the next one."""
-        with self._words():
+        """Return the alerts that were not cleared, oldest first, and the next alert's number."""
+        with self._translated():
             (last,) = self._db.execute(self._q["last_alert"]).fetchone()
         return self._alerts("open_alerts"), last + 1
 
     def _alerts(self, query: str, *values: object) -> list[Alert]:
-        with self._words():
+        with self._translated():
             rows = self._db.execute(self._q[query], values).fetchall()
         return [alert for (data,) in rows if (alert := _decoded(data, Alert)) is not None]
 
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
-        """One at a time: each may hold a large result."""
-        with self._words():
+        """Yield jobs one at a time: each may hold a large result."""
+        with self._translated():
             for number, spec, submitted, state, place, tries, usage in self._db.execute(
                 self._q[query], values
             ):
                 try:
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
-                except (*MALFORMED, TypeError) as e:  # TypeError: NULL where a text was
+                except (*MALFORMED, TypeError) as e:  # TypeError: NULL in place of text
                     raise UserError(
                         f"the store {self._file} is damaged (job {number}: {e}). See: gpudeck doctor"
                     ) from e
@@ -338,18 +355,18 @@ def _search_row(job: Job) -> tuple[object, ...]:
 
 
 def _texts(values: Sequence[object]) -> list[str]:
-    """Each encoded; the same object, as it is with the environment of a batch, once."""
+    """Encode each value; an object that occurs often, like the environment of a batch, only once."""
     known = {id(value): _encode(value) for value in {id(value): value for value in values}.values()}
     return [known[id(value)] for value in values]
 
 
 def _named(envs: Iterable[str]) -> dict[str, str]:
-    """Each of these environments with its digest."""
+    """Return the digest of each of these environments."""
     return {text: digest(text.encode()) for text in set(envs) - {""}}
 
 
 def _bare(spec: Spec) -> Spec:
-    """Without its environment, which may hold secrets."""
+    """Return the spec without its environment, which may hold secrets."""
     return msgspec.structs.replace(spec, env={})
 
 

@@ -1,1 +1,1 @@
-"""From readings to snapshots, history, alerts and the idle decision."""
+"""Turn readings into snapshots, history, alerts and the idle decision."""

@@ -1,4 +1,7 @@
-"""Readings and jobs in, alerts out: every rule on every device, with hysteresis. No clock, no store, no network of its own."""
+"""Evaluate every alert rule on every device and job, with hysteresis.
+
+It has no clock, store or network of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,50 +17,66 @@ from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job, Running, held_devices
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert, called
-from scheduler.protocol.units import span
-from scheduler.telemetry.hysteresis import Calm, Limits, Raised, State, step
-from scheduler.telemetry.rules import CORRECTED, RULES, STUCK, Sight
+from scheduler.telemetry.alert_rules import (
+    CORRECTED,
+    DEVICE_RULES,
+    JOB_RULES,
+    AlertRule,
+    DeviceSubject,
+    JobSubject,
+    Subject,
+)
+from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
 GAP_S = 5.0
-"""Two looks further apart than this (or three intervals) do not belong together."""
+"""Evaluations further apart than this (or three intervals) have a gap between them."""
 HOUR_S, _MINUTE_S = 3600.0, 60.0
 
 
-class Key(NamedTuple):
+class AlertKey(NamedTuple):
+    """Identify an alert among those that are raised."""
+
     rule: str
     device: str
     job: int | None
 
 
-class Level(NamedTuple):
-    """What one rule has to compare at one moment."""
+class AlertLevel(NamedTuple):
+    """Hold what one rule compares at one moment."""
 
-    key: Key
+    key: AlertKey
     value: float | None
-    limits: Limits
-    words: Callable[[], str]
-    """What is the matter; of a value that was told."""
+    thresholds: Thresholds
+    text: Callable[[], str]
+    """Returns the alert's text; called only where the value is known."""
 
 
-class Alerts:
-    """What is raised now, and what has become of it since the last look."""
+class AlertEvaluator:
+    """Keep the alerts that are raised, and the state of every rule."""
 
     def __init__(self, active: Iterable[Alert] = (), next_id: int = 1) -> None:
-        """`active`: what was raised when the last daemon ended; `next_id`: of the next alert."""
-        self._active = {Key(a.rule, a.device, a.job): a for a in active}
-        self._states: dict[Key, State] = {key: Raised(a.since) for key, a in self._active.items()}
+        """Go on from where the last daemon ended.
+
+        Args:
+            active: The alerts that were raised then.
+            next_id: The number of the next alert.
+        """
+        self._active = {AlertKey(a.rule, a.device, a.job): a for a in active}
+        self._states: dict[AlertKey, AlertState] = {
+            key: Raised(a.since) for key, a in self._active.items()
+        }
         self._next = next_id
-        self._counts: dict[str, deque[tuple[float, float]]] = {}
+        self._corrected: dict[str, deque[tuple[float, float]]] = {}
         self._progress: dict[int, tuple[float, float]] = {}
-        """Of each running job: how much it has done, and when that was new."""
-        self._looked = 0.0
+        """For each running job: its progress, and when it last changed."""
+        self._evaluated = 0.0
 
     @property
     def active(self) -> tuple[Alert, ...]:
-        """Oldest first."""
+        """Return the alerts that are raised, oldest first."""
         return tuple(sorted(self._active.values(), key=lambda a: a.id))
 
-    def look(
+    def evaluate(
         self,
         devices: Sequence[Device],
         readings: Mapping[str, Reading],
@@ -65,116 +84,121 @@ class Alerts:
         settings: Settings,
         now: float,
     ) -> list[Alert]:
-        """One look at everything. Returns what was raised or cleared by it. `jobs`: those that run."""
+        """Evaluate all rules; return the alerts that were raised or cleared.
+
+        Args:
+            devices: All devices.
+            readings: The current reading of each device that has one.
+            jobs: The jobs that run.
+            settings: The settings in force.
+            now: Seconds since the epoch.
+        """
         gap = max(GAP_S, 3 / settings.telemetry_hz)
+        self._note_progress(jobs, now, gap)
+        levels = [
+            *self._device_levels(devices, readings, jobs, settings),
+            *self._job_levels(jobs, settings, now),
+        ]
         changed, states = [], {}
-        for level in self._levels(devices, readings, jobs, settings, now, gap):
+        for level in levels:
             key = level.key
-            states[key] = after = step(
-                self._states.get(key, Calm()), level.value, now, level.limits, gap
-            )
+            before = self._states.get(key, Calm())
+            states[key] = after = advance(before, level.value, now, level.thresholds, gap)
             if isinstance(after, Raised) and key not in self._active:
-                changed.append(self._raise(key, after.since, now, level.words()))
+                changed.append(self._raise(key, after.since, now, level.text()))
             elif isinstance(after, Calm) and key in self._active:
                 changed.append(self._clear(key, now))
-        changed += [
-            self._clear(key, now) for key in tuple(self._active) if key not in states
-        ]  # rule off, device gone, job ended
-        self._states, self._looked = states, now
+        # the rule was switched off, the device is gone, or the job ended
+        changed += [self._clear(key, now) for key in tuple(self._active) if key not in states]
+        self._states, self._evaluated = states, now
         return changed
 
     def acknowledge(self, number: int) -> Alert:
-        """Somebody has seen it. Raises NotFound where it is not raised (any more)."""
+        """Mark an alert as acknowledged. Raises NotFound where it is not raised (any more)."""
         for key, alert in self._active.items():
             if alert.id == number:
-                self._active[key] = seen = msgspec.structs.replace(alert, acknowledged=True)
-                return seen
+                self._active[key] = msgspec.structs.replace(alert, acknowledged=True)
+                return self._active[key]
         raise NotFound(f"no alert {number} is raised now. See: gpudeck alerts")
 
-    def _raise(self, key: Key, since: float, now: float, text: str) -> Alert:
-        self._active[key] = made = Alert(
-            self._next, key.rule, key.device, key.job, text, since, now
-        )
+    def _raise(self, key: AlertKey, since: float, now: float, text: str) -> Alert:
+        made = Alert(self._next, key.rule, key.device, key.job, text, since, now)
+        self._active[key] = made
         self._next += 1
         return made
 
-    def _clear(self, key: Key, now: float) -> Alert:
+    def _clear(self, key: AlertKey, now: float) -> Alert:
         return msgspec.structs.replace(self._active.pop(key), cleared=now)
 
-    def _levels(
+    def _device_levels(
         self,
         devices: Sequence[Device],
         readings: Mapping[str, Reading],
         jobs: Sequence[Job],
         settings: Settings,
-        now: float,
-        gap: float,
-    ) -> Iterator[Level]:
-        """What each rule that is on has to compare; a device that was not read has levels that cannot be told."""
-        on = [
-            (rule, rule.limits(limit))
-            for rule in RULES
-            if not isinstance(limit := getattr(settings, rule.setting), str)
-        ]
+    ) -> Iterator[AlertLevel]:
+        """Yield the level of each rule on each device; unknown levels where there is no reading."""
         for device in devices:
             holders = [job for job in jobs if device.id in held_devices(job)]
             reading = readings.get(device.id)
-            sight = (
-                None
-                if reading is None
-                else Sight(called(device), device, reading, None, settings, self._grown(reading))
-            )
-            for rule, limits in on:
-                for job in holders if rule.job else (None,):
-                    key = Key(rule.name, device.id, job.id if job else None)
-                    if sight is None:
-                        yield Level(key, None, limits, str)
-                    else:
-                        seen = sight._replace(job=job)
-                        yield Level(
-                            key, rule.level(seen), limits, partial(rule.words, seen, limits.raise_s)
-                        )
-        yield from self._stuck(jobs, settings, now, gap)
+            corrected = None if reading is None else self._corrected_within_hour(reading)
+            for rule, thresholds in _enabled(DEVICE_RULES, settings):
+                for job in holders if rule.per_job else (None,):
+                    key = AlertKey(rule.name, device.id, job.id if job else None)
+                    if reading is None:
+                        yield AlertLevel(key, None, thresholds, str)
+                        continue
+                    subject = DeviceSubject(
+                        called(device), device, reading, job, settings, corrected
+                    )
+                    text = partial(rule.text, subject, thresholds)
+                    yield AlertLevel(key, rule.level(subject), thresholds, text)
 
-    def _stuck(
-        self, jobs: Sequence[Job], settings: Settings, now: float, gap: float
-    ) -> Iterator[Level]:
-        self._hear(jobs, now, gap)
-        minutes = settings.alert_stuck_job
-        if isinstance(minutes, str):
-            return
+    def _job_levels(
+        self, jobs: Sequence[Job], settings: Settings, now: float
+    ) -> Iterator[AlertLevel]:
+        for rule, thresholds in _enabled(JOB_RULES, settings):
+            for job in jobs:
+                if job.id in self._progress:
+                    subject = JobSubject(job, (now - self._progress[job.id][1]) / _MINUTE_S)
+                    key, text = (
+                        AlertKey(rule.name, "", job.id),
+                        partial(rule.text, subject, thresholds),
+                    )
+                    yield AlertLevel(key, rule.level(subject), thresholds, text)
+
+    def _note_progress(self, jobs: Sequence[Job], now: float, gap: float) -> None:
+        """Note the progress of each job. Time in which nothing was evaluated does not count."""
+        elapsed = now - self._evaluated
+        missed = elapsed if self._evaluated and not 0 <= elapsed <= gap else 0.0
+        before, self._progress = self._progress, {}
         for job in jobs:
-            if job.id in self._progress:
-                stands = (now - self._progress[job.id][1]) / _MINUTE_S
-                words = f"job {job.id} ({job.spec.name}) has made no progress for {span(minutes * _MINUTE_S)}"
-                yield Level(
-                    Key(STUCK, "", job.id), stands, Limits(minutes, minutes), partial(str, words)
-                )
+            progress = job.state.progress if isinstance(job.state, Running) else None
+            if progress is not None and progress.done < progress.total:
+                done, at = before.get(job.id, (progress.done, now))
+                changed = progress.done != done
+                self._progress[job.id] = (progress.done, now) if changed else (done, at + missed)
 
-    def _hear(self, jobs: Sequence[Job], now: float, gap: float) -> None:
-        """How far each job is. Time in which nobody looked is not held against it."""
-        missed = now - self._looked if self._looked and not 0 <= now - self._looked <= gap else 0.0
-        known, self._progress = self._progress, {}
-        for job in jobs:
-            if (
-                isinstance(job.state, Running)
-                and (said := job.state.progress) is not None
-                and said.done < said.total
-            ):
-                done, at = known.get(job.id, (said.done, now))
-                self._progress[job.id] = (
-                    (said.done, now) if said.done != done else (done, at + missed)
-                )
-
-    def _grown(self, reading: Reading) -> float | None:
-        """By how much the count of memory errors that were put right has grown within the hour; None where it cannot be told."""
+    def _corrected_within_hour(self, reading: Reading) -> float | None:
+        """Return the memory errors corrected within the hour, or None where it is not known."""
         if (count := reading.values.get(CORRECTED)) is None:
             return None
-        past = self._counts.setdefault(reading.device, deque())
+        past = self._corrected.setdefault(reading.device, deque())
         if past and count < past[-1][1]:
-            past.clear()  # the driver was loaded anew
+            past.clear()  # the driver was reloaded
         if not past or count > past[-1][1] or reading.time - past[-1][0] >= _MINUTE_S:
             past.append((reading.time, count))
         while len(past) > 1 and past[1][0] <= reading.time - HOUR_S:
             past.popleft()
         return count - past[0][1]
+
+
+def _enabled(
+    rules: Sequence[AlertRule[Subject]], settings: Settings
+) -> list[tuple[AlertRule[Subject], Thresholds]]:
+    """Return the rules that are on, each with its limits."""
+    return [
+        (rule, rule.thresholds(threshold))
+        for rule in rules
+        if not isinstance(threshold := getattr(settings, rule.setting), str)
+    ]

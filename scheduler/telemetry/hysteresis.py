@@ -1,8 +1,9 @@
-"""When a level is too high for too long, and when it is well again. Pure: state, level and limits in, state out.
+"""Raise and clear alerts with hysteresis. Pure: state, level and thresholds in, state out.
 
-Raised once the level stood at or above `raise_at` for `raise_s` without a break; calm again once it stood below `clear_at` for
-`clear_s`. Between the two nothing changes, so that a level that wavers about the limit is one alert. A level that cannot be told, and
-a gap between two looks (a suspended laptop, a probe that was replaced), count for neither side.
+An alert is raised once the level stood at or above `raise_at` for `raise_s` without a break, and
+cleared once it stood below `clear_at` for `clear_s`. Between the two nothing changes, so a level
+that wavers about the limit is one alert. An unknown level and a gap between two evaluations (a
+suspended laptop, a probe that was replaced) count for neither side.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Limits(NamedTuple):
+class Thresholds(NamedTuple):
+    """Set when an alert is raised, and when it is cleared."""
+
     raise_at: float
     clear_at: float
     """At most `raise_at`."""
@@ -19,36 +22,49 @@ class Limits(NamedTuple):
 
 
 class Calm(NamedTuple):
-    """`over`: since when the level has been at or above the limit; None: it is not."""
+    """Describe an alert that is not raised."""
 
     over: float | None = None
-    seen: float = 0.0
-    """When the level was told last."""
+    """When the level reached the limit; None while it is below."""
+    evaluated: float = 0.0
+    """When the level was known last."""
 
 
 class Raised(NamedTuple):
-    """`under`: since when the level has been well again; None: it is not."""
+    """Describe an alert that is raised."""
 
     since: float
-    """When what was raised began."""
+    """When its cause began."""
     under: float | None = None
-    seen: float = 0.0
+    """When the level fell below the limit; None while it is above."""
+    evaluated: float = 0.0
 
 
-State = Calm | Raised
+AlertState = Calm | Raised
 
 
-def step(state: State, level: float | None, now: float, limits: Limits, gap_s: float) -> State:
-    """One look at `now` (seconds, any clock). `gap_s`: two looks further apart than this do not belong together."""
+def advance(
+    state: AlertState, level: float | None, now: float, thresholds: Thresholds, gap_s: float
+) -> AlertState:
+    """Return the state after one evaluation.
+
+    Args:
+        state: The state before.
+        level: The level now; None where it is not known.
+        now: Seconds of any clock.
+        thresholds: The limits of the rule.
+        gap_s: The longest time between two evaluations without a gap.
+    """
     if level is None:
         return state
-    together = 0 <= now - state.seen <= gap_s
+    together = 0 <= now - state.evaluated <= gap_s
     if isinstance(state, Raised):
-        if level >= limits.clear_at:
+        if level >= thresholds.clear_at:
             return Raised(state.since, None, now)
         under = state.under if together and state.under is not None else now
-        return Calm(None, now) if now - under >= limits.clear_s else Raised(state.since, under, now)
-    if level < limits.raise_at:
+        cleared = now - under >= thresholds.clear_s
+        return Calm(None, now) if cleared else Raised(state.since, under, now)
+    if level < thresholds.raise_at:
         return Calm(None, now)
     over = state.over if together and state.over is not None else now
-    return Raised(over, None, now) if now - over >= limits.raise_s else Calm(over, now)
+    return Raised(over, None, now) if now - over >= thresholds.raise_s else Calm(over, now)

@@ -1,4 +1,4 @@
-"""What readings tell of spans and moments: clocks that are held down, Xid events of the driver. Pure."""
+"""Find incidents in readings: clocks that are held down, and Xid errors of the driver. Pure."""
 
 from __future__ import annotations
 
@@ -8,62 +8,59 @@ from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
 
 WANTED = frozenset({"none", "idle", "application clocks", "display clocks", "sync boost"})
-"""What holds the clocks down because somebody asked for it, or nobody needs them."""
+"""Reasons to hold clocks down that somebody chose, or that do no harm."""
 CALM_S = 10.0
-"""Throttling that comes back within this time has not ended: at a power cap it does so many times a minute."""
+"""Throttling that returns within this time has not ended: a power cap does so many times a minute."""
 
 
 @dataclass
-class _Held:
+class _ThrottleSpan:
     since: float
-    seen: float
+    last: float
+    """The newest reading of the span."""
     reasons: tuple[str, ...]
 
 
-class Incidents:
-    """Of all devices."""
+class IncidentDetector:
+    """Follow the readings of all devices."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._spans: dict[str, _ThrottleSpan] = {}
         self._xids: dict[str, float] = {}
 
-    def heard(self, reading: Reading) -> list[Annotation]:
-        """What began, changed or ended with this reading."""
-        return self._throttling(reading) + self._events(reading)
+    def add(self, reading: Reading) -> list[Annotation]:
+        """Return what began, changed or ended with this reading."""
+        return self._throttling(reading) + self._xid_events(reading)
 
     def _throttling(self, reading: Reading) -> list[Annotation]:
         reasons = [r for r in reading.texts.get("throttle", "none").split(", ") if r not in WANTED]
-        held = self._held.get(reading.device)
-        if held is not None and not held.seen <= reading.time <= held.seen + CALM_S:
-            del self._held[reading.device]
-            ended = [_throttle(reading.device, held, held.seen)]
-            return ended + self._throttling(reading)
+        span = self._spans.get(reading.device)
+        if span is not None and not span.last <= reading.time <= span.last + CALM_S:
+            del self._spans[reading.device]
+            return [_annotation(reading.device, span, span.last), *self._throttling(reading)]
         if not reasons:
             return []
-        if held is None:
-            held = self._held[reading.device] = _Held(reading.time, reading.time, ())
-        held.seen = reading.time
-        if set(reasons) <= set(held.reasons):
+        if span is None:
+            span = self._spans[reading.device] = _ThrottleSpan(reading.time, reading.time, ())
+        span.last = reading.time
+        if set(reasons) <= set(span.reasons):
             return []
-        held.reasons = tuple(dict.fromkeys((*held.reasons, *reasons)))
-        return [_throttle(reading.device, held, None)]
+        span.reasons = tuple(dict.fromkeys((*span.reasons, *reasons)))
+        return [_annotation(reading.device, span, None)]
 
-    def _events(self, reading: Reading) -> list[Annotation]:
-        """A count that went up since the last reading; what was counted before we looked has no time."""
+    def _xid_events(self, reading: Reading) -> list[Annotation]:
+        """Return an event if the count went up; earlier counts have no known time."""
         count = reading.values.get("xid_count")
         if count is None:
             return []
         before = self._xids.get(reading.device, count)
         self._xids[reading.device] = count
+        if count <= before:
+            return []
         text = reading.texts.get("xid", "Xid event")
-        return (
-            [Annotation(reading.time, reading.time, "xid", text, reading.device)]
-            if count > before
-            else []
-        )
+        return [Annotation(reading.time, reading.time, "xid", text, reading.device)]
 
 
-def _throttle(device: str, held: _Held, until: float | None) -> Annotation:
-    return Annotation(
-        held.since, until, "throttle", f"held down: {', '.join(held.reasons)}", device
-    )
+def _annotation(device: str, span: _ThrottleSpan, until: float | None) -> Annotation:
+    text = f"held down: {', '.join(span.reasons)}"
+    return Annotation(span.since, until, "throttle", text, device)

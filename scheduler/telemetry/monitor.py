@@ -1,4 +1,7 @@
-"""Readings in, the state of every device out: keeps the recent past, adds what jobs count, judges what is idle."""
+"""Turn readings into the state of every device, and choose how often to read.
+
+The monitor keeps the recent past, adds the FLOPs that jobs count, and judges which device is idle.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,58 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from scheduler.protocol.busy_causes import (
+    BusyCause,
+    HeldByJobs,
+    JobWaits,
+    NotResponding,
+    QuietHours,
+    Removed,
+)
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.jobs import Job, Progress, held_devices
-from scheduler.protocol.quiet_hours import is_quiet
-from scheduler.protocol.settings import Settings, listed
-from scheduler.protocol.snapshot import Busy, DeviceState
-from scheduler.protocol.units import numbered
-from scheduler.telemetry.flops import FlopRate
-from scheduler.telemetry.idle import CPU_UTIL_PERCENT, Look, Policy, dwell, judge, leave
+from scheduler.protocol.settings import Settings, is_quiet, listed
+from scheduler.protocol.snapshot import DeviceState
+from scheduler.telemetry.flop_rate import FlopRate
+from scheduler.telemetry.idle import (
+    CPU_UTIL_PERCENT,
+    IdlePolicy,
+    UsageSample,
+    dwell_time,
+    eviction_cause,
+    judge,
+)
 
 LOOK_BACK_S = 600.0
 """More than the longest dwell time, whatever the rate of readings."""
+CALM_HZ = 0.5
+"""Readings per second while nobody watches."""
+LINGER_S = 10.0
+"""A request counts as watching for this long."""
+ASLEEP = 0.0
+"""A rate of no readings: the GPU is not held open."""
+
+
+def polling_rate(settings: Settings, watched: bool, may_sleep: bool) -> float:
+    """Return the readings per second, or ASLEEP.
+
+    Args:
+        settings: The settings in force.
+        watched: Somebody watches, or a job for a GPU waits or runs.
+        may_sleep: A GPU could power down if it were not read.
+    """
+    if watched:
+        return settings.telemetry_hz
+    return ASLEEP if may_sleep else min(settings.telemetry_hz, CALM_HZ)
 
 
 class Monitor:
-    """The devices as the daemon knows them."""
+    """Keep what is known of every device."""
 
     def __init__(self) -> None:
         self.devices: tuple[Device, ...] = ()
-        self._looks: dict[str, deque[Look]] = {}
-        """What the idle decision needs of the recent past, oldest first."""
+        self._samples: dict[str, deque[UsageSample]] = {}
+        """The recent past for the idle decision, oldest first."""
         self._latest: dict[str, Reading] = {}
         self._rates: dict[int, FlopRate] = {}
         self._current: frozenset[str] = frozenset()
@@ -35,153 +70,154 @@ class Monitor:
         self._evictions: dict[str, list[float]] = {}
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
-        """What the probe found. A GPU that does not answer keeps the name it had."""
-        known = {d.index: d for d in self.devices if d.kind == "nvidia" and not d.silent}
-        self.devices = tuple(_kept(known.get(d.index, d), d) if d.silent else d for d in devices)
+        """Take in what the probe found. A GPU that no longer answers keeps its name."""
+        known = {d.index: d for d in self.devices if d.kind == "nvidia" and d.silent is None}
+        self.devices = tuple(
+            d
+            if d.silent is None
+            else msgspec.structs.replace(known.get(d.index, d), silent=d.silent, note=d.note)
+            for d in devices
+        )
         self._current = frozenset()
 
-    def lose(self) -> None:
-        """The probe is gone: devices stay listed, without a reading."""
+    def lose_probe(self) -> None:
+        """Keep the devices listed without readings, as the probe is gone."""
         self._current = frozenset()
 
     def add(self, readings: Sequence[Reading], jobs: Sequence[Job]) -> list[Reading]:
-        """Take in one moment; returns the readings as they are shown and stored."""
+        """Take in one moment; return the readings as they are shown and stored."""
         self._current = frozenset(r.device for r in readings)
-        shown = [self._count(r, jobs) for r in readings]
-        for reading in shown:
+        counted = [self._with_counted_flops(r, jobs) for r in readings]
+        for reading in counted:
             self._latest[reading.device] = reading
-            looks = self._looks.setdefault(reading.device, deque())
-            looks.append(_look(reading))
-            while looks[0].time < reading.time - LOOK_BACK_S:
-                looks.popleft()
-        return shown
+            samples = self._samples.setdefault(reading.device, deque())
+            samples.append(_sample(reading))
+            while samples[0].time < reading.time - LOOK_BACK_S:
+                samples.popleft()
+        return counted
 
-    def heard(self, job_id: int, progress: Iterable[Progress]) -> None:
-        """What a running job said of itself."""
+    def add_progress(self, job_id: int, progress: Iterable[Progress]) -> None:
+        """Take in the progress that a running job reported."""
         rate = self._rates.setdefault(job_id, FlopRate())
-        for said in progress:
-            rate.add(said)
+        for report in progress:
+            rate.add(report)
 
     def forget(self, running: set[int]) -> None:
-        """Drop the counts of all jobs but these."""
+        """Drop the FLOP counts of all jobs except these."""
         self._rates = {job: rate for job, rate in self._rates.items() if job in running}
 
-    def evicted(self, device: str, now: float) -> None:
-        """The assistant had to leave it."""
+    def record_eviction(self, device: str, now: float) -> None:
+        """Remember that the assistant had to leave the device."""
         self._evictions.setdefault(device, []).append(now)
 
-    def leave(
+    def eviction_cause(
         self, device: str, reading: Reading | None, settings: Settings, now: float
-    ) -> str | None:
-        """Why the assistant must leave the device that it has, None where it may stay."""
+    ) -> BusyCause | None:
+        """Return why the assistant must leave the device that it has, or None if it may stay."""
         found = next((d for d in self.devices if d.id == device), None)
         if found is None:
-            return "it cannot be read any more"
-        seen = None if reading is None or device not in self._current else _look(reading)
-        return leave(
-            seen,
+            return Removed()
+        current = reading is not None and device in self._current
+        return eviction_cause(
+            _sample(reading) if reading is not None and current else None,
             self._policy(found, settings, now),
             now,
-            _quiet(found, settings, now),
+            _quiet_hours(found, settings, now),
             _max_age(settings),
         )
 
     def states(
         self, jobs: Sequence[Job], settings: Settings, now: float, leased: str | None = None
     ) -> tuple[DeviceState, ...]:
-        """`jobs`: those that wait or run. `leased`: id of the device that the assistant has."""
+        """Return the state of every device.
+
+        Args:
+            jobs: The jobs that wait or run.
+            settings: The settings in force.
+            now: Seconds since the epoch.
+            leased: The id of the device that the assistant has.
+        """
         holders: dict[str, tuple[int, ...]] = {}
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
-        waits = next(
-            (
-                f"job {j.id} waits"
-                for j in jobs
-                if j.spec.gpus and j.status == "queued" and not (j.spec.hold or j.spec.where)
-            ),
-            None,
-        )
+        waiting = next((job for job in jobs if _waits_for_gpu(job)), None)
         max_age = _max_age(settings)
-        found = []
+        states = []
         for device in self.devices:
             mine = holders.get(device.id, ())
             policy = self._policy(device, settings, now)
-            looks = _since(self._looks.get(device.id, ()), now - policy.dwell_s - 2 * max_age)
-            barred = (
-                f"{numbered(mine)} run{'s' if len(mine) == 1 else ''}"
-                if mine
-                else waits or _quiet(device, settings, now)
-            )
-            reading = self._latest.get(device.id) if device.id in self._current and looks else None
-            use = Busy(device.note) if device.silent else judge(looks, policy, now, barred, max_age)
-            found.append(DeviceState(device, reading, use, mine, device.id == leased))
-        return tuple(found)
+            oldest = now - policy.dwell_s - 2 * max_age
+            samples = _since(self._samples.get(device.id, ()), oldest)
+            barred: BusyCause | None = _quiet_hours(device, settings, now)
+            if waiting is not None:
+                barred = JobWaits(waiting.id)
+            if mine:
+                barred = HeldByJobs(mine)
+            if device.silent is not None:
+                barred = NotResponding(device.note)
+            use = judge(samples, policy, now, barred, max_age)
+            current = device.id in self._current and samples
+            reading = self._latest.get(device.id) if current else None
+            states.append(DeviceState(device, reading, use, mine, device.id == leased))
+        return tuple(states)
 
-    def _policy(self, device: Device, settings: Settings, now: float) -> Policy:
-        util = (
-            settings.idle_util_percent
-            if device.kind == "nvidia"
-            else max(settings.idle_util_percent, CPU_UTIL_PERCENT)
-        )
-        quiet = dwell(settings.idle_dwell_s, self._evictions.get(device.id, ()), now)
-        return Policy(util, quiet, listed(settings.exclusive_programs))
+    def _policy(self, device: Device, settings: Settings, now: float) -> IdlePolicy:
+        util = settings.idle_util_percent
+        if device.kind != "nvidia":
+            util = max(util, CPU_UTIL_PERCENT)
+        quiet = dwell_time(settings.idle_dwell_s, self._evictions.get(device.id, ()), now)
+        return IdlePolicy(util, quiet, listed(settings.exclusive_programs))
 
-    def _count(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
-        """TFLOP/s as our own jobs count them: the hardware counters, where there are any, do not know the instructions."""
-        rates = {
-            j.id: r
-            for j in jobs
-            if reading.device in held_devices(j)
-            and (r := self._tflops(j.id, reading.time)) is not None
-        }
+    def _with_counted_flops(self, reading: Reading, jobs: Sequence[Job]) -> Reading:
+        """Prefer the FLOPs that our jobs count: hardware counters do not know the instructions."""
+        rates: dict[int, float] = {}
+        for job in jobs:
+            rate = self._rates.get(job.id)
+            if rate is None or reading.device not in held_devices(job):
+                continue
+            if (tflops := rate.tflops(reading.time)) is not None:
+                rates[job.id] = tflops
         if not rates:
             return reading
         names = ", ".join(f"job {job}" for job in rates)
         return msgspec.structs.replace(
             reading,
             values={**reading.values, "tflops": sum(rates.values())},
-            absent={f: why for f, why in reading.absent.items() if f != "tflops"},
+            absent={f: cause for f, cause in reading.absent.items() if f != "tflops"},
             methods={**reading.methods, "tflops": f"counted by {names} over its last 2 s"},
         )
 
-    def _tflops(self, job_id: int, now: float) -> float | None:
-        rate = self._rates.get(job_id)
-        return rate.tflops(now) if rate else None
+
+def _waits_for_gpu(job: Job) -> bool:
+    """Return True if the job waits for a GPU of this machine, and is not held."""
+    spec = job.spec
+    return bool(spec.gpus) and job.status == "queued" and not (spec.hold or spec.where)
 
 
-def _kept(known: Device, silent: Device) -> Device:
-    return msgspec.structs.replace(known, silent=silent.silent, note=silent.note)
-
-
-def _since(looks: Iterable[Look], time: float) -> list[Look]:
-    """Those not older than `time`, up to the first that is."""
-    found = list(itertools.takewhile(lambda look: look.time >= time, reversed(tuple(looks))))
+def _since(samples: Iterable[UsageSample], time: float) -> list[UsageSample]:
+    """Return the newest samples, back to the first that is older than `time`."""
+    found = list(itertools.takewhile(lambda s: s.time >= time, reversed(tuple(samples))))
     found.reverse()
     return found
 
 
-def _look(reading: Reading) -> Look:
-    programs = frozenset(p.name for p in reading.processes if not p.assistant).union(
-        reading.drawing
-    )
-    return Look(
+def _sample(reading: Reading) -> UsageSample:
+    programs = {p.name for p in reading.processes if not p.assistant}
+    return UsageSample(
         reading.time,
         reading.values.get("util"),
         sum(p.foreign for p in reading.processes),
-        programs,
+        frozenset(programs.union(reading.drawing)),
     )
 
 
-def _quiet(device: Device, settings: Settings, now: float) -> str | None:
-    """Of a GPU, whether these are its quiet hours: on the CPU the assistant may still write."""
-    return (
-        f"quiet hours, {settings.idle_hours_off}"
-        if device.kind == "nvidia" and is_quiet(settings.idle_hours_off, now)
-        else None
-    )
+def _quiet_hours(device: Device, settings: Settings, now: float) -> QuietHours | None:
+    """Return the quiet hours of a GPU while they last; the assistant may always use the CPU."""
+    hours = settings.idle_hours_off
+    return QuietHours(hours) if device.kind == "nvidia" and is_quiet(hours, now) else None
 
 
 def _max_age(settings: Settings) -> float:
-    """Seconds after which a reading tells nothing of now."""
+    """Return the seconds after which a reading is no longer current."""
     return max(3.0, 3 / settings.telemetry_hz)

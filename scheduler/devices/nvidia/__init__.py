@@ -1,1 +1,1 @@
-"""NVIDIA GPUs through NVML: the one place that knows pynvml. Used by the probe process alone, as NVML can hang in the kernel."""
+"""Read NVIDIA GPUs through NVML. Only the probe process imports it: NVML can hang in the kernel."""

@@ -1,4 +1,4 @@
-"""The SM clock averaged over the interval, and why the clocks are held down, by name and since when."""
+"""Read the SM clock, averaged over the interval, and the reasons why the clocks are held down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import why
+from scheduler.devices.nvidia.errors import refusal
+from scheduler.protocol.absence import Absence, Refused
 
 REASONS = {
     nv.nvmlClocksEventReasonGpuIdle: "idle",
@@ -26,37 +27,40 @@ _FIELDS = ("throttle", "throttle_power", "throttle_heat", "throttled")
 
 
 class SmClock:
-    """Looked at several times an interval: one look is up to 11 % off the mean of a card at its power limit.
+    """Average the SM clock over several samples an interval.
 
-    On an H100 the driver renews it every 0.1 s, as what it is at that moment: to look more often tells nothing more, nor do the graphics
-    clock and `nvmlDeviceGetClock`, which change as often. When work begins, the SMs slow down 50 ms before it tells so.
+    A single sample is up to 11 % off the mean of a card at its power limit. On an H100 the driver
+    renews the value every 0.1 s, as it is at that moment: sampling more often adds nothing, nor do
+    the graphics clock and `nvmlDeviceGetClock`, which change as often. When work begins, the SMs
+    slow down 50 ms before the reported clock does.
     """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._looks: list[int] = []
-        self._error = ""
+        self._samples: list[int] = []
+        self._error = Refused("NVML", "")
 
-    def look(self) -> None:
-        """Note the clock now."""
+    def sample(self) -> None:
+        """Take one sample of the clock."""
         try:
-            self._looks.append(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
+            self._samples.append(nv.nvmlDeviceGetClockInfo(self._handle, nv.NVML_CLOCK_SM))
         except nv.NVMLError as e:
-            self._looks.clear()  # then the reading has no clock, and says so
-            self._error = f"NVML: {e}"
+            # the mean of the samples before would hide the error
+            self._samples.clear()
+            self._error = Refused("NVML", str(e))
 
-    def read(self, values: dict[str, float], absent: dict[str, str]) -> None:
-        """The mean since the last reading."""
-        self.look()
-        if self._looks:
-            values["clock_sm"] = sum(self._looks) / len(self._looks)
+    def read(self, values: dict[str, float], absent: dict[str, Absence]) -> None:
+        """Add the mean since the last call to `values`."""
+        self.sample()
+        if self._samples:
+            values["clock_sm"] = sum(self._samples) / len(self._samples)
         else:
             absent["clock_sm"] = self._error
-        self._looks.clear()
+        self._samples.clear()
 
 
 class Throttle:
-    """Why the clocks are held down, and since when: NVML tells the first alone."""
+    """Track why the clocks are held down, and since when: NVML reports only the reasons."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -64,13 +68,19 @@ class Throttle:
         self._held_since: float | None = None
 
     def read(
-        self, now: float, values: dict[str, float], absent: dict[str, str]
+        self, now: float, values: dict[str, float], absent: dict[str, Absence]
     ) -> dict[str, float]:
-        """`now`: seconds since the epoch. Returns when each reason in force was first seen, by its name."""
+        """Add the throttle fields to `values`; return the start time of each reason in force.
+
+        Args:
+            now: Seconds since the epoch.
+            values: Receives the fields that could be read.
+            absent: Receives the causes of the others.
+        """
         try:
             mask = int(nv.nvmlDeviceGetCurrentClocksEventReasons(self._handle))
         except nv.NVMLError as e:
-            absent.update(dict.fromkeys(_FIELDS, why(e)))
+            absent.update(dict.fromkeys(_FIELDS, refusal(e)))
             self._since, self._held_since = {}, None
             return {}
         self._since = {

@@ -1,4 +1,4 @@
-"""What NVML's errors mean: a field that is absent, a GPU that is gone, or a machine somebody must look after."""
+"""Translate NVML's errors: a field without a value, a GPU that is gone, or a machine that needs care."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pynvml as nv
 
+from scheduler.protocol.absence import Refused
 from scheduler.protocol.devices import DevicesChanged, NoGpu
 from scheduler.protocol.errors import UserError
 
@@ -26,47 +27,58 @@ _LASTING = (
     nv.NVML_ERROR_DEPRECATED,
 )
 _DRIVER = Path("/proc/driver/nvidia")
-"""There while the kernel has the driver."""
+"""It exists while the driver is loaded."""
 RETRY_S = 60.0
-"""What will not work soon (a field that is not supported, a GPU that does not answer) is asked for again after this long."""
+"""The pause before another attempt where success is unlikely: an unsupported field, a dead GPU."""
 
 
-def why(error: Any) -> str:
-    """The error in words. Raises DevicesChanged where the GPU or its driver is gone."""
+def refusal(error: Any) -> Refused:
+    """Return the error as the cause of an absent field.
+
+    Raises:
+        DevicesChanged: The GPU or its driver is gone.
+    """
     if error.value in _LOST:
         raise DevicesChanged(str(error)) from error
-    return f"NVML: {error}"
+    return Refused("NVML", str(error))
 
 
 def lasting(error: Any) -> bool:
-    """Whether the same call will answer the same for a while."""
+    """Return True if the same call will fail again for a while."""
     return error.value in _LASTING
 
 
 def optional(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What the call answers, None where it fails. Raises DevicesChanged where the GPU or its driver is gone."""
+    """Return the call's answer, or None where it fails.
+
+    Raises:
+        DevicesChanged: The GPU or its driver is gone.
+    """
     try:
         return call(*arguments)
     except nv.NVMLError as e:
-        why(e)
+        refusal(e)
         return None
 
 
 def text(value: str | bytes) -> str:
+    """Return NVML's string as text: some versions of pynvml return bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def unreachable(error: Any) -> UserError:
-    """What NVML's refusal to start means: no GPU here, or one that somebody must look after."""
-    # a container that was given no GPU sees its host's /proc/driver/nvidia, but has no library
+    """Return the error to raise where NVML does not start: no GPU is here, or the driver needs care."""
+    # a container without a GPU sees its host's /proc/driver/nvidia, but has no library
     if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (
         error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()
     ):
         return NoGpu(f"no NVIDIA GPU can be reached: {error}")
     if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return UserError(
-            "the NVIDIA driver and its library differ in version, as after an update. Restart the machine, or reload the driver."
+            "the NVIDIA driver and its library have different versions, as after an update. "
+            "Restart the machine, or reload the driver."
         )
     return UserError(
-        f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. To watch the CPU, set the source to cpu."
+        f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. "
+        "To watch the CPU, set the source to cpu."
     )

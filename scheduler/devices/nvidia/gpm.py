@@ -1,24 +1,32 @@
-"""GPM: the hardware counters NVML averages over an interval (Hopper and later; GeForce from Blackwell on).
+"""Read GPM, the hardware counters that NVML averages over an interval.
 
-The share of cycles in which a pipe was busy, times what the pipe does in a cycle, is the FLOP/s of whatever runs, ours or not:
+They exist on Hopper and later; on GeForce from Blackwell on.
 
-    FLOP/s = (tensor share x 4096 + FP32 share x 256) x SMs x SM clock          (Hopper: FLOP per cycle and SM)
+The share of cycles in which a pipe was busy, times what the pipe does in a cycle, is the FLOP/s of
+whatever runs, ours or not:
 
-A share is busy cycles / elapsed cycles of the SMs, so share x clock is the cycles that the pipe was busy, and the clock's mean over the
-whole interval is wanted, its idle moments included; one instantaneous reading each 200 ms made the sum 11 % too high on a card at its
-power limit. That it is so, and no mean over time (which would want the clock while busy), a load that was busy every other 0.5 s has
-shown: its share over 0.5 s is 11 % under the mean of the shares over 0.1 s in it, as it must be where the idle card runs faster, while the
-share of the memory, whose clock is fixed, is that mean (tests/benchmarks/LOG.md, 2026-11-22).
+    FLOP/s = (tensor share x 4096 + FP32 share x 256) x SMs x SM clock   (Hopper: FLOP/cycle/SM)
 
-Measured against counted FLOPs on an H100: at full load within 3 % for FP16, BF16 and FP32 matrix products and for attention kernels built
-on wgmma. Loads with pauses at the power limit read too high, by 0 to 10 %: when work begins the SMs run at some 1500 MHz at once, and the
-clock that NVML tells stays at up to 1980 for another 50 ms. What counts is how much of the time is such a beginning: busy for 60 % of 0.037
-or 0.13 s 8 to 10 %, for 30 % of 0.37 s 4 %, for half of 1 s 2 %. What comes once in 0.1 s, as often as the driver renews the clock, is seen
-in one moment of its course only, and read 2 to 21 % too high.
+A share is busy cycles / elapsed cycles of the SMs, so share x clock is the number of cycles that
+the pipe was busy. The clock must therefore be its mean over the whole interval, idle moments
+included; one instantaneous sample each 200 ms made the sum 11 % too high on a card at its power
+limit. A load that was busy every other 0.5 s showed that the share is one of cycles, and not of
+time (which would need the clock while busy): its share over 0.5 s is 11 % under the mean of the
+shares over the 0.1 s within, as it must be where the idle card runs faster, while the share of the
+memory, whose clock is fixed, equals that mean (tests/benchmarks/LOG.md, 2026-11-22).
 
-The counters cannot tell data types and instructions apart: FP8 goes through the same pipe as BF16 (the pipe for INT8 stays at 0) and does
-twice as much in a cycle, so what is shown for FP8 is a lower bound, half of the truth. TF32 reads double, and kernels built on the older
-mma.sync 1.5 to 2 times. A job of ours that counts its FLOPs is believed before the counters (`scheduler.telemetry.monitor`).
+Measured against counted FLOPs on an H100: at full load within 3 % for FP16, BF16 and FP32 matrix
+products and for attention kernels built on wgmma. Loads with pauses at the power limit read too
+high, by 0 to 10 %: when work begins the SMs drop to some 1500 MHz at once, and the reported clock
+stays at up to 1980 for another 50 ms. The error grows with the share of time that such beginnings
+take: busy for 60 % of 0.037 or 0.13 s 8 to 10 %, for 30 % of 0.37 s 4 %, for half of 1 s 2 %. A
+load with a period of 0.1 s, at which the driver renews the clock, is sampled at a single moment of
+its course, and reads 2 to 21 % too high.
+
+The counters do not tell data types and instructions apart: FP8 uses the same pipe as BF16 (the
+pipe for INT8 stays at 0) and does twice as much in a cycle, so the figure for FP8 is a lower bound,
+half of the truth. TF32 reads double, and kernels built on the older mma.sync 1.5 to 2 times. A job
+of ours that counts its FLOPs takes precedence over the counters (`scheduler.telemetry.monitor`).
 """
 
 from __future__ import annotations
@@ -28,8 +36,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import why
-from scheduler.devices.nvidia.scalars import SLOW_S
+from scheduler.devices.nvidia.errors import refusal
+from scheduler.devices.nvidia.queries import SLOW_S
+from scheduler.protocol.absence import Absence, NoCounters, RateUnknown, Refused, Unavailable
 from scheduler.protocol.fields import FIELDS
 
 METRICS: dict[str, int] = {
@@ -50,64 +59,74 @@ METRICS: dict[str, int] = {
     "nvlink_rx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
-"""By field. One of them, `graphics`, takes 1.8 ms of CPU time, each other 0.02 to 0.04 (tests/benchmarks/LOG.md): so it is slow."""
+"""By field. `graphics` takes 1.8 ms of CPU time, each other metric 0.02 to 0.04 ms
+(tests/benchmarks/LOG.md), so `graphics` is read less often."""
 T = TypeVar("T")
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
 _DERIVED = ("tflops", "tflops_gpm", "bandwidth")
 MIN_INTERVAL_S = 0.09
-"""Two samples must be about 0.1 s apart; ten readings a second come a little sooner or later than that."""
+"""Two samples must be about 0.1 s apart; at ten readings a second the interval varies a little."""
 METHOD = (
     "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
     "FP64 and FP16 without tensor cores are not in the sum. "
-    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: up to 10 % too high, as the driver tells 50 ms "
-    "late that the clock has fallen; up to 21 % where they come every 0.1 s, as often as it tells the clock. "
-    "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. TF32 and older (mma.sync) kernels read up to double"
+    "FP16, BF16 and FP32 at full load: within 3 %. With pauses, at the card's power limit: "
+    "up to 10 % too high, as the driver reports 50 ms late that the clock has fallen; "
+    "up to 21 % where they come every 0.1 s, as often as it renews the clock. "
+    "The counters cannot tell FP8: for FP8 this is a lower bound, half of the truth. "
+    "TF32 and older (mma.sync) kernels read up to double"
 )
 
 
-class Rates(NamedTuple):
-    """Dense FLOP per cycle and SM of a pipe that is always busy."""
+class FlopPerCycle(NamedTuple):
+    """Give the dense FLOP per cycle and SM of pipes that are always busy."""
 
     tensor: float
     fp32: float
 
 
-_RATES: dict[tuple[int, int], Rates] = {(9, 0): Rates(4096.0, 256.0)}
-"""By compute capability. Only what was measured; elsewhere TFLOP/s from counters is N/A rather than a guess."""
+_FLOP_PER_CYCLE: dict[tuple[int, int], FlopPerCycle] = {(9, 0): FlopPerCycle(4096.0, 256.0)}
+"""By compute capability. Measured values only; elsewhere TFLOP/s is N/A rather than a guess."""
 
 
-def flops(values: dict[str, float], capability: tuple[int, int], sms: int) -> float | str:
-    """FLOP/s by the counters in `values` (percent) and the mean SM clock (MHz), or why that cannot be told."""
-    rates = _RATES.get(capability)
+def flops(values: dict[str, float], capability: tuple[int, int], sms: int) -> float | Absence:
+    """Return FLOP/s by the counters, or why they are not known.
+
+    Args:
+        values: The counters in percent, and `clock_sm`, the mean SM clock, in MHz.
+        capability: The compute capability of the GPU.
+        sms: The number of its multiprocessors; 0 where it is not known.
+    """
+    rates = _FLOP_PER_CYCLE.get(capability)
     if rates is None:
-        return "the FLOP per cycle of compute capability {}.{} was not measured yet".format(
-            *capability
-        )
+        return RateUnknown(capability)
     if not sms or not {"tensor_hmma", "fp32", "clock_sm"} <= values.keys():
-        return "the counters or the clock cannot be read"
+        return Unavailable("counters")
     per_cycle = (values["tensor_hmma"] * rates.tensor + values["fp32"] * rates.fp32) / 100
     return per_cycle * sms * values["clock_sm"] * 1e6
 
 
-class Gpm:
-    """The counters of one GPU between two calls of `read`."""
+class GpmSampler:
+    """Read the counters of one GPU between two calls of `read`."""
 
     def __init__(self, handle: Any) -> None:
-        """Raises NVMLError where the GPU or driver has no GPM."""
+        """Take the first sample. Raises NVMLError where the GPU or driver has no GPM."""
         if not nv.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             raise nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)
         self._handle = handle
         self._before = nv.nvmlGpmSampleAlloc()
         self._after = nv.nvmlGpmSampleAlloc()
-        self._slow_due = 0.0
-        self._kept: tuple[dict[str, float], dict[str, str]] = {}, {}
-        """What is read slowly, as it was last (the mean of one interval), and why some of it is missing."""
+        self._slow_at = 0.0
+        self._kept: tuple[dict[str, float], dict[str, Absence]] = {}, {}
+        """The last means of the slow metrics, and why some of them are missing."""
         nv.nvmlGpmSampleGet(handle, self._before)
 
-    def read(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Averages since the last call: (values, reasons for those that are missing). At least MIN_INTERVAL_S must have passed."""
+    def read(self) -> tuple[dict[str, float], dict[str, Absence]]:
+        """Return the means since the last call, and why some are missing.
+
+        At least MIN_INTERVAL_S must have passed.
+        """
         now = monotonic()
-        slowly = now >= self._slow_due
+        slowly = now >= self._slow_at
         fields = [field for field in METRICS if slowly or FIELDS[field].pace == "fast"]
         nv.nvmlGpmSampleGet(self._handle, self._after)
         request = nv.c_nvmlGpmMetricsGet_t()
@@ -122,16 +141,17 @@ class Gpm:
         for i, field in enumerate(fields):
             metric = request.metrics[i]
             if metric.nvmlReturn != nv.NVML_SUCCESS:
-                absent[field] = f"GPM: {nv.NVMLError(metric.nvmlReturn)}"
+                absent[field] = Refused("GPM", str(nv.NVMLError(metric.nvmlReturn)))
             elif metric.value == metric.value:  # NaN while nothing was counted
                 values[field] = metric.value * 2**20 if field in _IN_MIB else metric.value
             else:
-                absent[field] = "GPM counted nothing in this interval"
+                absent[field] = Unavailable("nothing counted")
         if slowly:
-            self._slow_due, self._kept = now + SLOW_S, (_slow(values), _slow(absent))
+            self._slow_at, self._kept = now + SLOW_S, (_slow(values), _slow(absent))
         return values, absent
 
     def close(self) -> None:
+        """Free both samples."""
         for sample in (self._before, self._after):
             nv.nvmlGpmSampleFree(sample)
 
@@ -140,67 +160,73 @@ def _slow(found: dict[str, T]) -> dict[str, T]:
     return {field: value for field, value in found.items() if FIELDS[field].pace != "fast"}
 
 
-class Counters:
-    """What the hardware counters of one GPU tell, and what follows from it: TFLOP/s and memory traffic; or why they tell nothing."""
+class HardwareCounters:
+    """Read the counters of one GPU, and derive TFLOP/s and memory traffic from them."""
 
     def __init__(
         self, handle: Any, capability: tuple[int, int], sms: int, peak_bandwidth: float
     ) -> None:
-        """`peak_bandwidth`: bytes a second; 0 where it is not known."""
+        """Open the counters, where the GPU has them.
+
+        Args:
+            handle: The NVML handle of the GPU.
+            capability: Its compute capability.
+            sms: The number of its multiprocessors; 0 where it is not known.
+            peak_bandwidth: Bytes a second; 0 where it is not known.
+        """
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
-        self._absent = ""
-        self._gpm: Gpm | None = None
+        self._gpm: GpmSampler | NoCounters
         try:
-            self._gpm = Gpm(handle)
+            self._gpm = GpmSampler(handle)
         except nv.NVMLError as e:
-            self._absent = f"no hardware counters: GPM needs Hopper or later (driver says: {e})"
+            self._gpm = NoCounters(str(e))
         self._time = monotonic()
 
     @property
-    def there(self) -> bool:
-        """Whether this card has counters."""
-        return self._gpm is not None
+    def available(self) -> bool:
+        """Return True if this card has counters."""
+        return isinstance(self._gpm, GpmSampler)
 
     def read(
-        self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]
+        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, str]
     ) -> None:
-        """Means since the last call. `values` holds the mean SM clock of the same interval."""
-        if self._gpm is None:
-            absent.update(dict.fromkeys((*METRICS.keys() - _IN_MIB, *_DERIVED), self._absent))
+        """Add the means since the last call.
+
+        Args:
+            values: Holds the mean SM clock of the same interval, and receives the fields.
+            absent: Receives the causes of missing fields.
+            methods: Receives how derived fields were computed.
+        """
+        if isinstance(self._gpm, NoCounters):
+            absent.update(dict.fromkeys((*METRICS.keys() - _IN_MIB, *_DERIVED), self._gpm))
             return
         now = monotonic()
         if now - self._time < MIN_INTERVAL_S:
-            absent.update(
-                dict.fromkeys((*METRICS, *_DERIVED), "read too soon after the last reading")
-            )
+            absent.update(dict.fromkeys((*METRICS, *_DERIVED), Unavailable("short interval")))
             return
         self._time = now
         try:
             counted, missing = self._gpm.read()
         except nv.NVMLError as e:
-            counted, missing = {}, dict.fromkeys(METRICS, why(e).replace("NVML", "GPM"))
+            counted, missing = {}, dict.fromkeys(METRICS, Refused("GPM", refusal(e).message))
         values.update(counted)
         absent.update(missing)
-        self._tflops(values, absent, methods)
+        found = flops(values, self._capability, self._sms)
+        for field in ("tflops", "tflops_gpm"):
+            if isinstance(found, float):
+                values[field] = found / 1e12
+                methods[field] = METHOD
+            else:
+                absent[field] = found
         if "dram" in values and self._peak:
             values["bandwidth"] = values["dram"] / 100 * self._peak
             methods["bandwidth"] = (
                 f"hardware counters (GPM): DRAM busy share x {self._peak / 1e12:.2f} TB/s"
             )
         else:
-            absent["bandwidth"] = absent.get("dram", "the peak bandwidth of this card is not known")
-
-    def _tflops(
-        self, values: dict[str, float], absent: dict[str, str], methods: dict[str, str]
-    ) -> None:
-        found = flops(values, self._capability, self._sms)
-        for field in ("tflops", "tflops_gpm"):
-            if isinstance(found, str):
-                absent[field] = found
-            else:
-                values[field] = found / 1e12
-                methods[field] = METHOD
+            absent["bandwidth"] = absent.get("dram", Unavailable("peak bandwidth"))
 
     def close(self) -> None:
-        if self._gpm is not None:
+        """Free the samples of the counters."""
+        if isinstance(self._gpm, GpmSampler):
             self._gpm.close()

@@ -1,7 +1,7 @@
-"""MIG instances: parts of the GPU they are cut from. Which there are is told with the device; a change opens the source anew.
+"""List MIG instances as parts of the GPU they are cut from; a change of them opens the source anew.
 
-An instance is no device of its own: NVML tells neither its utilisation nor its temperature, power and clocks, and the queue gives
-out whole GPUs. It has memory, multiprocessors and processes, and those are told.
+An instance is no device of its own: NVML reports neither its utilisation nor its temperature, power
+and clocks, and the queue gives out whole GPUs. Its memory, multiprocessors and processes are known.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import optional, text, why
+from scheduler.devices.nvidia.errors import optional, refusal, text
 from scheduler.protocol.devices import Instance, Part
 
 
-class Mig:
-    """The instances of one GPU."""
+class MigInstances:
+    """Hold the MIG instances of one GPU, as they were when this was created."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self.on, self._found = self._look()
-        """Whether the GPU is in MIG mode."""
+        self.on, self._found = self._list()
+        """`on` is True in MIG mode, with or without instances."""
 
     @property
     def instances(self) -> tuple[Instance, ...]:
+        """Return the instances in the order of NVML."""
         return tuple(instance for _, instance in self._found)
 
-    def _look(self) -> tuple[bool, list[tuple[Any, Instance]]]:
+    def _list(self) -> tuple[bool, list[tuple[Any, Instance]]]:
         try:
             if nv.nvmlDeviceGetMigMode(self._handle)[0] != nv.NVML_DEVICE_MIG_ENABLE:
                 return False, []
             most = nv.nvmlDeviceGetMaxMigDeviceCount(self._handle)
         except nv.NVMLError as e:
-            why(e)
+            refusal(e)
             return False, []
         handles = [
             optional(nv.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, i) for i in range(most)
@@ -40,25 +41,24 @@ class Mig:
         return True, [(h, _describe(h)) for h in handles if h is not None]
 
     def changed(self) -> bool:
-        """Whether the mode is another than when this was opened, or instances came or went."""
-        on, found = self._look()
+        """Return True if the mode changed, or instances came or went."""
+        on, found = self._list()
         return on != self.on or [instance.uuid for _, instance in found] != [
             i.uuid for i in self.instances
         ]
 
     def parts(self) -> list[Part]:
-        """Each instance, with the memory that is used of it."""
+        """Return each instance with the memory in use."""
         return [self._part(handle, instance) for handle, instance in self._found]
 
     def _part(self, handle: Any, instance: Instance) -> Part:
+        texts = {"uuid": instance.uuid}
         try:
             memory = nv.nvmlDeviceGetMemoryInfo(handle)
         except nv.NVMLError as e:
-            return Part(
-                "instance", instance.name, {}, {"mem_used": why(e)}, {"uuid": instance.uuid}
-            )
+            return Part("instance", instance.name, {}, {"mem_used": refusal(e)}, texts)
         values = {"mem_used": float(memory.used), "mem_total": float(memory.total)}
-        return Part("instance", instance.name, values, {}, {"uuid": instance.uuid})
+        return Part("instance", instance.name, values, {}, texts)
 
 
 def _describe(handle: Any) -> Instance:

@@ -1,4 +1,7 @@
-"""The NVIDIA GPUs of this machine as a source of readings. Every error becomes N/A of one field, or opens the source anew."""
+"""The NVIDIA GPUs of this machine as a source of readings.
+
+Every error either makes one field N/A, or opens the source anew.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,23 @@ from scheduler.protocol.errors import UserError
 
 
 class NvmlSource:
-    """The GPUs. One that does not answer keeps its place as long as another does, and is looked for now and then."""
+    """Read all GPUs. One that does not answer keeps its place, and is tried again now and then."""
 
     def __init__(self) -> None:
-        """Raises NoGpu where there is neither driver nor GPU, UserError where there are GPUs and none can be read."""
+        """Open every GPU that answers.
+
+        Raises:
+            NoGpu: There is neither driver nor GPU.
+            UserError: There are GPUs, and none can be read.
+        """
         try:
             nv.nvmlInit()
         except nv.NVMLError as e:
             raise unreachable(e) from e
         self._gpus: list[Gpu] = []
         self._silent: dict[int, str] = {}
-        """Why, by index."""
-        self._looked = monotonic()
+        """The error of each GPU that does not answer, by index."""
+        self._retried = monotonic()
         try:
             self._count = nv.nvmlDeviceGetCount()
             self._open()
@@ -34,13 +42,9 @@ class NvmlSource:
             for gpu in self._gpus:
                 gpu.close()
             nv.nvmlShutdown()
-            raise (
-                e
-                if isinstance(e, UserError)
-                else UserError(str(e))
-                if isinstance(e, DevicesChanged)
-                else unreachable(e)
-            ) from e
+            if isinstance(e, DevicesChanged):
+                raise UserError(str(e)) from e
+            raise e if isinstance(e, UserError) else unreachable(e) from e
 
     def _open(self) -> None:
         for index in range(self._count):
@@ -49,46 +53,49 @@ class NvmlSource:
             except (nv.NVMLError, DevicesChanged) as e:
                 self._silent[index] = str(e)
         if not self._count:
-            raise NoGpu("the NVIDIA driver is loaded, and finds no GPU")
+            raise NoGpu("the NVIDIA driver is loaded, but finds no GPU")
         if not self._gpus:
             raise UserError(f"the NVIDIA GPUs cannot be read: {self._silent[0]}. See: nvidia-smi")
 
     def devices(self) -> list[Device]:
-        """By index; those that do not answer among them."""
+        """Return all GPUs by index, including those that do not answer."""
         return sorted(
             [gpu.device for gpu in self._gpus]
             + [_silent(i, why) for i, why in self._silent.items()],
             key=lambda d: d.index,
         )
 
-    def tick(self) -> None:
+    def sample(self) -> None:
+        """Take one sample of what is averaged over the interval."""
         for gpu in self._gpus:
-            gpu.tick()
+            gpu.sample()
 
     def read(self, now: float) -> list[Reading]:
+        """Return one reading of each GPU. Raises DevicesChanged where one came or went."""
         try:
-            self._events.hear()
+            self._events.collect()
             if nv.nvmlDeviceGetCount() != self._count:
                 raise DevicesChanged("the number of GPUs changed")
-            self._hear_silent()
+            self._retry_silent()
             return [g.read(now, self._events) for g in self._gpus]
         except (nv.NVMLError, DevicesChanged) as e:
-            told = (
-                self._events.told()
-            )  # what the driver said of it is worth more than that it is gone
-            raise DevicesChanged(f"{e} ({told})" if told else str(e)) from e
+            # an Xid explains more than the fact that the GPU is gone
+            xids = self._events.recent()
+            raise DevicesChanged(f"{e} ({xids})" if xids else str(e)) from e
 
-    def glance(self, now: float) -> list[Reading]:
-        return [gpu.glance(now) for gpu in self._gpus]
+    def occupancy(self, now: float) -> list[Reading]:
+        """Return memory and processes of each GPU."""
+        return [gpu.occupancy(now) for gpu in self._gpus]
 
     def details(self, now: float) -> list[Detail]:
+        """Return the details of each GPU."""
         return [gpu.detail(now) for gpu in self._gpus]
 
-    def _hear_silent(self) -> None:
-        """Raises DevicesChanged where a GPU that did not answer does again."""
-        if not self._silent or monotonic() - self._looked < RETRY_S:
+    def _retry_silent(self) -> None:
+        """Raise DevicesChanged where a GPU that did not answer does again."""
+        if not self._silent or monotonic() - self._retried < RETRY_S:
             return
-        self._looked = monotonic()
+        self._retried = monotonic()
         for index in self._silent:
             try:
                 Gpu(index).close()
@@ -97,6 +104,7 @@ class NvmlSource:
             raise DevicesChanged(f"GPU {index} answers again")
 
     def close(self) -> None:
+        """Close every GPU and NVML itself."""
         for gpu in self._gpus:
             gpu.close()
         self._events.close()

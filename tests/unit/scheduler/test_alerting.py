@@ -12,8 +12,7 @@ import pytest
 
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.quiet_hours import is_quiet
-from scheduler.protocol.settings import Settings
+from scheduler.protocol.settings import Settings, is_quiet
 from scheduler.protocol.snapshot import Alert
 from scheduler.services.alert_service import AlertService
 from scheduler.services.webhook import WAITING, Webhook

@@ -1,21 +1,25 @@
-"""Which source of readings a setting names."""
+"""Open the source of readings that a setting names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
 from scheduler.protocol.devices import NoGpu, Source
 from scheduler.protocol.errors import UserError
 
 
 def open_source(spec: str) -> tuple[Source, str]:
-    """The source and what it is, in words. `spec`: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES.
+    """Open a source and describe it.
 
-    Raises UserError where it cannot be had. `auto` is the GPUs, or the CPU on a machine that has none: GPUs that are there and
-    cannot be read are trouble to be told, not a reason to run on the CPU.
+    Args:
+        spec: auto, nvml, cpu, replay:FILE or replay:FILE*COPIES. `auto` is the GPUs, or the CPU on
+            a machine without any. GPUs that cannot be read are an error, not a reason to use the CPU.
+
+    Raises:
+        UserError: The source cannot be opened.
     """
     if spec == "cpu":
         return CpuSource("chosen in the settings"), "cpu (chosen in the settings)"
@@ -24,7 +28,7 @@ def open_source(spec: str) -> tuple[Source, str]:
         return ReplaySource(file, copies), f"replay of {file.name}"
     if spec not in ("auto", "nvml"):
         raise UserError(
-            f"no source of readings is called {spec!r}. There are: auto, nvml, cpu, replay:FILE."
+            f"there is no source of readings called {spec!r}. Use auto, nvml, cpu or replay:FILE."
         )
     try:
         from scheduler.devices.nvidia.source import NvmlSource
@@ -44,6 +48,6 @@ def _replay(text: str) -> tuple[Path, int]:
         copies = "1"
     file = Path(text).expanduser()
     shipped = paths.assets() / text
-    return (shipped if not file.is_file() and "/" not in text and shipped.is_file() else file), int(
-        copies
-    )
+    if not file.is_file() and "/" not in text and shipped.is_file():
+        file = shipped
+    return file, int(copies)

@@ -1,0 +1,99 @@
+"""Say why a field has no value: a tagged union of causes, and `explain`, the one place that words them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Cause = Literal[
+    "unread",
+    "unreported",
+    "unrecorded",
+    "first reading",
+    "short interval",
+    "nothing counted",
+    "counters",
+    "peak bandwidth",
+    "NVLink",
+    "NVLink errors",
+    "disk",
+    "network",
+    "temperature sensor",
+    "CPU clock",
+    "RAPL",
+    "RAPL permission",
+    "job counts",
+]
+_SENTENCES: dict[Cause, str] = {
+    "unread": "no reading yet",
+    "unreported": "not reported by this device",
+    "unrecorded": "not recorded",
+    "first reading": "not known before the second reading",
+    "short interval": "read too soon after the last reading",
+    "nothing counted": "GPM counted nothing in this interval",
+    "counters": "the counters or the clock cannot be read",
+    "peak bandwidth": "the peak bandwidth of this card is not known",
+    "NVLink": "this card has no NVLink",
+    "NVLink errors": "NVML counts no errors of these links",
+    "disk": "this machine shows no disk",
+    "network": "this machine shows no network",
+    "temperature sensor": "this kernel exposes no CPU temperature sensor (hwmon)",
+    "CPU clock": "this kernel does not expose the CPU clock",
+    "RAPL": "this kernel exposes no RAPL energy counter (/sys/class/powercap)",
+    "RAPL permission": "only root may read the RAPL energy counter (/sys/class/powercap)",
+    "job counts": "known only while a job counts its own",
+}
+
+
+class Unavailable(msgspec.Struct, frozen=True, tag="unavailable"):
+    """Name the cause, where nothing else is known about it."""
+
+    cause: Cause
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """Quote the error of the interface that was asked."""
+
+    interface: Literal["NVML", "GPM"]
+    message: str
+
+
+class Unreadable(msgspec.Struct, frozen=True, tag="unreadable"):
+    """Quote the error of the operating system for a counter that exists."""
+
+    counter: str
+    message: str
+
+
+class NoCounters(msgspec.Struct, frozen=True, tag="no counters"):
+    """Describe a GPU or driver without the hardware counters of GPM."""
+
+    message: str
+
+
+class RateUnknown(msgspec.Struct, frozen=True, tag="rate unknown"):
+    """Describe a GPU whose FLOP per cycle nobody has measured."""
+
+    capability: tuple[int, int]
+
+
+Absence = str | Unavailable | Refused | Unreadable | NoCounters | RateUnknown
+"""A string is the sentence of a recording, where the cause itself is not kept."""
+
+
+def explain(absence: Absence) -> str:
+    """Return the sentence that tells a person why a field has no value."""
+    match absence:
+        case str():
+            return absence
+        case Unavailable(cause):
+            return _SENTENCES[cause]
+        case Refused(interface, message):
+            return f"{interface}: {message}"
+        case Unreadable(counter, message):
+            return f"{counter} cannot be read: {message}"
+        case NoCounters(message):
+            return f"no hardware counters: GPM needs Hopper or later (driver says: {message})"
+        case RateUnknown((major, minor)):
+            return f"the FLOP per cycle of compute capability {major}.{minor} was not measured yet"

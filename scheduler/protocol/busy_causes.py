@@ -1,0 +1,110 @@
+"""The causes that make a device busy, as values, and the one function that words them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.protocol.units import numbered
+
+
+class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):
+    """Name the jobs that run on the device."""
+
+    jobs: tuple[int, ...]
+
+
+class JobWaits(msgspec.Struct, frozen=True, tag="job waits"):
+    """Name the job that waits for a GPU."""
+
+    job: int
+
+
+class QuietHours(msgspec.Struct, frozen=True, tag="quiet hours"):
+    """Quote the hours in which the assistant uses no GPU."""
+
+    hours: str
+
+
+class NoReading(msgspec.Struct, frozen=True, tag="no reading"):
+    """Describe a device of which there is no current reading."""
+
+
+class Removed(msgspec.Struct, frozen=True, tag="removed"):
+    """Describe a device that is no longer there."""
+
+
+class NotResponding(msgspec.Struct, frozen=True, tag="not responding"):
+    """Quote the note of a device that does not answer."""
+
+    note: str
+
+
+class OtherProcesses(msgspec.Struct, frozen=True, tag="other processes"):
+    """Count the processes that compute on the device and are not ours."""
+
+    count: int
+
+
+class ExclusiveProgram(msgspec.Struct, frozen=True, tag="exclusive program"):
+    """Name a program that the settings reserve the device for."""
+
+    name: str
+
+
+class UtilisationUnknown(msgspec.Struct, frozen=True, tag="utilisation unknown"):
+    """Describe a device whose utilisation cannot be read."""
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """State a utilisation above the limit."""
+
+    percent: float
+
+
+class Settling(msgspec.Struct, frozen=True, tag="settling"):
+    """State for how long the device has been quiet, and how long it must be."""
+
+    quiet_s: float
+    dwell_s: float
+
+
+BusyCause = (
+    HeldByJobs
+    | JobWaits
+    | QuietHours
+    | NoReading
+    | Removed
+    | NotResponding
+    | OtherProcesses
+    | ExclusiveProgram
+    | UtilisationUnknown
+    | Loaded
+    | Settling
+)
+
+
+def explain(cause: BusyCause) -> str:
+    """Return the phrase that tells a person why a device is not idle."""
+    match cause:
+        case HeldByJobs(jobs):
+            return f"{numbered(jobs)} run{'s' if len(jobs) == 1 else ''}"
+        case JobWaits(job):
+            return f"job {job} waits"
+        case QuietHours(hours):
+            return f"quiet hours, {hours}"
+        case NoReading():
+            return "no current reading"
+        case Removed():
+            return "it cannot be read any more"
+        case NotResponding(note):
+            return note
+        case OtherProcesses(count):
+            return f"{count} process{'es' if count > 1 else ''} of others"
+        case ExclusiveProgram(name):
+            return f"{name} runs, which has it for itself"
+        case UtilisationUnknown():
+            return "utilisation cannot be read"
+        case Loaded(percent):
+            return f"utilisation {percent:.0f} %"
+        case Settling(quiet_s, dwell_s):
+            return f"settling, quiet for {quiet_s:.0f} of {dwell_s:.0f} s"
