@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from app.format.values import GIB, device_label, show
+from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE
 from scheduler.protocol.snapshot import DeviceState, Snapshot
@@ -74,7 +75,7 @@ def _chart(field: str, devices: tuple[DeviceState, ...]) -> Chart:
 
 def _value(field: str, state: DeviceState) -> Value:
     reading: float | NA = (
-        NA("no reading yet") if state.reading is None else state.reading.get(field)
+        NA(Unavailable("unread")) if state.reading is None else state.reading.get(field)
     )
     shown = show(field, reading)
     return Value(state.device.id, device_label(state.device), shown.text, shown.reason)

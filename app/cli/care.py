@@ -23,7 +23,7 @@ from app.settings.diagnostics import diagnostics
 from assistant.library.describe import describe
 from scheduler.background.instance import alone
 from scheduler.client import Client
-from scheduler.devices.open import open_source
+from scheduler.devices.sources import open_source
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.snapshot import STARTING

@@ -13,6 +13,7 @@ from app.cli.output import colored, paint
 from app.cli.terminal import watch_lines
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
+from scheduler.protocol.snapshot import printable
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -23,7 +24,7 @@ def watch(args: Namespace) -> int:
     with Client() as deck:
         if args.json:
             for snapshot in deck.subscribe():
-                sys.stdout.write(msgspec.json.encode(snapshot).decode() + "\n")
+                sys.stdout.write(msgspec.json.encode(printable(snapshot)).decode() + "\n")
                 sys.stdout.flush()
         if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
             raise UserError(

@@ -42,7 +42,7 @@ def record(args: Namespace) -> int:
             )
         started = time.time()
         try:
-            with trace.Writer(
+            with trace.TraceWriter(
                 Path(args.file), devices, started, {"phases": args.phases or ""}
             ) as out:
                 _record(deck, feed, phases, out)
@@ -83,7 +83,9 @@ def _cut_short(file: str, moments: int, seconds: float) -> None:
     print(f"gpudeck: interrupted: {printable(words)}", file=sys.stderr)
 
 
-def _record(deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.Writer) -> None:
+def _record(
+    deck: Client, feed: Client, phases: list[tuple[str, float]], out: trace.TraceWriter
+) -> None:
     moments = _moments(feed)
     total, spent = sum(s for _, s in phases), 0.0
     for name, seconds in phases:

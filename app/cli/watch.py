@@ -13,8 +13,7 @@ from app.format.job_line import describe
 from scheduler.client import Client
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.telemetry.pace import SLEEP_NOTICE
+from scheduler.protocol.snapshot import SLEEP_NOTICE, Snapshot, printable
 
 
 def first_reading(deck: Client, timeout: float = 10.0, live: bool = True) -> Snapshot:
@@ -35,7 +34,7 @@ def status(args: Namespace) -> int:
     with Client() as deck:
         snapshot = first_reading(deck)
     if args.json:
-        say_json(snapshot)
+        say_json(printable(snapshot))
         return 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in status_lines(snapshot, width):

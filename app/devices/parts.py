@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.format.values import NOT_AVAILABLE, show
 from app.strip.tile_model import Meaning
+from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import Part
 from scheduler.protocol.fields import FIELDS
 
@@ -70,7 +71,9 @@ def _fact(part: Part) -> Fact:
         if value or field not in _IF_ANY
     ]
     about = [f"{FIELDS[field].label}: {show(field, value)}" for field, value in part.values.items()]
-    about += [f"{FIELDS[field].label}: N/A, {reason}" for field, reason in part.absent.items()]
+    about += [
+        f"{FIELDS[field].label}: N/A, {explain(cause)}" for field, cause in part.absent.items()
+    ]
     about += [f"{name}: {text}" for name, text in part.texts.items()]
     words = (
         [state] if (state := part.texts.get("state", "")) and (state != "up" or not cells) else []

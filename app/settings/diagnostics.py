@@ -103,7 +103,7 @@ def _device(state: DeviceState) -> list[str]:
         f"   {len(reading.values)} values, memory {memory(total) if total else 'N/A'}, throttle: {reading.texts.get('throttle', 'N/A')}"
     )
     missing: dict[str, list[str]] = {}
-    for field, why in reading.absent.items():
+    for field, why in reading.explained().items():
         missing.setdefault(why, []).append(field)
     return lines + [f"   N/A: {', '.join(fields)}: {why}" for why, fields in missing.items()]
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from app.format.values import Shown, device_label, duration, show
+from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
@@ -120,7 +121,9 @@ def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
             "",
             0.0,
             {},
-            absent=dict.fromkeys(("util", "mem_used", "tflops", "temp", "power"), "no reading yet"),
+            absent=dict.fromkeys(
+                ("util", "mem_used", "tflops", "temp", "power"), Unavailable("unread")
+            ),
         )
     return (
         _metric("Utilisation", reading, "util", share=_share(reading, "util", 100.0)),

@@ -14,7 +14,7 @@ from scheduler.client import Client
 from scheduler.protocol.jobs import Ended, Event, Job, Queued
 from scheduler.protocol.search import Search
 from scheduler.protocol.snapshot import Alert, Columns, Snapshot
-from scheduler.telemetry.tiers import LAST, TIERS
+from scheduler.telemetry.history_table import LAST, TIERS
 
 POINTS = 240
 """Buckets of a chart: about as many as its width can show. Of one width each, so that a mean over them is one over time."""

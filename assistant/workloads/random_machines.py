@@ -16,9 +16,10 @@ import msgspec
 from accel.result import Check, Result, Timing
 from assistant.facts import FIELDS_SPAN, Fact, gather, phrases
 from scheduler.devices import trace
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import jobs as j
 from scheduler.protocol import paths
+from scheduler.protocol.busy_causes import Loaded
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
@@ -165,7 +166,7 @@ def _use(random: Random) -> Idle | Busy:
     return (
         Idle(NOW - random.uniform(1, 5000))
         if random.random() < 0.5
-        else Busy(f"utilisation {random.randint(6, 100)} %")
+        else Busy(Loaded(random.randint(6, 100)))
     )
 
 

@@ -25,7 +25,7 @@ from scheduler.protocol import paths, settings, wire
 from scheduler.protocol.devices import Process, Reading
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Job, held_devices
-from scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
+from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Snapshot
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
@@ -38,8 +38,7 @@ from scheduler.services.publisher import Publisher
 from scheduler.services.report_service import ReportService
 from scheduler.store import Store
 from scheduler.store.recorder import Recorder
-from scheduler.telemetry.monitor import Monitor
-from scheduler.telemetry.pace import CALM_HZ, SLEEP_NOTICE
+from scheduler.telemetry.monitor import CALM_HZ, Monitor
 from scheduler.verbs.control import GetSnapshot
 from scheduler.verbs.registry import decode_request
 from scheduler.verbs.request import Error, encode_message, encode_reply
@@ -80,7 +79,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self.publisher = Publisher(lambda: encode_reply(self.snapshot()))
         self._notices = Notices(self.touch)
-        self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._glances)
+        self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._occupancy)
         self._job_end_command = JobEndCommand(lambda words: self._notices.tell("callback", words))
         self._report_service = ReportService(
             lambda: self._settings, lambda words: self._notices.tell("scribing", words)
@@ -91,7 +90,7 @@ class Daemon:
             paths.history_file(), lambda words: self._notices.tell("damaged history", words)
         )
         self._lease_service = LeaseService(
-            self.monitor, self._supervisor.glance, self._step, self.touch
+            self.monitor, self._supervisor.request_occupancy, self._step, self.touch
         )
         self._clusters = Clusters(self, self._settings.clusters, self._log_limit)
         self.queue = Queue(
@@ -169,7 +168,7 @@ class Daemon:
             self._step()
         self.touch()
 
-    def _glances(self, readings: Sequence[Reading]) -> None:
+    def _occupancy(self, readings: Sequence[Reading]) -> None:
         """Who is on the devices now, between two readings."""
         for seen in readings:
             if (old := self._latest.get(seen.device)) is not None:
@@ -184,7 +183,7 @@ class Daemon:
         self._lease_service.look(readings, self._latest, self._settings)
 
     def _trouble(self, words: str) -> None:
-        self.monitor.lose()
+        self.monitor.lose_probe()
         self._latest = {}
         self._notices.tell("probe", words)
         self.touch()
@@ -199,7 +198,7 @@ class Daemon:
 
     def _slept(self, asleep: bool) -> None:
         if asleep:
-            self.monitor.lose()
+            self.monitor.lose_probe()
             self._latest = {}
         self._notices.tell("sleep", SLEEP_NOTICE if asleep else "")
 
@@ -209,7 +208,7 @@ class Daemon:
         """Hear what running jobs report, and try again what could not be stored."""
         news = self.queue.read_progress(time.time())
         for job, said in news.items():
-            self.monitor.heard(job, said)
+            self.monitor.add_progress(job, said)
         if news:
             self.monitor.forget({j.id for j in self.queue.running})
             self.touch()

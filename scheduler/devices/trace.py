@@ -122,6 +122,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
                 "Update GPU Deck."
             )
         header = msgspec.json.decode(first, type=Header)
+        devices = tuple(msgspec.structs.replace(d, silent=d.silent or None) for d in header.devices)
         moments = [msgspec.json.decode(line, type=Moment) for line in lines]
     except MALFORMED as e:
         raise UserError(
@@ -129,7 +130,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
         ) from e
     if not moments or not header.devices:
         raise UserError(f"{file} has no readings. Record one with: gpudeck record {file.name}")
-    return header, moments
+    return msgspec.structs.replace(header, devices=devices), moments
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -175,7 +176,6 @@ class ReplaySource:
                 index=copy * len(self._recorded) + i,
                 name=f"REPLAY {d.name}",
                 kind="replay",
-                silent=None,
                 note=f"REPLAY of {self._file.name}: recorded, not live",
             )
             for copy in range(self._copies)

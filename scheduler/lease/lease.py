@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from scheduler.devices.processes import Known
+from scheduler.devices.processes import ProcessTable
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 
@@ -159,7 +159,7 @@ def end_stray(pid: int) -> None:
         return
     try:
         if (
-            Known().describe({pid: None})[0].assistant
+            ProcessTable().describe({pid: None})[0].assistant
         ):  # looked at anew: the pid may have come to mean another
             signal.pidfd_send_signal(fd, signal.SIGKILL)
     except ProcessLookupError:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from scheduler.lease.lease import LeaseSlot, end_stray
+from scheduler.protocol import busy_causes
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
@@ -85,12 +86,14 @@ class LeaseService:
     def review(self, latest: Latest, settings: Settings) -> None:
         """Have the tenant leave where it may not stay, also by the clock, or as nothing can be read."""
         if self.device is not None and self._slot.stays:
-            why = self._monitor.leave(self.device, latest.get(self.device), settings, time.time())
+            why = self._monitor.eviction_cause(
+                self.device, latest.get(self.device), settings, time.time()
+            )
             if why is not None:
-                self.evict(self.device, why)
+                self.evict(self.device, busy_causes.explain(why))
 
     def evict(self, device: str, why: str) -> None:
         """Have the tenant leave the device at once, where it has it."""
         if device == self.device and self._slot.evict(why):
-            self._monitor.evicted(device, time.time())
+            self._monitor.record_eviction(device, time.time())
             self._changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -100,7 +101,7 @@ class Reading(msgspec.Struct, frozen=True):
     time: float
     """Seconds since the epoch."""
     values: dict[str, float]
-    absent: dict[str, Absence] = {}
+    absent: Mapping[str, Absence] = {}
     """The cause of each field that has no value."""
     methods: dict[str, str] = {}
     """How derived fields were computed."""
@@ -132,7 +133,7 @@ class Part(msgspec.Struct, frozen=True):
     kind: Literal["link", "instance", "core", "disk", "network", "sensor"]
     name: str
     values: dict[str, float]
-    absent: dict[str, Absence] = {}
+    absent: Mapping[str, Absence] = {}
     texts: dict[str, str] = {}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import Reading
+from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.jobs import Job, Usage, held_devices
 
 MAX_GAP_S = 15.0
@@ -59,16 +61,12 @@ class _Sum:
         if (energy := _energy(after.values, seconds)) is not None:
             self._energy += energy
         else:
-            self._absent.setdefault(
-                "energy", after.absent.get("power", "its device does not tell its power")
-            )
+            self._absent.setdefault("energy", _why(after, "power"))
         if (util := after.values.get("util")) is not None:
             self._util += util * seconds
             self._util_seconds += seconds
         else:
-            self._absent.setdefault(
-                "util", after.absent.get("util", "its device does not tell its utilisation")
-            )
+            self._absent.setdefault("util", _why(after, "util"))
 
     def usage(self) -> Usage:
         absent = dict(self._absent)
@@ -81,6 +79,13 @@ class _Sum:
         energy = 0.0 if "energy" in absent else self._energy
         util = 0.0 if "util" in absent else self._util / self._util_seconds
         return Usage(self._seconds, self._memory, energy, util, absent)
+
+
+def _why(reading: Reading, field: str) -> str:
+    """Return why the job's device has no value of a field."""
+    return explain(
+        reading.absent.get(field, f"its device does not report its {FIELDS[field].label.lower()}")
+    )
 
 
 def _energy(after: Mapping[str, float], seconds: float) -> float | None:

@@ -14,7 +14,7 @@ from scheduler.protocol.settings import Settings, is_quiet
 from scheduler.protocol.snapshot import Alert
 from scheduler.services.webhook import Webhook
 from scheduler.store import Store
-from scheduler.telemetry.alerts import Alerts
+from scheduler.telemetry.alerts import AlertEvaluator
 
 
 class AlertService:
@@ -30,7 +30,7 @@ class AlertService:
         annotate: Callable[[Annotation], None],
     ) -> None:
         self._store, self._notice, self._annotate = store, notice, annotate
-        self._alerts = Alerts(*store.open_alerts())
+        self._alerts = AlertEvaluator(*store.open_alerts())
         self._webhook = Webhook(lambda words: notice("webhook", words))
         self._unsaved: dict[int, Alert] = {}
         self._untold: dict[int, Alert] = {}
@@ -53,7 +53,7 @@ class AlertService:
         now: float,
     ) -> bool:
         """One look at everything; whether anything was raised or cleared."""
-        changed = self._alerts.look(devices, readings, jobs, settings, now)
+        changed = self._alerts.evaluate(devices, readings, jobs, settings, now)
         self._save(changed)
         for alert in changed:
             self._annotate(

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from time import monotonic
 
 from scheduler.devices.probe import Hello
-from scheduler.devices.sleep import can_sleep
-from scheduler.devices.supervisor import Supervisor
+from scheduler.devices.supervisor import Supervisor, can_sleep
 from scheduler.protocol.devices import Detail
 from scheduler.protocol.settings import Settings
-from scheduler.telemetry.pace import ASLEEP, LINGER_S, pace
+from scheduler.telemetry.monitor import ASLEEP, LINGER_S, polling_rate
 
 CHECK_S = 1.0
 
@@ -91,7 +90,7 @@ class PollingController:
     async def _adapt(self) -> None:
         watched = self._live > 0 or monotonic() - self._asked < LINGER_S or self._worked()
         may_sleep = not watched and self._gpus and self._settings.laptop_sleep != "off"
-        hz = pace(
+        hz = polling_rate(
             self._settings,
             watched,
             may_sleep and (self._settings.laptop_sleep == "on" or can_sleep()),
@@ -108,7 +107,7 @@ class PollingController:
                 "nvml" if self._settings.source == "auto" else self._settings.source, hz
             )
         else:
-            self._supervisor.pace(hz)
+            self._supervisor.set_rate(hz)
 
     def _wake(self) -> None:
         if self._asleep:

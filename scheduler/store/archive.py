@@ -46,17 +46,17 @@ class Archive(Database):
         super().__init__(file, "history", "history_queries.sql", busy=BUSY_S, one_thread=False)
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA journal_mode = WAL")
         # a power cut may cost the last seconds, never older history
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
                 f"the history {self._file} was written by a newer GPU Deck; nothing is recorded "
                 "until you update GPU Deck or move the file away"
             )
         if version == 0:
-            self._db.executescript(
+            self.connection.executescript(
                 f"BEGIN IMMEDIATE; {sql('history.sql')} "
                 f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
             )
@@ -67,7 +67,7 @@ class Archive(Database):
     def journal(self, tables: Mapping[str, HistoryTable]) -> None:
         """Keep the new rows of each device until they are in a block."""
         with self._transaction():
-            self._db.executemany(
+            self.connection.executemany(
                 self._q["add_journal"],
                 [(device, pack_table(table)) for device, table in tables.items()],
             )
@@ -75,7 +75,7 @@ class Archive(Database):
     def journalled(self) -> Iterator[tuple[str, HistoryTable]]:
         """Yield the journal, oldest first; damaged pieces are left out."""
         with self._translated():
-            for device, data in self._db.execute(self._q["journal"]):
+            for device, data in self.connection.execute(self._q["journal"]):
                 try:
                     yield device, unpack_table(data)
                 except (*MALFORMED, zlib.error):
@@ -86,13 +86,13 @@ class Archive(Database):
         with self._transaction():
             self._write(device, 0, table, rolled=True)
             self._roll(device, 1, by_step(table, TIERS[1].step))
-            self._db.execute(self._q["clear_journal"], (device,))
+            self.connection.execute(self._q["clear_journal"], (device,))
 
     def _roll(self, device: str, tier: int, table: HistoryTable) -> None:
         """Add rows to the open block of a tier; close it where it is full, or far from the new rows."""
         step = TIERS[tier].step
         if (
-            block := self._db.execute(self._q["open_block"], (device, tier)).fetchone()
+            block := self.connection.execute(self._q["open_block"], (device, tier)).fetchone()
         ) is not None:
             (known,) = self._read([block], None)
             both = by_step(join((known, table)), step)
@@ -117,15 +117,15 @@ class Archive(Database):
         kind = _kind(tier)
         span, counts = (float(table.times[0]), float(table.times[-1])), pack(table.counts, SHORT)
         row = (device, tier, *span, len(table), rolled, pack(table.times, EXACT), counts)
-        block = self._db.execute(self._q["add_block"], row).lastrowid
-        self._db.executemany(
+        block = self.connection.execute(self._q["add_block"], row).lastrowid
+        self.connection.executemany(
             self._q["add_column"],
             [(block, field, pack(values, kind)) for field, values in table.fields.items()],
         )
 
     def _drop(self, block: int) -> None:
-        self._db.execute(self._q["drop_block"], (block,))
-        self._db.execute(self._q["drop_columns"], (block,))
+        self.connection.execute(self._q["drop_block"], (block,))
+        self.connection.execute(self._q["drop_columns"], (block,))
 
     # Rows out
 
@@ -150,9 +150,11 @@ class Archive(Database):
             finer: Include the rows that the tiers below have not passed on yet.
         """
         with self._translated():
-            found = self._db.execute(self._q["blocks"], (device, tier, since, until)).fetchall()
+            found = self.connection.execute(
+                self._q["blocks"], (device, tier, since, until)
+            ).fetchall()
             if finer:
-                found += self._db.execute(
+                found += self.connection.execute(
                     self._q["open_blocks"], (device, tier, since, until)
                 ).fetchall()
             return join(self._read(found, fields), fields)
@@ -160,27 +162,28 @@ class Archive(Database):
     def oldest(self, device: str, tier: int) -> float | None:
         """Return the time of the first row of a tier, or None where it is empty."""
         with self._translated():
-            (found,) = self._db.execute(self._q["oldest"], (device, tier)).fetchone()
+            (found,) = self.connection.execute(self._q["oldest"], (device, tier)).fetchone()
         return None if found is None else float(found)
 
     def newest(self) -> dict[str, float]:
         """Return the time of the last row of each device."""
         with self._translated():
-            return dict(self._db.execute(self._q["newest"]).fetchall())
+            return dict(self.connection.execute(self._q["newest"]).fetchall())
 
     def fields(self, device: str, since: float, until: float) -> list[str]:
         """Return the fields that were read of the device in that time."""
         with self._translated():
             return [
-                field for (field,) in self._db.execute(self._q["fields"], (device, since, until))
+                field
+                for (field,) in self.connection.execute(self._q["fields"], (device, since, until))
             ]
 
     def _read(self, blocks: Sequence[_Block], fields: Sequence[str] | None) -> list[HistoryTable]:
         numbers = _json([block[0] for block in blocks])
         if fields is None:
-            found = self._db.execute(self._q["all_columns"], (numbers,))
+            found = self.connection.execute(self._q["all_columns"], (numbers,))
         else:
-            found = self._db.execute(self._q["columns"], (numbers, _json(fields)))
+            found = self.connection.execute(self._q["columns"], (numbers, _json(fields)))
         of: dict[int, list[tuple[str, bytes]]] = {}
         for number, field, data in found:
             of.setdefault(number, []).append((field, data))
@@ -191,7 +194,7 @@ class Archive(Database):
     def annotate(self, annotations: Sequence[Annotation]) -> None:
         """Keep annotations; one with the same time, kind, device and name is replaced."""
         with self._transaction():
-            self._db.executemany(
+            self.connection.executemany(
                 self._q["annotate"],
                 [(a.time, a.until, a.kind, a.text, a.device, a.job, a.name) for a in annotations],
             )
@@ -199,13 +202,13 @@ class Archive(Database):
     def annotations(self, since: float, until: float, limit: int) -> list[Annotation]:
         """Return the newest that overlap this time, oldest first."""
         with self._translated():
-            rows = self._db.execute(self._q["annotations"], (until, since, limit)).fetchall()
+            rows = self.connection.execute(self._q["annotations"], (until, since, limit)).fetchall()
         return [Annotation(*row) for row in reversed(rows)]
 
     def end_annotations(self, at: float) -> None:
         """End the open annotations: nothing was observed while the daemon was away."""
         with self._transaction():
-            self._db.execute(self._q["end_annotations"], (at,))
+            self.connection.execute(self._q["end_annotations"], (at,))
 
     # Bounds
 
@@ -222,13 +225,13 @@ class Archive(Database):
         gone = []
         with self._transaction():
             for number, (tier, limit) in enumerate(zip(TIERS, limits, strict=True)):
-                found = self._db.execute(
+                found = self.connection.execute(
                     self._q["aged"], (number, now - tier.keep, now + DAY, limit)
                 ).fetchall()
                 gone.append(len(found))
                 for (block,) in found:
                     self._drop(block)
-            self._db.execute(self._q["prune_annotations"], (MOST_ANNOTATIONS,))
+            self.connection.execute(self._q["prune_annotations"], (MOST_ANNOTATIONS,))
         return gone
 
 

@@ -61,13 +61,13 @@ class Database:
                 f"the {what} {file} cannot be used: {e.strerror}. See: gpudeck doctor"
             ) from e
         with self._translated():
-            self._db = sqlite3.connect(
+            self.connection = sqlite3.connect(
                 file, isolation_level=None, timeout=busy, check_same_thread=one_thread
             )
             try:
                 self._prepare()
             except BaseException:
-                self._db.close()
+                self.connection.close()
                 raise
 
     def _prepare(self) -> None:
@@ -76,23 +76,25 @@ class Database:
 
     def _expect(self, schema: str) -> None:
         """Raise Damaged where a table or column of that file of SQL is missing."""
-        if missing := missing_column(self._db, schema):
+        if missing := missing_column(self.connection, schema):
             raise Damaged(f"the store {self._file} is damaged ({missing}). See: gpudeck doctor")
 
     def close(self) -> None:
         """Close the connection."""
-        self._db.close()
+        self.connection.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
+            self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self._db.execute("COMMIT")
+                self.connection.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
-                    self._db.execute("ROLLBACK")
+                if (
+                    self.connection.in_transaction
+                ):  # SQLite rolls back by itself when the disk is full
+                    self.connection.execute("ROLLBACK")
                 raise
 
     def _translated(self) -> AbstractContextManager[None]:

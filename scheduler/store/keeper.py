@@ -54,7 +54,8 @@ class HistoryKeeper:
             report: Called with a message where the history was damaged.
         """
         self._file, self._report = file, report
-        self._archive: Archive | None = None
+        self.archive: Archive | None = None
+        """The archive, once it is open."""
         self._buffers: dict[str, HistoryBuffer] = {}
         self._last: dict[str, float] = {}
         self._pending: dict[tuple[float, str, str, str], Annotation] = {}
@@ -144,22 +145,22 @@ class HistoryKeeper:
         try:
             self.journal()
         finally:
-            if self._archive is not None:
-                self._archive.close()
+            if self.archive is not None:
+                self.archive.close()
 
     def _run(self, action: Callable[[Archive], T]) -> T:
         """Run a function on the archive; where that is damaged, on a new one."""
         try:
             return action(self._opened())
         except Damaged:
-            if self._archive is not None:
-                self._archive.close()
-                self._archive = None
-            self._archive = replace_damaged(self._file, self._report)
-            return action(self._archive)
+            if self.archive is not None:
+                self.archive.close()
+                self.archive = None
+            self.archive = replace_damaged(self._file, self._report)
+            return action(self.archive)
 
     def _opened(self) -> Archive:
-        if self._archive is None:
+        if self.archive is None:
             try:
                 archive = Archive(self._file)
             except Damaged:
@@ -169,8 +170,8 @@ class HistoryKeeper:
             except BaseException:
                 archive.close()
                 raise
-            self._archive = archive
-        return self._archive
+            self.archive = archive
+        return self.archive
 
     def _take_over(self, archive: Archive) -> None:
         """Take over what the last daemon left: its journal, and open annotations."""

@@ -133,7 +133,9 @@ def _gaps(table: HistoryTable, steps: Floats, read: NDArray[np.bool_]) -> NDArra
     return gaps
 
 
-def _columns(table: HistoryTable, places: NDArray[np.int64], times: Floats) -> Columns:
+def _columns(
+    table: HistoryTable, places: NDArray[np.int64], times: NDArray[np.floating]
+) -> Columns:
     """Return the table with a row of no values before each of `places`, at `times`."""
 
     def column(values: Floats) -> list[float | None]:

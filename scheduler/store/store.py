@@ -43,27 +43,27 @@ class Store(Database):
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA journal_mode = WAL")
         # a commit that was acknowledged survives a power cut
-        self._db.execute("PRAGMA synchronous = FULL")
+        self.connection.execute("PRAGMA synchronous = FULL")
         # an environment may hold secrets, and must not remain in free pages
-        self._db.execute("PRAGMA secure_delete = ON")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        self.connection.execute("PRAGMA secure_delete = ON")
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
-                f"the store {self._file} was written by a newer GPU Deck "
+                f"the store {self._file} was written by a newer GPU Deck "  # noqa: S608 - no SQL
                 f"(schema {version}; this one knows {SCHEMA_VERSION}). "
                 "Update GPU Deck, or set GPUDECK_HOME to another folder."
             )
         if version == 0:
-            create(self._db)
+            create(self.connection)
         elif version < SCHEMA_VERSION:
             self._migrate(version)
         self._expect("schema.sql")
 
     def _migrate(self, version: int) -> None:
         try:
-            migrate(self._db, self._file, version)
+            migrate(self.connection, self._file, version)
         except OSError as e:
             raise UserError(
                 f"the store {self._file} was written by an older GPU Deck, and cannot be copied "
@@ -81,30 +81,32 @@ class Store(Database):
         texts, status = [_encode(spec) for spec in bare], status_of(state)
         with self._transaction():
             self._put_envs(named)
-            (last,) = self._db.execute(self._q["last_number"]).fetchone()
+            (last,) = self.connection.execute(self._q["last_number"]).fetchone()
             jobs = [
                 Job(number, spec, submitted, state) for number, spec in enumerate(bare, last + 1)
             ]
             rows = zip(jobs, texts, envs, strict=True)
-            self._db.executemany(
+            self.connection.executemany(
                 self._q["insert_job"],
                 (
                     (job.id, submitted, status, spec, named[env], _encode(state))
                     for job, spec, env in rows
                 ),
             )
-            self._db.executemany(self._q["set_search"], map(_search_row, jobs))
-            self._db.executemany(
+            self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
+            self.connection.executemany(
                 self._q["add_event"], ((job.id, submitted, "submitted", "") for job in jobs)
             )
         return jobs
 
     def _put_envs(self, named: Mapping[str, str]) -> None:
         """Store environments, each under its digest."""
-        self._db.executemany(self._q["put_env"], ((name, text) for text, name in named.items()))
+        self.connection.executemany(
+            self._q["put_env"], ((name, text) for text, name in named.items())
+        )
 
     def _set_search(self, job: Job) -> None:
-        self._db.execute(self._q["set_search"], _search_row(job))
+        self.connection.execute(self._q["set_search"], _search_row(job))
 
     def restore(
         self,
@@ -140,14 +142,16 @@ class Store(Database):
                     job.tries,
                     usage,
                 )
-                self._db.execute(self._q["restore_job"], row)
+                self.connection.execute(self._q["restore_job"], row)
                 self._set_search(job)
             self._add_events(events)
             for group in groups:
-                self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
-            self._db.execute(self._q["set_paused"], (paused,))
-            self._db.execute(self._q["forget_number"])
-            self._db.execute(self._q["set_number"], (highest,))
+                self.connection.execute(
+                    self._q["set_group"], (group.name, group.limit, group.paused)
+                )
+            self.connection.execute(self._q["set_paused"], (paused,))
+            self.connection.execute(self._q["forget_number"])
+            self.connection.execute(self._q["set_number"], (highest,))
 
     def update(self, job: Job, *events: Event) -> Job:
         """Commit the new state of a job, and events for its timeline."""
@@ -172,22 +176,22 @@ class Store(Database):
         ]
         ended = _encode([job.id for job in jobs if not job.active])
         with self._transaction():
-            digests = self._db.execute(self._q["envs_of"], (ended,)).fetchall()
-            self._db.executemany(self._q["update_job"], rows)
-            self._db.executemany(self._q["set_search"], map(_search_row, jobs))
+            digests = self.connection.execute(self._q["envs_of"], (ended,)).fetchall()
+            self.connection.executemany(self._q["update_job"], rows)
+            self.connection.executemany(self._q["set_search"], map(_search_row, jobs))
             self._add_events((job.id, event) for job, events in changes for event in events)
-            self._db.executemany(self._q["drop_env"], digests)
+            self.connection.executemany(self._q["drop_env"], digests)
 
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Store events, each with the number of its job."""
-        self._db.executemany(
+        self.connection.executemany(
             self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events)
         )
 
     def timeline(self, job_id: int) -> list[Event]:
         """Return the timeline of a job, oldest event first."""
         with self._translated():
-            return [Event(*row) for row in self._db.execute(self._q["timeline"], (job_id,))]
+            return [Event(*row) for row in self.connection.execute(self._q["timeline"], (job_id,))]
 
     def get(self, job_id: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -201,7 +205,8 @@ class Store(Database):
         possible = [number for number in jobs if 0 < number < 2**63]
         with self._translated():
             return {
-                number for (number,) in self._db.execute(self._q["existing"], (_encode(possible),))
+                number
+                for (number,) in self.connection.execute(self._q["existing"], (_encode(possible),))
             }
 
     def env(self, job_id: int) -> dict[str, str]:
@@ -211,7 +216,7 @@ class Store(Database):
             EnvironmentLost: It is missing or damaged, or was deleted as the job has ended.
         """
         with self._translated():
-            found = self._db.execute(self._q["get_env"], (job_id,)).fetchone()
+            found = self.connection.execute(self._q["get_env"], (job_id,)).fetchone()
         if found is None or (env := whole(*found)) is None:
             raise EnvironmentLost(f"job {job_id} {LOST}")
         return env
@@ -239,7 +244,7 @@ class Store(Database):
         """
         end, found = time.monotonic() + FIND_S, list[Job]()
         with self._translated():
-            (newest,) = self._db.execute(self._q["newest_job"]).fetchone()
+            (newest,) = self.connection.execute(self._q["newest_job"]).fetchone()
         before = min(before, newest + 1)
         while before > 1:
             first = before - WINDOW
@@ -268,41 +273,41 @@ class Store(Database):
             "other": other,
         }
         with self._translated():
-            for (job_id,) in self._db.execute(self._q["find_jobs"], wanted):
+            for (job_id,) in self.connection.execute(self._q["find_jobs"], wanted):
                 yield job_id
 
     def paused(self) -> bool:
         """Return True if the queue is paused."""
         with self._translated():
-            (paused,) = self._db.execute(self._q["get_paused"]).fetchone()
+            (paused,) = self.connection.execute(self._q["get_paused"]).fetchone()
         return bool(paused)
 
     def pause(self, paused: bool) -> None:
         """Commit whether the queue is paused."""
         with self._transaction():
-            self._db.execute(self._q["set_paused"], (paused,))
+            self.connection.execute(self._q["set_paused"], (paused,))
 
     def groups(self) -> list[Group]:
         """Return the groups that were ever limited or paused, by name."""
         with self._translated():
             return [
                 Group(name, limit, bool(paused))
-                for name, limit, paused in self._db.execute(self._q["groups"])
+                for name, limit, paused in self.connection.execute(self._q["groups"])
             ]
 
     def set_group(self, group: Group) -> None:
         """Commit a group's limit, and whether it is paused."""
         with self._transaction():
-            self._db.execute(self._q["set_group"], (group.name, group.limit, group.paused))
+            self.connection.execute(self._q["set_group"], (group.name, group.limit, group.paused))
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
         """Commit alerts that were raised, acknowledged or cleared, and delete the oldest cleared ones."""
         with self._transaction():
-            self._db.executemany(
+            self.connection.executemany(
                 self._q["put_alert"],
                 [(a.id, a.cleared is None, msgspec.json.encode(a).decode()) for a in alerts],
             )
-            self._db.execute(self._q["prune_alerts"], (KEPT_ALERTS,))
+            self.connection.execute(self._q["prune_alerts"], (KEPT_ALERTS,))
 
     def alerts(self, limit: int) -> list[Alert]:
         """Return alerts, newest first; damaged ones are left out."""
@@ -311,18 +316,18 @@ class Store(Database):
     def open_alerts(self) -> tuple[list[Alert], int]:
         """Return the alerts that were not cleared, oldest first, and the next alert's number."""
         with self._translated():
-            (last,) = self._db.execute(self._q["last_alert"]).fetchone()
+            (last,) = self.connection.execute(self._q["last_alert"]).fetchone()
         return self._alerts("open_alerts"), last + 1
 
     def _alerts(self, query: str, *values: object) -> list[Alert]:
         with self._translated():
-            rows = self._db.execute(self._q[query], values).fetchall()
+            rows = self.connection.execute(self._q[query], values).fetchall()
         return [alert for (data,) in rows if (alert := _decoded(data, Alert)) is not None]
 
     def _rows(self, query: str, *values: object) -> Iterator[Job]:
         """Yield jobs one at a time: each may hold a large result."""
         with self._translated():
-            for number, spec, submitted, state, place, tries, usage in self._db.execute(
+            for number, spec, submitted, state, place, tries, usage in self.connection.execute(
                 self._q[query], values
             ):
                 try:

@@ -21,12 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from scheduler.client import Client
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
 from scheduler.protocol.fields import HEADLINE
 from scheduler.store.archive import Archive
-from scheduler.telemetry.table import Table
-from scheduler.telemetry.tiers import DAY, HOUR, TIERS
+from scheduler.telemetry.history_table import DAY, HOUR, TIERS, HistoryTable
 from tests.benchmarks.rows import context, spread, write
 
 DEVICES, FIELDS, POINTS, ROWS = 8, 40, 600, 600
@@ -105,7 +104,7 @@ def fill(file: Path, now: float) -> list[float]:
         for device in range(DEVICES):
             rows = values[:, draw.integers(values.shape[1] - ROWS) :][:, :ROWS]
             rows = rows * np.where(moves, draw.normal(1, 0.01, rows.shape), 1.0)
-            table = Table(
+            table = HistoryTable(
                 times,
                 np.ones(ROWS),
                 {name: row[None] for name, row in zip(names, rows, strict=True)},

@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 
 from scheduler.devices.probe import Hello, Readings
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths, settings
+from scheduler.protocol.busy_causes import NoReading
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
@@ -83,7 +84,7 @@ def window(hours: float) -> None:
     shown.show()
     for i, now, devices, readings in _moments(hours):
         states = tuple(
-            DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True)
+            DeviceState(d, r, Busy(NoReading())) for d, r in zip(devices, readings, strict=True)
         )
         shown.show_snapshot(Snapshot(i, now, states, (), Settings(), "replay of h100.trace.gz"))
         if i % TURN_EVERY == 0:

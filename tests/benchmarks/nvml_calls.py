@@ -21,11 +21,11 @@ import pynvml as nv
 from scheduler.devices.nvidia.clocks import SmClock, Throttle
 from scheduler.devices.nvidia.errors import optional
 from scheduler.devices.nvidia.events import XidEvents
-from scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, Gpm
+from scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, GpmSampler
+from scheduler.devices.nvidia.gpu_processes import GpuProcesses
 from scheduler.devices.nvidia.links import NvLinks
 from scheduler.devices.nvidia.mig import Mig
-from scheduler.devices.nvidia.scalars import CALLS, SLOW_S
-from scheduler.devices.nvidia.users import Users
+from scheduler.devices.nvidia.queries import QUERIES, SLOW_S
 from scheduler.devices.probe import RENEWED_S
 from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, write
@@ -44,14 +44,14 @@ class Question(NamedTuple):
 def questions(handle: Any, hz: float) -> list[Question]:
     """All that `scheduler.devices.nvidia.gpu.Gpu` asks of one GPU for a reading."""
     found = [
-        Question(" ".join(c.fields), lambda c=c: optional(c.ask, handle), _pace(c.period_s, hz))
-        for c in CALLS
+        Question(" ".join(c.fields), lambda c=c: optional(c.call, handle), _pace(c.period_s, hz))
+        for c in QUERIES
     ]
     links, clock, throttle, users, mig = (
         NvLinks(handle),
         SmClock(handle),
         Throttle(handle),
-        Users(handle),
+        GpuProcesses(handle),
         Mig(handle),
     )
     events = XidEvents({nv.nvmlDeviceGetUUID(handle): handle})
@@ -68,7 +68,7 @@ def questions(handle: Any, hz: float) -> list[Question]:
             1 / SLOW_S,
         ),
     ]
-    if (gpm := optional(Gpm, handle)) is None:
+    if (gpm := optional(GpmSampler, handle)) is None:
         return found
     return [
         *found,
@@ -77,8 +77,8 @@ def questions(handle: Any, hz: float) -> list[Question]:
     ]
 
 
-def _slowly(gpm: Gpm) -> None:
-    gpm._slow_due = 0.0
+def _slowly(gpm: GpmSampler) -> None:
+    gpm._slow_at = 0.0
     gpm.read()
 
 

@@ -14,8 +14,9 @@ from app.link.link import Link
 from app.link.requests import LinkStatus
 from app.shell.window import MainWindow
 from app.widgets import theme
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
+from scheduler.protocol.busy_causes import NoReading
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from tests.benchmarks.rows import spread
@@ -65,7 +66,7 @@ def _snapshots(count: int) -> list[Snapshot]:
             for reading in source.read(start + i / RECORDED_HZ)
         )
         states = tuple(
-            DeviceState(d, r, Busy("replayed")) for d, r in zip(devices, readings, strict=True)
+            DeviceState(d, r, Busy(NoReading())) for d, r in zip(devices, readings, strict=True)
         )
         made.append(
             Snapshot(i, now, states, (), Settings(telemetry_hz=HZ), "replay of h100.trace.gz")

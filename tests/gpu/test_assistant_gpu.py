@@ -21,7 +21,7 @@ from assistant.engine.generate import Generation, read
 from assistant.host.server import log
 from assistant.idle import Cancelled
 from scheduler.client import Client
-from scheduler.devices.processes import Known
+from scheduler.devices.processes import ProcessTable
 from scheduler.protocol import paths
 from scheduler.protocol.jobs import Running
 from tests.support import eventually, lives
@@ -83,7 +83,7 @@ def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants
             "the noise was written, on the GPU"
         )
         assert Assistant(start=False).status().model == "noise-7"
-        assert Known().describe({pid: None})[0].assistant
+        assert ProcessTable().describe({pid: None})[0].assistant
         job = deck.submit(
             [sys.executable, "-c", "import time; time.sleep(60)"], name="wants it", gpus=1
         )

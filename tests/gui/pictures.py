@@ -39,7 +39,7 @@ from assistant.housekeeping import Finding
 from assistant.housekeeping.findings import encoded
 from scheduler.client import Client
 from scheduler.devices import trace
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths, settings
 from scheduler.protocol.devices import Detail, Process, Reading
 from scheduler.protocol.errors import UserError
@@ -48,7 +48,7 @@ from scheduler.protocol.jobs import Event, Job, Running, Starting
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
 from scheduler.store import Store
-from scheduler.store.keeper import Keeper
+from scheduler.store.keeper import HistoryKeeper
 from scheduler.verbs.devices import GetDetails
 from tests.gui import snapshots
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
@@ -149,14 +149,14 @@ def fill(home: Path, count: int) -> None:
     start = next(i for i, m in enumerate(moments) if m.time - moments[0].time >= _BEGIN_S)
     length = moments[-1].time - moments[0].time + 0.5
     file = home / "h100.trace.gz"
-    with trace.Writer(file, header.devices, header.started, header.notes) as writer:
+    with trace.TraceWriter(file, header.devices, header.started, header.notes) as writer:
         for at in (
             *moments[start:],
             *(msgspec.structs.replace(m, time=m.time + length) for m in moments[:start]),
         ):
             writer.add(at)
     settings.save(Settings(source=f"replay:{file}*{count}"))
-    source, keeper = ReplaySource(file, count, NOW), Keeper(paths.history_file(), print)
+    source, keeper = ReplaySource(file, count, NOW), HistoryKeeper(paths.history_file(), print)
     for i in range(int(2 * (_PAST_S if count <= 8 else _MAP_PAST_S)), 0, -1):
         if not _GAP_S[0] < i / 2 < _GAP_S[1]:
             keeper.take((_charted(reading), 0.5) for reading in source.read(NOW - i / 2))

@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from accel.result import Cell, Check, Result, Sensors, Timing
+from scheduler.protocol.busy_causes import Loaded, OtherProcesses
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.fields import HEADLINE
 from scheduler.protocol.jobs import (
@@ -261,7 +262,7 @@ def snapshot(
 
 
 def cpu_snapshot(time: float = NOW, with_jobs: bool = True, **rest: object) -> Snapshot:
-    state = DeviceState(CPU, cpu_reading(time), Busy("utilisation 68 %"), (8,) if with_jobs else ())
+    state = DeviceState(CPU, cpu_reading(time), Busy(Loaded(68.0)), (8,) if with_jobs else ())
     return snapshot((state,), jobs("cpu") if with_jobs else (), time, **{"source": "cpu", **rest})  # type: ignore[arg-type]
 
 
@@ -273,7 +274,7 @@ def gpu_snapshot(
     for index in range(count):
         device = gpu(index, "replay" if replay else "nvidia", REPLAY_NOTE if replay else "")
         busy = index % 3 != 2
-        use = Busy("process 4711 (python) computes on it") if busy else Idle(time - 100)
+        use = Busy(OtherProcesses(1)) if busy else Idle(time - 100)
         states.append(
             DeviceState(device, gpu_reading(device, time, busy), use, (8,) if index == 0 else ())
         )

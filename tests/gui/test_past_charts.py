@@ -12,7 +12,7 @@ from app.charts.past_curves import LoadPast, page
 from app.dashboard.history_export import ExportHistory
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Reading
-from scheduler.store.keeper import Keeper
+from scheduler.store.keeper import HistoryKeeper
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -23,7 +23,7 @@ GAP = (NOW - 50_000, NOW - 40_000)
 @pytest.fixture(scope="module")
 def keeper(tmp_path_factory):
     """A day of two GPUs, every 20 s, with a gap, a job, an alert and a span of throttling."""
-    made = Keeper(tmp_path_factory.mktemp("past") / "home" / "history.sqlite", pytest.fail)
+    made = HistoryKeeper(tmp_path_factory.mktemp("past") / "home" / "history.sqlite", pytest.fail)
     times = [t for t in NOW - 86_400 + 20 * np.arange(4320) if not GAP[0] <= t <= GAP[1]]
     for device in GPUS:
         for start in range(0, len(times), 600):

@@ -27,7 +27,7 @@ def recording(tmp_path: Path) -> Path:
     capped = [m for m in moments if m.readings[0].texts["throttle"] == "power limit"][10:25]
     quiet = [m for m in moments if m.readings[0].texts["throttle"] == "idle"][:15]
     file = tmp_path / "short.trace.gz"
-    with trace.Writer(file, header.devices, 0.0, {}) as out:
+    with trace.TraceWriter(file, header.devices, 0.0, {}) as out:
         for at, moment in enumerate((*capped, *quiet)):
             out.add(msgspec.structs.replace(moment, time=100 + at / 10))
     return file

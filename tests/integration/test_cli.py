@@ -348,7 +348,7 @@ def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
     assert header.devices[0].id == "cpu-0", "it names the kind of device, not this one"
     assert all(not r.processes for m in moments for r in m.readings)
     taken = (tmp_path / "a.trace.gz").read_bytes()
-    assert "is there already" in sh.fails("record", str(tmp_path / "a.trace.gz"), "--seconds", "1")
+    assert "exists already" in sh.fails("record", str(tmp_path / "a.trace.gz"), "--seconds", "1")
     assert (tmp_path / "a.trace.gz").read_bytes() == taken
     assert "cannot write the trace" in sh.fails(
         "record", str(tmp_path / "no" / "folder"), "--seconds", "1"

@@ -387,7 +387,7 @@ def test_a_damaged_history_is_put_aside_and_keeps_nobody_from_working(cpu_home: 
     paths.history_file().write_bytes(b"no history")
     with Client() as deck:
         eventually(
-            lambda: any("history was damaged and begins anew" in n for n in deck.snapshot().notices)
+            lambda: any("history was damaged and starts anew" in n for n in deck.snapshot().notices)
         )
         eventually(lambda: deck.history("cpu", ["util"], 0.0).times)
         deck.submit(["true"])

@@ -17,6 +17,7 @@ import pytest
 from scheduler.client import Client
 from scheduler.devices import trace
 from scheduler.protocol import paths
+from scheduler.protocol.busy_causes import HeldByJobs, NoReading
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import HEADLINE
@@ -94,7 +95,7 @@ def test_a_subscriber_sees_every_state_of_a_job_and_ever_newer_snapshots(
             return [j.status for s in mine.seen for j in s.jobs if j.id == job.id]
 
         eventually(lambda: "running" in states())
-        assert mine.seen[-1].devices[0].use == Busy(f"job {job.id} runs")
+        assert mine.seen[-1].devices[0].use == Busy(HeldByJobs((job.id,)))
         assert mine.seen[-1].devices[0].holders == (job.id,)
         (tmp_path / "go").touch()
         eventually(lambda: "done" in states())
@@ -205,7 +206,7 @@ def test_a_hung_probe_is_replaced_and_its_device_is_not_idle_meanwhile(cpu_home:
         )
         old = eventually(lambda: probe_pid(cpu_home))
         os.kill(old, signal.SIGSTOP)
-        eventually(lambda: mine.seen[-1].devices[0].use == Busy("no current reading"))
+        eventually(lambda: mine.seen[-1].devices[0].use == Busy(NoReading()))
         assert isinstance(deck.wait(deck.submit(["true"], gpus=1).id, WAIT_S).state, Done), (
             "jobs go on"
         )
@@ -217,7 +218,7 @@ def test_a_hung_probe_is_replaced_and_its_device_is_not_idle_meanwhile(cpu_home:
 def test_a_replay_is_labelled_and_runs_no_jobs(cpu_home: Path, tmp_path: Path) -> None:
     file = tmp_path / "h100.trace.gz"
     gpu = Device("nvidia-0", 0, "NVIDIA H100", "nvidia")
-    with trace.Writer(file, (gpu,), 0.0, {}) as out:
+    with trace.TraceWriter(file, (gpu,), 0.0, {}) as out:
         for i in range(20):
             out.add(trace.Moment(i / 2, (Reading("nvidia-0", i / 2, {"util": 42.0}),)))
     with Client() as deck:

@@ -23,6 +23,7 @@ from assistant.client import Assistant
 from assistant.messages import Chunk, CompletionRequest, Event
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
+from scheduler.protocol.busy_causes import QuietHours
 from scheduler.protocol.devices import ASSISTANT_MARK
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import Job, Queued, Running
@@ -403,7 +404,7 @@ def test_quiet_hours_end_the_lease_and_who_left_waits_longer(deck: Client, gpu: 
         deck.configure(idle_hours_off="00:00-23:59")
         assert held.wait() == 0
     eventually(lambda: not state(deck).leased)
-    assert state(deck).use == Busy("quiet hours, 00:00-23:59")
+    assert state(deck).use == Busy(QuietHours("00:00-23:59"))
     with pytest.raises(UserError, match="quiet hours, 00:00-23:59"):
         deck.lease()
     deck.configure(idle_hours_off="", idle_dwell_s=100.0)

@@ -22,7 +22,7 @@ from scheduler.protocol.devices import Process
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Cancelled
 from scheduler.protocol.settings import Settings
-from scheduler.telemetry.pace import SLEEP_NOTICE
+from scheduler.protocol.snapshot import SLEEP_NOTICE
 from tests.integration.deck import probe_pid, python, running
 from tests.support import eventually, lives
 

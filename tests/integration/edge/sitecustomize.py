@@ -21,7 +21,7 @@ if "scheduler.daemon" in sys.orig_argv:  # what takes seconds for people's sake 
         ("scheduler.devices.supervisor", "PATIENCE_S", 0.5),
         ("scheduler.services.polling", "LINGER_S", 0.5),
         ("scheduler.services.polling", "CHECK_S", 0.1),
-        ("scheduler.telemetry.pace", "CALM_HZ", 2.0),
+        ("scheduler.telemetry.monitor", "CALM_HZ", 2.0),
         ("scheduler.services.end_process", "GRACE_S", 0.3),
     ):
         assert hasattr(importlib.import_module(_module), _name)

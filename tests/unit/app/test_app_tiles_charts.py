@@ -3,6 +3,7 @@ import pytest
 
 from app.charts.chart_model import charts
 from app.strip.tile_model import temperature_meaning, throttle, tiles
+from scheduler.protocol.busy_causes import NoReading
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 
@@ -28,7 +29,7 @@ def test_who_has_the_device():
     held, busy, idle = tiles(snapshots.gpu_snapshot(3))
     assert (held.holder, busy.holder, idle.holder) == ("job 8 · attention", "in use", "idle")
     assert held.holder_tooltip == "held by this job alone"
-    assert "4711" in busy.holder_tooltip
+    assert busy.holder_tooltip == "1 process of others"
 
 
 def test_a_device_that_jobs_share_names_all_of_them():
@@ -63,7 +64,7 @@ def test_a_replay_is_labelled():
 
 
 def test_before_the_first_reading():
-    state = DeviceState(snapshots.gpu(0), None, Busy("no reading"))
+    state = DeviceState(snapshots.gpu(0), None, Busy(NoReading()))
     (tile,) = tiles(snapshots.snapshot((state,)))
     assert {m.text for m in tile.metrics} == {"N/A"}
     assert {m.tooltip for m in tile.metrics} == {"no reading yet"}

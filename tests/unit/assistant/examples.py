@@ -6,6 +6,7 @@ import msgspec
 
 from accel.result import Check, Result, Timing
 from assistant.facts import Fact, gather
+from scheduler.protocol.busy_causes import HeldByJobs
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.jobs import (
     Cancelled,
@@ -33,7 +34,7 @@ CPU_STATE = DeviceState(
         {"temp": "no sensor", "power": "no counter"},
         processes=(Process(4321, "python3", "me", 2**30),),
     ),
-    Busy("job 8 runs"),
+    Busy(HeldByJobs((8,))),
     (8,),
 )
 RESULT = Result(

@@ -22,7 +22,7 @@ from assistant.engine import chat
 from assistant.idle import Cancelled
 from assistant.messages import Chunk, CompletionRequest, Event, Waiting
 from scheduler.client import Client
-from scheduler.devices.processes import Known
+from scheduler.devices.processes import ProcessTable
 from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from scheduler.protocol.settings import TEMPLATE, Settings
@@ -92,10 +92,10 @@ def test_it_starts_on_demand_answers_from_the_devices_readings_and_has_no_torch(
     assert {fact.name for fact in answer.facts} >= {"cpu.mem_used", "cpu.mem_total"}
     assert "".join(e.text for e in events if isinstance(e, Chunk)) == answer.text
     assert "libtorch" not in Path(f"/proc/{holder()}/maps").read_text()
-    assert Known().describe({holder(): None})[0].assistant, (
+    assert ProcessTable().describe({holder(): None})[0].assistant, (
         "the daemon knows it among the processes of a GPU"
     )
-    assert not Known().describe({os.getpid(): None})[0].assistant
+    assert not ProcessTable().describe({os.getpid(): None})[0].assistant
 
 
 def holder() -> int:

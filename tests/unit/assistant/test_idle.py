@@ -6,6 +6,7 @@ import pytest
 from examples import CPU_STATE, snapshot
 
 from assistant.idle import Cancelled, run_when_idle, why_busy
+from scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.errors import DaemonGone
 from scheduler.protocol.snapshot import Busy, DeviceState, Idle
@@ -23,8 +24,8 @@ def gpu(
     return DeviceState(GPU, Reading("GPU-1", 0.0, {}, processes=processes), use, holders, leased)
 
 
-BUSY = snapshot(gpu(Busy("utilisation 93 %"), OTHERS), jobs=())
-OTHER = snapshot(gpu(Busy("settling, quiet for 3 of 15 s"), OTHERS), jobs=())
+BUSY = snapshot(gpu(Busy(Loaded(93.0)), OTHERS), jobs=())
+OTHER = snapshot(gpu(Busy(Settling(3.0, 15.0)), OTHERS), jobs=())
 IDLE = snapshot(gpu(Idle(0.0)), jobs=())
 
 
@@ -57,10 +58,10 @@ def test_no_device_is_not_idle() -> None:
 @pytest.mark.parametrize(
     ("state", "waits"),
     [
-        (gpu(Busy("utilisation 50 %"), OWN, leased=True), False),
-        (gpu(Busy("utilisation 50 %"), OWN), True),
-        (gpu(Busy("job 3 runs"), OWN, holders=(3,), leased=True), True),
-        (gpu(Busy("1 process of others"), OTHERS), True),
+        (gpu(Busy(Loaded(50.0)), OWN, leased=True), False),
+        (gpu(Busy(Loaded(50.0)), OWN), True),
+        (gpu(Busy(HeldByJobs((3,))), OWN, holders=(3,), leased=True), True),
+        (gpu(Busy(OtherProcesses(1)), OTHERS), True),
         (gpu(Idle(0.0), OWN), False),
     ],
 )

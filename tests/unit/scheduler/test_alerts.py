@@ -1,4 +1,4 @@
-"""Alerts: what is raised, when it is cleared, and what a level that wavers, vanishes or jumps in time does to it."""
+"""Alerts are raised and cleared with hysteresis, also where levels waver, vanish or jump."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
 from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.errors import NotFound
 from scheduler.protocol.jobs import Job, Progress, Running, Spec
 from scheduler.protocol.settings import Settings
 from scheduler.protocol.snapshot import Alert
-from scheduler.telemetry.alerts import Alerts
-from scheduler.telemetry.hysteresis import Calm, Limits, Raised, State, step
+from scheduler.telemetry.alerts import AlertEvaluator
+from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
 CPU = Device("cpu", 0, "EPYC", "cpu")
-LIMITS = Limits(10.0, 7.0, 4.0, 6.0)
+LIMITS = Thresholds(10.0, 7.0, 4.0, 6.0)
 
-looks = st.lists(
+evaluations = st.lists(
     st.tuples(
         st.sampled_from([0.5, 1.0, 2.0, 30.0, -5.0]),
         st.sampled_from([0.0, 6.9, 7.0, 8.5, 9.9, 10.0, 99.0, None]),
     ),
     max_size=60,
 )
-"""Seconds since the look before (also a gap, and a clock that is set back), and the level."""
+"""Seconds since the last evaluation (also a gap, and a clock that is set back), and the level."""
 
 
-def run(steps: list[tuple[float, float | None]]) -> list[tuple[float, float | None, State]]:
-    """Time, level and state after each look."""
-    state: State = Calm()
+def run(steps: list[tuple[float, float | None]]) -> list[tuple[float, float | None, AlertState]]:
+    """Return time, level and state after each evaluation."""
+    state: AlertState = Calm()
     now, found = 1000.0, []
     for seconds, level in steps:
         now += seconds
-        state = step(state, level, now, LIMITS, 3.0)
+        state = advance(state, level, now, LIMITS, 3.0)
         found.append((now, level, state))
     return found
 
 
 def held(
-    found: list[tuple[float, float | None, State]], at: int, seconds: float, well: bool
+    found: list[tuple[float, float | None, AlertState]], at: int, seconds: float, well: bool
 ) -> bool:
-    """Whether, looking back from `at`, the level stood on one side for `seconds`, with no gap between two looks that told it."""
+    """Return True if the level stood on one side for `seconds` before `at`, without a gap."""
     end = last = found[at][0]
     for time, level, _ in reversed(found[: at + 1]):
         if level is None:
@@ -60,12 +60,12 @@ def held(
     return False
 
 
-@given(looks)
+@given(evaluations)
 def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(
     steps: list[tuple[float, float | None]],
 ) -> None:
     found = run(steps)
-    before: State = Calm()
+    before: AlertState = Calm()
     for at, (_, level, state) in enumerate(found):
         if isinstance(state, Raised) and isinstance(before, Calm):
             assert held(found, at, LIMITS.raise_s, well=False)
@@ -76,8 +76,8 @@ def test_an_alert_is_raised_and_cleared_for_a_whole_stretch_of_reasons_only(
         before = state
 
 
-@given(looks)
-def test_what_stood_for_long_enough_is_always_raised_or_cleared(
+@given(evaluations)
+def test_a_level_that_stands_long_enough_is_always_raised_or_cleared(
     steps: list[tuple[float, float | None]],
 ) -> None:
     found = run(steps)
@@ -90,20 +90,20 @@ def test_what_stood_for_long_enough_is_always_raised_or_cleared(
 
 @given(st.lists(st.floats(7.0, 9.99), max_size=50), st.booleans())
 def test_between_the_limits_nothing_changes(levels: list[float], raised: bool) -> None:
-    state: State = Raised(1.0) if raised else Calm()
+    state: AlertState = Raised(1.0) if raised else Calm()
     for now, level in enumerate(levels):
-        state = step(state, level, 10.0 * now, LIMITS, 1e9)
+        state = advance(state, level, 10.0 * now, LIMITS, 1e9)
         assert isinstance(state, Raised) == raised
 
 
-class Room:
-    """One GPU that is looked at twice a second."""
+class Machine:
+    """Simulate one GPU that is evaluated twice a second."""
 
     def __init__(self, **settings: object) -> None:
-        self.alerts, self.now = Alerts(), 1000.0
+        self.alerts, self.now = AlertEvaluator(), 1000.0
         self.settings = msgspec.structs.replace(Settings(), **settings)
 
-    def look(
+    def run_for(
         self,
         seconds: float,
         jobs: tuple[Job, ...] = (),
@@ -112,14 +112,14 @@ class Room:
         read: bool = True,
         **values: float,
     ) -> list[Alert]:
-        """All that changed within `seconds`."""
+        """Let time pass; return all alerts that changed."""
         changed = []
         for _ in range(int(seconds * 2)):
             self.now += 0.5
             reading = Reading(
                 device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle}
             )
-            changed += self.alerts.look(
+            changed += self.alerts.evaluate(
                 (device,), {device.id: reading} if read else {}, jobs, self.settings, self.now
             )
         return changed
@@ -139,19 +139,19 @@ def rules(changed: list[Alert]) -> list[tuple[str, bool]]:
 
 
 def test_too_hot_by_the_cards_own_limit() -> None:
-    room = Room()
-    assert room.look(60, temp=83.0, temp_limit=89.0) == []
-    (raised,) = room.look(60, temp=84.0, temp_limit=89.0)
+    machine = Machine()
+    assert machine.run_for(60, temp=83.0, temp_limit=89.0) == []
+    (raised,) = machine.run_for(60, temp=84.0, temp_limit=89.0)
     assert raised.text == "GPU 0 is at 84 °C, 5 °C below its slow-down temperature"
     assert raised.raised - raised.since == 10
-    assert room.look(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
-    (cleared,) = room.look(31, temp=80.0, temp_limit=89.0)
-    assert (cleared.id, cleared.cleared) == (raised.id, room.now - 0.5)
-    assert room.alerts.active == ()
+    assert machine.run_for(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
+    (cleared,) = machine.run_for(31, temp=80.0, temp_limit=89.0)
+    assert (cleared.id, cleared.cleared) == (raised.id, machine.now - 0.5)
+    assert machine.alerts.active == ()
 
 
-def test_a_cpu_is_hot_when_it_says_so_itself() -> None:
-    assert Room().look(60, temp=99.0, device=CPU) == []
+def test_a_cpu_is_never_too_hot() -> None:
+    assert Machine().run_for(60, temp=99.0, device=CPU) == []
 
 
 @pytest.mark.parametrize(
@@ -169,19 +169,19 @@ def test_a_cpu_is_hot_when_it_says_so_itself() -> None:
 def test_each_rule_has_its_threshold_and_can_be_switched_off(
     kind: str, threshold: dict[str, float], values: dict[str, object]
 ) -> None:
-    room = Room(**threshold)
-    changed = room.look(90, **values)  # type: ignore[arg-type]
+    machine = Machine(**threshold)
+    changed = machine.run_for(90, **values)  # type: ignore[arg-type]
     assert rules(changed) == [(kind, True)]
     assert changed[0].text
-    assert rules(room.look(1, **values)) == []  # type: ignore[arg-type]
-    room.settings = msgspec.structs.replace(room.settings, **dict.fromkeys(threshold, "off"))
-    assert rules(room.look(1, **values)) == [(kind, False)]  # type: ignore[arg-type]
-    assert Room(**dict.fromkeys(threshold, "off")).look(90, **values) == []  # type: ignore[arg-type]
+    assert rules(machine.run_for(1, **values)) == []  # type: ignore[arg-type]
+    machine.settings = msgspec.structs.replace(machine.settings, **dict.fromkeys(threshold, "off"))
+    assert rules(machine.run_for(1, **values)) == [(kind, False)]  # type: ignore[arg-type]
+    assert Machine(**dict.fromkeys(threshold, "off")).run_for(90, **values) == []  # type: ignore[arg-type]
 
 
-def test_the_defaults_let_ordinary_work_be() -> None:
+def test_ordinary_work_raises_no_alert_by_default() -> None:
     assert (
-        Room().look(
+        Machine().run_for(
             3600,
             temp=70.0,
             temp_limit=89.0,
@@ -195,98 +195,98 @@ def test_the_defaults_let_ordinary_work_be() -> None:
 
 
 def test_memory_errors_are_counted_within_the_hour() -> None:
-    room = Room(alert_corrected=50.0)
-    assert room.look(60, ecc_corrected=4000.0) == [], "what was there before is not new"
-    assert rules(room.look(60, ecc_corrected=4049.0)) == []
-    assert rules(room.look(60, ecc_corrected=4050.0)) == [("memory errors", True)]
-    assert rules(room.look(3700, ecc_corrected=4050.0)) == [("memory errors", False)]
-    assert room.look(60, ecc_corrected=0.0) == [], "the driver was loaded anew"
+    machine = Machine(alert_corrected=50.0)
+    assert machine.run_for(60, ecc_corrected=4000.0) == [], "what was there before is not new"
+    assert rules(machine.run_for(60, ecc_corrected=4049.0)) == []
+    assert rules(machine.run_for(60, ecc_corrected=4050.0)) == [("memory errors", True)]
+    assert rules(machine.run_for(3700, ecc_corrected=4050.0)) == [("memory errors", False)]
+    assert machine.run_for(60, ecc_corrected=0.0) == [], "the driver was loaded anew"
 
 
 def test_another_job_on_the_same_gpu_begins_anew() -> None:
-    room = Room(alert_idle_job=1.0)
-    assert room.look(50, util=0.0, jobs=(job(3),)) == []
-    assert room.look(50, util=0.0, jobs=(job(4),)) == []
-    (raised,) = room.look(15, util=0.0, jobs=(job(4),))
-    assert raised.text == "GPU 0 has done nothing for 1 min, and is held by job 4 (train)"
-    assert rules(room.look(1, util=0.0)) == [("held and idle", False)], "the job has ended"
+    machine = Machine(alert_idle_job=1.0)
+    assert machine.run_for(50, util=0.0, jobs=(job(3),)) == []
+    assert machine.run_for(50, util=0.0, jobs=(job(4),)) == []
+    (raised,) = machine.run_for(15, util=0.0, jobs=(job(4),))
+    assert raised.text == "GPU 0 is held by job 4 (train), and has been idle for 1 min"
+    assert rules(machine.run_for(1, util=0.0)) == [("held and idle", False)], "the job has ended"
 
 
 def test_each_job_that_shares_an_idle_gpu_is_named() -> None:
-    room = Room(alert_idle_job=1.0)
-    room.look(30, util=0.0, jobs=(job(3),))
-    assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [3]
-    assert [a.job for a in room.look(40, util=0.0, jobs=(job(3), job(4)))] == [4]
-    assert [(a.job, a.cleared is None) for a in room.look(1, util=0.0, jobs=(job(4),))] == [
+    machine = Machine(alert_idle_job=1.0)
+    machine.run_for(30, util=0.0, jobs=(job(3),))
+    assert [a.job for a in machine.run_for(40, util=0.0, jobs=(job(3), job(4)))] == [3]
+    assert [a.job for a in machine.run_for(40, util=0.0, jobs=(job(3), job(4)))] == [4]
+    assert [(a.job, a.cleared is None) for a in machine.run_for(1, util=0.0, jobs=(job(4),))] == [
         (3, False)
     ]
 
 
 def test_a_job_that_goes_on_makes_progress() -> None:
-    room = Room(alert_stuck_job=1.0)
+    machine = Machine(alert_stuck_job=1.0)
     for done in (1.0, 2.0, 3.0):
-        assert room.look(50, jobs=(job(done=done),)) == []
-    (raised,) = room.look(15, jobs=(job(done=3.0),))
+        assert machine.run_for(50, jobs=(job(done=done),)) == []
+    (raised,) = machine.run_for(15, jobs=(job(done=3.0),))
     assert (raised.job, raised.text) == (3, "job 3 (train) has made no progress for 1 min")
-    assert rules(room.look(1, jobs=(job(done=4.0),))) == [("no progress", False)]
-    assert room.look(200, jobs=(job(done=10.0),)) == [], "all is done: it winds up"
+    assert rules(machine.run_for(1, jobs=(job(done=4.0),))) == [("no progress", False)]
+    assert machine.run_for(200, jobs=(job(done=10.0),)) == [], "all is done: it winds up"
 
 
-def test_a_night_in_which_the_machine_slept_is_not_held_against_anybody() -> None:
-    room = Room(alert_stuck_job=1.0, alert_idle_job=1.0)
-    assert room.look(50, util=0.0, jobs=(job(),)) == []
-    room.now += 8 * 3600
-    assert room.look(5, util=0.0, jobs=(job(),)) == []
-    assert sorted(rules(room.look(60, util=0.0, jobs=(job(),)))) == [
+def test_a_night_of_suspend_raises_no_alert() -> None:
+    machine = Machine(alert_stuck_job=1.0, alert_idle_job=1.0)
+    assert machine.run_for(50, util=0.0, jobs=(job(),)) == []
+    machine.now += 8 * 3600
+    assert machine.run_for(5, util=0.0, jobs=(job(),)) == []
+    assert sorted(rules(machine.run_for(60, util=0.0, jobs=(job(),)))) == [
         ("held and idle", True),
         ("no progress", True),
     ]
 
 
 def test_a_device_that_is_not_read_neither_raises_nor_clears() -> None:
-    room = Room()
-    room.look(60, temp=88.0, temp_limit=89.0)
-    assert room.look(60, read=False) == []
-    assert rules(room.look(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
+    machine = Machine()
+    machine.run_for(60, temp=88.0, temp_limit=89.0)
+    assert machine.run_for(60, read=False) == []
+    assert rules(machine.run_for(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
 
 
 def test_a_device_that_is_gone_has_no_alert() -> None:
-    room = Room()
-    room.look(60, temp=88.0, temp_limit=89.0)
-    assert rules(room.look(1, device=CPU)) == [("too hot", False)]
+    machine = Machine()
+    machine.run_for(60, temp=88.0, temp_limit=89.0)
+    assert rules(machine.run_for(1, device=CPU)) == [("too hot", False)]
 
 
-def test_what_was_raised_before_a_restart_is_not_raised_again() -> None:
-    room = Room()
-    room.look(60, temp=88.0, temp_limit=89.0)
-    room.alerts = Alerts(room.alerts.active, 7)
-    assert room.look(1, temp=88.0, temp_limit=89.0) == []
-    assert rules(room.look(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
-    (again,) = room.look(60, temp=88.0, temp_limit=89.0)
+def test_an_alert_from_before_a_restart_is_not_raised_again() -> None:
+    machine = Machine()
+    machine.run_for(60, temp=88.0, temp_limit=89.0)
+    machine.alerts = AlertEvaluator(machine.alerts.active, 7)
+    assert machine.run_for(1, temp=88.0, temp_limit=89.0) == []
+    assert rules(machine.run_for(60, temp=50.0, temp_limit=89.0)) == [("too hot", False)]
+    (again,) = machine.run_for(60, temp=88.0, temp_limit=89.0)
     assert again.id == 7
 
 
-def test_what_is_acknowledged_stays_so_until_it_is_cleared() -> None:
-    room = Room()
-    room.look(60, temp=88.0, temp_limit=89.0)
-    seen = room.alerts.acknowledge(1)
-    assert seen.acknowledged
-    assert room.alerts.active == (seen,)
+def test_an_acknowledged_alert_stays_so_until_it_is_cleared() -> None:
+    machine = Machine()
+    machine.run_for(60, temp=88.0, temp_limit=89.0)
+    acknowledged = machine.alerts.acknowledge(1)
+    assert acknowledged.acknowledged
+    assert machine.alerts.active == (acknowledged,)
     with pytest.raises(NotFound, match="gpudeck alerts"):
-        room.alerts.acknowledge(2)
-    (cleared,) = room.look(60, temp=50.0, temp_limit=89.0)
+        machine.alerts.acknowledge(2)
+    (cleared,) = machine.run_for(60, temp=50.0, temp_limit=89.0)
     assert cleared.acknowledged
 
 
 def test_a_recorded_h100_meets_its_power_limit_and_comes_back() -> None:
-    """The shipped trace: idle, a GEMM, attention, a copy, idle."""
+    """Play the shipped trace: idle, a GEMM, attention, a copy, idle."""
     source = ReplaySource(Path(paths.assets() / "h100.trace.gz"), start=1000.0)
     (device,) = source.devices()
-    alerts, changed = Alerts(), []
+    alerts, changed = AlertEvaluator(), []
     settings = msgspec.structs.replace(Settings(), alert_power_cap=10.0)
     for i in range(186 * 2):
         now = 1000.0 + i / 2
-        changed += alerts.look((device,), {device.id: source.read(now)[0]}, (), settings, now)
+        changed += alerts.evaluate((device,), {device.id: source.read(now)[0]}, (), settings, now)
     raised, cleared = changed
     assert (raised.rule, cleared.id, alerts.active) == ("at its power limit", raised.id, ())
     assert 1031 <= raised.since <= 1033

@@ -35,7 +35,7 @@ def test_every_field_is_there_or_says_why_not(source: CpuSource) -> None:
     assert set(reading.values) & set(reading.absent) == set()
     assert set(reading.values) | set(reading.absent) <= set(FIELDS), "each has a label and a unit"
     assert set(HEADLINE) <= set(reading.values) | set(reading.absent)
-    assert all(reading.absent.values())
+    assert all(reading.explained().values())
 
 
 def test_figures_are_those_of_this_machine(source: CpuSource) -> None:
@@ -70,7 +70,9 @@ def test_power_is_energy_over_time(
 
     def power(now: float) -> float | str:
         (reading,) = source.read(now)
-        return reading.values["power"] if "power" in reading.values else reading.absent["power"]
+        return (
+            reading.values["power"] if "power" in reading.values else reading.explained()["power"]
+        )
 
     assert power(0.0) == "this kernel exposes no RAPL energy counter (/sys/class/powercap)"
     counters(0, 0)
@@ -135,8 +137,8 @@ def test_flows_are_those_of_real_disks_and_networks(
     source = CpuSource("")
     (reading,) = source.read(100.0)
     assert (
-        reading.absent["disk_read"]
-        == reading.absent["net_rx"]
+        reading.explained()["disk_read"]
+        == reading.explained()["net_rx"]
         == "not known before the second reading"
     )
     moved[0] = 1000

@@ -1,4 +1,4 @@
-"""TFLOP/s from what jobs count."""
+"""TFLOP/s follow the FLOPs that jobs count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.protocol.jobs import Progress
-from scheduler.telemetry.flops import FlopRate
+from scheduler.telemetry.flop_rate import FlopRate
 
 
 def counted(*points: tuple[float, float]) -> FlopRate:
@@ -38,8 +38,8 @@ def test_a_job_that_stops_counting_has_no_rate() -> None:
     assert counted((0.0, 1e12)).tflops(0.1) is None
 
 
-def test_lines_without_a_time_that_are_heard_together_make_no_spike() -> None:
-    """After a daemon's restart a whole log is heard in one look."""
+def test_reports_without_a_time_that_arrive_together_make_no_spike() -> None:
+    """Read a whole log at once, as after a restart of the daemon."""
     rate = counted(*[(100.0, 1e12 * i) for i in range(50)], (100.25, 49.25e12))
     assert rate.tflops(100.3) == pytest.approx(1.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.devices.nvidia.gpm import flops
+from scheduler.protocol.absence import RateUnknown, Unavailable
 
 H100 = (9, 0)
 
@@ -63,12 +64,9 @@ def test_nothing_runs() -> None:
 def test_a_missing_counter_is_no_zero(missing: str) -> None:
     values = counters(50.0, 50.0, 1000.0)
     del values[missing]
-    assert flops(values, H100, 132) == "the counters or the clock cannot be read"
-    assert isinstance(flops(counters(50.0, 50.0, 1000.0), H100, 0), str)
+    assert flops(values, H100, 132) == Unavailable("counters")
+    assert isinstance(flops(counters(50.0, 50.0, 1000.0), H100, 0), Unavailable)
 
 
 def test_a_card_that_was_not_measured_gives_no_guess() -> None:
-    assert (
-        flops(counters(50.0, 50.0, 1000.0), (10, 0), 148)
-        == "the FLOP per cycle of compute capability 10.0 was not measured yet"
-    )
+    assert flops(counters(50.0, 50.0, 1000.0), (10, 0), 148) == RateUnknown((10, 0))

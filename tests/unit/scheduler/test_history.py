@@ -1,4 +1,4 @@
-"""The history: every reading in the tiers once, whatever became of daemon, disk or clock, and answers that agree with all of them."""
+"""The history keeps every reading once, whatever happens to daemon, disk or clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
 from scheduler.store import keeper as module
 from scheduler.store.archive import Archive
-from scheduler.store.keeper import Keeper
-from scheduler.telemetry.tiers import BLOCK_ROWS, DAY, HOUR, TIERS
+from scheduler.store.keeper import HistoryKeeper
+from scheduler.telemetry.history_table import BLOCK_ROWS, DAY, HOUR, TIERS
 
 NOW = 1_790_000_000.0
 EVERY = 10.0
@@ -33,34 +34,34 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def keeper(file: Path) -> Iterator[Keeper]:
-    made = Keeper(file, pytest.fail)
+def keeper(file: Path) -> Iterator[HistoryKeeper]:
+    made = HistoryKeeper(file, pytest.fail)
     yield made
     made.close()
 
 
 def feed(
-    keeper: Keeper,
+    keeper: HistoryKeeper,
     times: np.ndarray,
     device: str = "GPU-0",
     every: float = EVERY,
     prune: bool = False,
 ) -> None:
-    """Readings as the daemon would give them, merged whenever that is due."""
+    """Feed readings as the daemon does, and merge them when there are enough."""
     for start in range(0, len(times), 100):
         piece = times[start : start + 100]
-        keeper.take(
+        keeper.add(
             (Reading(device, float(t), {"util": value(t), "mem_used": 2e10}), every) for t in piece
         )
         keeper.journal()
-        for due in keeper.due():
-            keeper.merge(due)
+        for ready in keeper.mergeable():
+            keeper.merge(ready)
             if prune:
                 keeper.prune(float(piece[-1]))
 
 
 def value(time: float) -> float:
-    """Differs from reading to reading, and is known of each."""
+    """Return a value that differs from reading to reading."""
     return float(np.float32(50 + 40 * np.sin(time / 5000) + (time * 7919) % 10))
 
 
@@ -68,7 +69,7 @@ VALUE = np.vectorize(value)
 
 
 def test_a_zoom_to_any_span_shows_the_lowest_mean_and_highest_of_all_readings_in_it(
-    keeper: Keeper,
+    keeper: HistoryKeeper,
 ) -> None:
     times = NOW + EVERY * np.arange(26_000)  # three days
     feed(keeper, times)
@@ -102,7 +103,7 @@ def test_a_zoom_to_any_span_shows_the_lowest_mean_and_highest_of_all_readings_in
         assert None not in found.columns["util"]
 
 
-def test_the_mean_over_all_is_exact_through_all_tiers(keeper: Keeper) -> None:
+def test_the_mean_over_all_is_exact_through_all_tiers(keeper: HistoryKeeper) -> None:
     times = NOW + EVERY * np.arange(26_000)
     feed(keeper, times)
     found = keeper.past("GPU-0", ["util"], 0.0, 1e18, 1)
@@ -111,7 +112,7 @@ def test_the_mean_over_all_is_exact_through_all_tiers(keeper: Keeper) -> None:
     assert found.times == pytest.approx([times.mean()])
 
 
-def test_raw_readings_come_back_as_they_were(keeper: Keeper) -> None:
+def test_raw_readings_come_back_as_they_were(keeper: HistoryKeeper) -> None:
     times = NOW + 0.5 * np.arange(1500)  # some in a block, some not
     feed(keeper, times, every=0.5)
     found = keeper.past("GPU-0", ["util", "no such field"], 0.0, 1e18, None)
@@ -127,7 +128,9 @@ def test_raw_readings_come_back_as_they_were(keeper: Keeper) -> None:
 
 
 @pytest.mark.parametrize(("gap", "points"), [(30.0, 500), (30.0, None), (2 * HOUR, 50), (DAY, 40)])
-def test_a_gap_is_a_row_without_values(keeper: Keeper, gap: float, points: int | None) -> None:
+def test_a_gap_is_a_row_without_values(
+    keeper: HistoryKeeper, gap: float, points: int | None
+) -> None:
     before = NOW + np.arange(2000)
     after = before[-1] + gap + np.arange(2000)
     feed(keeper, before, every=1.0)
@@ -140,9 +143,9 @@ def test_a_gap_is_a_row_without_values(keeper: Keeper, gap: float, points: int |
 
 
 def test_the_next_daemon_goes_on_where_a_killed_one_was(file: Path) -> None:
-    first = Keeper(file, pytest.fail)
+    first = HistoryKeeper(file, pytest.fail)
     feed(first, NOW + 0.5 * np.arange(1000), every=0.5)  # and it is gone
-    second = Keeper(file, pytest.fail)
+    second = HistoryKeeper(file, pytest.fail)
     feed(second, NOW + 1000 + 0.5 * np.arange(1000), every=0.5)
     found = second.past("GPU-0", ["util"], 0.0, 1e18, None)
     read = [t for t, v in zip(found.times, found.columns["util"], strict=True) if v is not None]
@@ -155,9 +158,9 @@ FEEDER = """
 import sys
 from pathlib import Path
 import numpy as np
-from scheduler.store.keeper import Keeper
+from scheduler.store.keeper import HistoryKeeper
 from tests.unit.scheduler.test_history import feed
-keeper = Keeper(Path(sys.argv[1]), print)
+keeper = HistoryKeeper(Path(sys.argv[1]), print)
 start = float(sys.argv[2])
 for i in range(1000):
     feed(keeper, start + i * 100 + np.arange(100.0), every=1.0)
@@ -179,7 +182,7 @@ def test_a_kill_at_any_moment_leaves_every_reading_once(file: Path) -> None:
         time.sleep(0.01 * run)
         child.send_signal(signal.SIGKILL)
         child.communicate()
-        keeper = Keeper(file, pytest.fail)
+        keeper = HistoryKeeper(file, pytest.fail)
         found = keeper.past("GPU-0", ["util"], NOW + run * 1e6 - 1, NOW + run * 1e6 + 5e5, None)
         keeper.close()
         read = [t for t, v in zip(found.times, found.columns["util"], strict=True) if v is not None]
@@ -187,12 +190,12 @@ def test_a_kill_at_any_moment_leaves_every_reading_once(file: Path) -> None:
         assert read == [NOW + run * 1e6 + i for i in range(len(read))]
 
 
-def test_a_full_disk_loses_nothing_that_still_fits_in_memory(keeper: Keeper) -> None:
+def test_a_full_disk_loses_nothing_that_still_fits_in_memory(keeper: HistoryKeeper) -> None:
     feed(keeper, NOW + 0.5 * np.arange(1000), every=0.5)
-    db = keeper._archive._db
+    db = keeper.archive.connection
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages}")
-    keeper.take(
+    keeper.add(
         (
             Reading(
                 "GPU-0", NOW + 500 + i, {"util": 1.0, **{f"f{n}": float(i * n) for n in range(200)}}
@@ -214,7 +217,9 @@ def test_a_full_disk_loses_nothing_that_still_fits_in_memory(keeper: Keeper) -> 
     assert found.columns["f3"] == [3.0 * i for i in range(700)]
 
 
-def test_a_clock_that_is_set_back_or_far_ahead_costs_little_of_the_past(keeper: Keeper) -> None:
+def test_a_clock_that_is_set_back_or_far_ahead_costs_little_of_the_past(
+    keeper: HistoryKeeper,
+) -> None:
     times = NOW + EVERY * np.arange(9000)
     feed(keeper, times, prune=True)
     before = keeper.past("GPU-0", ["util"], NOW, float(times[-1]), 100)
@@ -232,53 +237,53 @@ def test_a_clock_that_is_set_back_or_far_ahead_costs_little_of_the_past(keeper: 
     assert keeper.past("GPU-0", ["util"], float(times[-1]) + DAY * 9, 1e18, 10).times == []
 
 
-def test_what_is_kept_is_bounded_by_the_tiers(keeper: Keeper) -> None:
+def test_the_tiers_bound_how_much_is_kept(keeper: HistoryKeeper) -> None:
     times = NOW + EVERY * np.arange(80_000)  # nine days
     feed(keeper, times, prune=True)
     newest = float(times[-1])
     for tier, (step, keep) in enumerate(TIERS):
-        oldest = keeper._archive.oldest("GPU-0", tier)
+        oldest = keeper.archive.oldest("GPU-0", tier)
         assert oldest is not None
         assert newest - oldest <= keep + 2 * EVERY * module.MERGE_ROWS + BLOCK_ROWS * step
         assert newest - oldest >= min(keep, newest - NOW) - 2 * step
 
 
 def test_a_damaged_file_is_put_aside_also_while_it_is_in_use(file: Path) -> None:
-    told: list[str] = []
-    keeper = Keeper(file, told.append)
+    messages: list[str] = []
+    keeper = HistoryKeeper(file, messages.append)
     feed(keeper, NOW + np.arange(1300.0), every=1.0)
     keeper.close()
     with file.open("r+b") as f:
         f.seek(4096)
         f.write(b"\xff" * (file.stat().st_size - 4096))
-    keeper = Keeper(file, told.append)
+    keeper = HistoryKeeper(file, messages.append)
     feed(keeper, NOW + 2000 + np.arange(1300.0), every=1.0)
     assert [t for t in keeper.past("GPU-0", ["util"], 0.0, 1e18, None).times if t >= NOW + 2000][
         -1
     ] == NOW + 3299
     keeper.close()
-    assert len(told) == 1
-    assert "begins anew" in told[0]
+    assert len(messages) == 1
+    assert "starts anew" in messages[0]
 
 
 def test_a_newer_history_is_left_alone_and_readings_wait_in_memory(file: Path) -> None:
     archive = Archive(file)
-    archive._db.execute("PRAGMA user_version = 99")
+    archive.connection.execute("PRAGMA user_version = 99")
     archive.close()
     before = file.read_bytes()
-    keeper = Keeper(file, pytest.fail)
-    keeper.take([(Reading("GPU-0", NOW, {"util": 1.0}), 1.0)])
+    keeper = HistoryKeeper(file, pytest.fail)
+    keeper.add([(Reading("GPU-0", NOW, {"util": 1.0}), 1.0)])
     with pytest.raises(UserError, match="newer GPU Deck"):
         keeper.journal()
     assert file.read_bytes() == before
 
 
 def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Path) -> None:
-    keeper = Keeper(file, pytest.fail)
+    keeper = HistoryKeeper(file, pytest.fail)
     feed(keeper, NOW + np.arange(100.0), every=1.0)
     begun = Annotation(NOW, None, "alert", "hot", "GPU-0")
     ended = Annotation(NOW, NOW + 50, "alert", "hot for 50 s", "GPU-0")
-    keeper.note(
+    keeper.annotate(
         [
             begun,
             Annotation(NOW + 60, None, "throttle", "power limit", "GPU-0"),
@@ -286,10 +291,10 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
         ]
     )
     assert keeper.annotations(NOW, NOW + 10) == [begun]
-    keeper.note([ended])
+    keeper.annotate([ended])
     assert keeper.annotations(NOW + 51, NOW + 55) == []
     keeper.close()
-    keeper = Keeper(file, pytest.fail)
+    keeper = HistoryKeeper(file, pytest.fail)
     assert keeper.annotations(0.0, 1e18) == [
         ended,
         Annotation(NOW + 60, NOW + 99, "throttle", "power limit", "GPU-0"),
@@ -298,16 +303,13 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
     keeper.close()
 
 
-def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: Keeper) -> None:
-    def size() -> int:
-        return sum(
-            sys.getsizeof(column)
-            for rows in keeper._rows.values()
-            for column in (rows._times, rows._counts, *rows.fields.values())
-        )
-
-    feed(keeper, NOW + np.arange(10_000.0), every=1.0)
-    early, objects = size(), len(keeper._rows) + len(keeper._last) + len(keeper._pending)
-    feed(keeper, NOW + 10_000 + np.arange(90_000.0), every=1.0)
-    assert size() <= 1.5 * early
-    assert len(keeper._rows) + len(keeper._last) + len(keeper._pending) == objects
+def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: HistoryKeeper) -> None:
+    tracemalloc.start()
+    try:
+        feed(keeper, NOW + np.arange(10_000.0), every=1.0)
+        early, _ = tracemalloc.get_traced_memory()
+        feed(keeper, NOW + 10_000 + np.arange(90_000.0), every=1.0)
+        late, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert late - early < 90_000 * 8, "less than one number for each reading"

@@ -1,10 +1,11 @@
-"""Readings in, the state of every device out."""
+"""The monitor turns readings into the state of every device."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
+from scheduler.protocol.busy_causes import HeldByJobs, JobWaits, Loaded, NoReading, OtherProcesses
 from scheduler.protocol.devices import Device, Process, Reading
 from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
 from scheduler.protocol.settings import Settings
@@ -40,18 +41,18 @@ def state(monitor: Monitor, *jobs: Job, now: float = NOW, **settings: object) ->
 def test_before_the_first_reading_there_is_none_and_it_is_busy() -> None:
     monitor = Monitor()
     monitor.set_devices((GPU,))
-    assert state(monitor) == DeviceState(GPU, None, Busy("no current reading"))
+    assert state(monitor) == DeviceState(GPU, None, Busy(NoReading()))
 
 
 def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
     monitor = watching(GPU)
     assert isinstance(state(monitor).use, Idle)
     assert state(monitor, job(3, device="GPU-0")) == msgspec.structs.replace(
-        state(monitor), use=Busy("job 3 runs"), holders=(3,)
+        state(monitor), use=Busy(HeldByJobs((3,))), holders=(3,)
     )
     shared = state(monitor, job(3, device="GPU-0"), job(4, device="GPU-0"))
-    assert (shared.use, shared.holders) == (Busy("jobs 3 and 4 run"), (3, 4))
-    assert state(monitor, job(4)).use == Busy("job 4 waits")
+    assert (shared.use, shared.holders) == (Busy(HeldByJobs((3, 4))), (3, 4))
+    assert state(monitor, job(4)).use == Busy(JobWaits(4))
     assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), (
         "a job that needs no device leaves it idle"
     )
@@ -59,9 +60,9 @@ def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
 
 def test_a_lost_probe_leaves_the_device_listed_without_a_reading() -> None:
     monitor = watching(GPU)
-    monitor.lose()
+    monitor.lose_probe()
     assert state(monitor).reading is None
-    assert state(monitor, now=NOW + 4).use == Busy("no current reading")
+    assert state(monitor, now=NOW + 4).use == Busy(NoReading())
 
 
 @pytest.mark.parametrize(("hz", "dwell"), [(0.1, 0.0), (0.1, 300.0), (10.0, 300.0), (2.0, 15.0)])
@@ -78,19 +79,19 @@ def test_every_setting_that_is_allowed_can_become_idle(hz: float, dwell: float) 
 
 def test_a_cpu_may_do_a_little_a_gpu_may_not() -> None:
     assert isinstance(state(watching(CPU, util=30.0)).use, Idle)
-    assert state(watching(GPU, util=30.0)).use == Busy("utilisation 30 %")
+    assert state(watching(GPU, util=30.0)).use == Busy(Loaded(30.0))
 
 
 def test_processes_of_our_jobs_and_our_assistant_are_not_foreign() -> None:
     assert isinstance(state(watching(GPU, processes=(Process(1, "p", job=3),))).use, Idle)
     assert isinstance(state(watching(GPU, processes=(Process(1, "p", assistant=True),))).use, Idle)
-    assert state(watching(GPU, processes=(Process(1, "p"),))).use == Busy("1 process of others")
+    assert state(watching(GPU, processes=(Process(1, "p"),))).use == Busy(OtherProcesses(1))
 
 
 def test_a_job_that_counts_is_believed_before_the_counters() -> None:
     monitor = watching(GPU)
     mine = job(3, device="GPU-0")
-    monitor.heard(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
+    monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
     (shown,) = monitor.add([reading(NOW + 0.6, absent={"fan": "x"})], [mine])
     assert shown.values["tflops"] == pytest.approx(10.0)
     assert shown.methods["tflops"] == "counted by job 3 over its last 2 s"
@@ -100,7 +101,7 @@ def test_a_job_that_counts_is_believed_before_the_counters() -> None:
 
 def test_a_count_fills_the_gap_of_a_device_without_counters() -> None:
     monitor = watching(CPU)
-    monitor.heard(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 1e12, NOW + 1)])
+    monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 1e12, NOW + 1)])
     without = msgspec.structs.replace(
         reading(NOW + 1, "cpu"),
         values={"util": 90.0},

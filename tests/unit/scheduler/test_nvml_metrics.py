@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from scheduler.devices.nvidia import events
-from scheduler.devices.nvidia.scalars import CALLS
+from scheduler.devices.nvidia.queries import QUERIES
 from scheduler.devices.nvidia.source import NvmlSource
 from scheduler.protocol.devices import DevicesChanged
 from scheduler.protocol.fields import FIELDS
@@ -44,7 +44,7 @@ def test_what_costs_much_and_changes_slowly_is_asked_seldom(h100: RecordedNvml) 
     assert 1 <= calls["nvmlDeviceGetTotalEnergyConsumption"] <= 2
     assert calls["nvmlDeviceGetMaxClockInfo"] == 0
     assert calls["nvmlDeviceGetTemperatureThreshold"] == 0
-    assert all(len({FIELDS[f].pace for f in c.fields} - {"static"}) <= 1 for c in CALLS)
+    assert all(len({FIELDS[f].pace for f in c.fields} - {"static"}) <= 1 for c in QUERIES)
 
 
 def test_what_is_asked_seldom_keeps_its_reason_between(h100: RecordedNvml) -> None:
@@ -52,7 +52,7 @@ def test_what_is_asked_seldom_keeps_its_reason_between(h100: RecordedNvml) -> No
     opened = NvmlSource()
     one(opened, h100)
     for _ in range(30):
-        assert one(opened, h100).absent["graphics"] == "GPM: Not Supported"
+        assert one(opened, h100).explained()["graphics"] == "GPM: Not Supported"
     h100.gpm_returns.clear()
     assert any("graphics" in one(opened, h100).values for _ in range(12))
 
@@ -109,7 +109,9 @@ def test_why_the_clocks_are_held_down_and_since_when(h100: RecordedNvml) -> None
     )
     h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = NOT_SUPPORTED
     reading = one(opened, h100, 150.0)
-    assert reading.absent["throttled"] == reading.absent["throttle"] == "NVML: Not Supported"
+    assert (
+        reading.explained()["throttled"] == reading.explained()["throttle"] == "NVML: Not Supported"
+    )
     assert "throttle" not in reading.texts
     h100.answers["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.nvmlClocksEventReasonSwPowerCap
     assert one(opened, h100, 160.0).since == {"power limit": 160.0}, (
@@ -153,7 +155,7 @@ def test_a_gpu_that_is_lost_with_an_xid_is_told_with_it(
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
 def test_where_no_events_can_be_had_the_reason_is_told(h100: RecordedNvml, call: str) -> None:
     h100.answers[call] = NOT_SUPPORTED
-    assert one(NvmlSource(), h100).absent["xid"] == "NVML: Not Supported"
+    assert one(NvmlSource(), h100).explained()["xid"] == "NVML: Not Supported"
 
 
 def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(h100: RecordedNvml) -> None:
@@ -163,9 +165,7 @@ def test_a_gpu_that_answers_nothing_any_more_is_opened_anew(h100: RecordedNvml) 
     for name in h100.answers:
         if name.startswith("nvmlDeviceGet") and name != "nvmlDeviceGetCount":
             h100.answers[name] = error(pynvml.NVML_ERROR_UNKNOWN)
-    with pytest.raises(
-        DevicesChanged, match=r"GPU 0 answers nothing any more \(NVML: Unknown Error\)"
-    ):
+    with pytest.raises(DevicesChanged, match=r"GPU 0 no longer answers \(NVML: Unknown Error\)"):
         one(opened, h100)
 
 
@@ -182,10 +182,7 @@ def test_links_tell_their_state_errors_and_traffic_one_by_one(h100: RecordedNvml
     opened = NvmlSource()
     reading = one(opened, h100)
     assert (reading.values["nvlink_links"], reading.values["nvlink_errors"]) == (17.0, 0.0)
-    assert (
-        opened.details(100.0)[0].parts[0].absent["nvlink_rx"]
-        == "not known before the second reading"
-    )
+    assert opened.details(100.0)[0].parts[0].absent["nvlink_rx"].cause == "first reading"
     h100.now += 2.0
     h100.fields[received] = 2**33
     parts = opened.details(100.1)[0].parts
@@ -198,7 +195,7 @@ def test_links_tell_their_state_errors_and_traffic_one_by_one(h100: RecordedNvml
         parts[0].texts["version"],
     ) == (5.0, "down", "4")
     h100.answers["nvmlDeviceGetNvLinkState"] = NOT_SUPPORTED
-    assert one(NvmlSource(), h100).absent["nvlink_links"] == "this card has no NVLink"
+    assert one(NvmlSource(), h100).explained()["nvlink_links"] == "this card has no NVLink"
 
 
 def test_without_counters_pcie_is_counted_by_the_driver(h100: RecordedNvml) -> None:
@@ -208,7 +205,7 @@ def test_without_counters_pcie_is_counted_by_the_driver(h100: RecordedNvml) -> N
         pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2**32 - 1,
     }
     opened = NvmlSource()
-    assert one(opened, h100).absent["pcie_rx"] == "not known before the second reading"
+    assert one(opened, h100).explained()["pcie_rx"] == "not known before the second reading"
     h100.fields |= {
         pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 6000,
         pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 10,
@@ -216,7 +213,7 @@ def test_without_counters_pcie_is_counted_by_the_driver(h100: RecordedNvml) -> N
     reading = one(opened, h100)
     assert reading.values["pcie_rx"] == 10_000.0
     assert "byte counters" in reading.methods["pcie_rx"]
-    assert reading.absent["pcie_tx"] == "not known before the second reading", (
+    assert reading.explained()["pcie_tx"] == "not known before the second reading", (
         "a counter that wrapped is no negative traffic"
     )
     assert "nvmlDeviceGetPcieThroughput" not in h100.calls
@@ -271,7 +268,7 @@ def test_mig_instances_are_parts_of_their_gpu(h100: RecordedNvml) -> None:
     ]
     reading = one(opened, h100)
     assert reading.values["mig"] == 1.0
-    assert reading.absent["util"] == "NVML: Not Supported"
+    assert reading.explained()["util"] == "NVML: Not Supported"
     (detail,) = opened.details(100.0)
     found = [p for p in detail.parts if p.kind == "instance"]
     assert [p.texts["uuid"] for p in found] == ["MIG-100", "MIG-101"]
@@ -282,13 +279,13 @@ def test_mig_instances_are_parts_of_their_gpu(h100: RecordedNvml) -> None:
 def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
     opened = NvmlSource()
     instances(h100, 1)
-    with pytest.raises(DevicesChanged, match="GPU 0 was divided into other MIG instances"):
+    with pytest.raises(DevicesChanged, match="the MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, h100)
     opened = NvmlSource()
     assert len(opened.devices()[0].instances) == 1
     instances(h100, 0)
-    with pytest.raises(DevicesChanged, match="other MIG instances"):
+    with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, h100)
     opened = NvmlSource()
@@ -297,7 +294,7 @@ def test_a_gpu_that_is_divided_anew_is_opened_anew(h100: RecordedNvml) -> None:
     )
     assert opened.devices()[0].facts["MIG"] == "on, without an instance"
     instances(h100, 3)
-    with pytest.raises(DevicesChanged, match="other MIG instances"):
+    with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, h100)
 

@@ -12,7 +12,7 @@ import pytest
 from scheduler.devices.cpu import CpuSource
 from scheduler.devices.nvidia import errors
 from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.devices.open import open_source
+from scheduler.devices.sources import open_source
 from scheduler.protocol.devices import DevicesChanged
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.fields import FIELDS, HEADLINE
@@ -50,12 +50,12 @@ def test_the_device_and_its_facts(h100: RecordedNvml) -> None:
 def test_a_full_reading(h100: RecordedNvml) -> None:
     h100.clocks = [1410, 1320, 1290]
     opened = NvmlSource()
-    opened.tick()
-    opened.tick()
+    opened.sample()
+    opened.sample()
     reading = one(opened, h100)
     values = reading.values
     none = {"fan", "fan_rpm", "pages_corrected", "pages_uncorrected", "pages_pending"}
-    assert reading.absent == dict.fromkeys(none, "NVML: Not Supported")
+    assert reading.explained() == dict.fromkeys(none, "NVML: Not Supported")
     assert set(values) | none == {f for f in FIELDS if f not in OF_MACHINES}, (
         "every field there is, or why not"
     )
@@ -84,7 +84,7 @@ def test_a_field_that_is_not_supported_is_asked_for_again_only_after_a_while(
 ) -> None:
     opened = NvmlSource()
     for _ in range(3):
-        assert one(opened, h100, pause=19.0).absent["fan_rpm"] == "NVML: Not Supported"
+        assert one(opened, h100, pause=19.0).explained()["fan_rpm"] == "NVML: Not Supported"
     assert h100.calls.count("nvmlDeviceGetFanSpeedRPM") == 1
     h100.answers["nvmlDeviceGetFanSpeedRPM"] = 1400
     assert one(opened, h100, pause=30.0).values["fan_rpm"] == 1400.0
@@ -103,8 +103,8 @@ def test_a_field_that_fails_once_takes_no_other_with_it(h100: RecordedNvml) -> N
     h100.answers["nvmlDeviceGetTemperature"] = error(pynvml.NVML_ERROR_UNKNOWN)
     h100.answers["nvmlDeviceGetMemoryInfo"] = error(pynvml.NVML_ERROR_NO_PERMISSION)
     reading = one(NvmlSource(), h100)
-    assert reading.absent["temp"] == "NVML: Unknown Error"
-    assert reading.absent["mem_used"] == "NVML: Insufficient Permissions"
+    assert reading.explained()["temp"] == "NVML: Unknown Error"
+    assert reading.explained()["mem_used"] == "NVML: Insufficient Permissions"
     assert reading.values["util"] == 100.0
     assert set(reading.values) & set(reading.absent) == set()
 
@@ -172,7 +172,7 @@ def test_without_a_driver_the_cpu_is_watched_and_says_why(
         (
             "nvmlInit",
             pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-            r"differ in version.*Restart the machine, or reload the driver",
+            r"different versions.*Restart the machine, or reload the driver",
         ),
         ("nvmlInit", pynvml.NVML_ERROR_UNKNOWN, "Unknown Error.*set the source to cpu"),
         ("nvmlDeviceGetCount", pynvml.NVML_ERROR_UNKNOWN, "Unknown Error"),
@@ -227,7 +227,7 @@ def test_gpus_that_answer_are_kept_and_say_which_does_not(h100: RecordedNvml, ca
         (1, "GPU 1 does not answer: GPU is lost"),
         (2, ""),
     ]
-    assert [d.silent for d in opened.devices()] == ["", "GPU is lost", ""]
+    assert [d.silent for d in opened.devices()] == [None, "GPU is lost", None]
     for _ in range(3):
         h100.now += 50.0
         assert len(opened.read(100.0)) == 2
@@ -253,8 +253,8 @@ def test_an_older_card_has_no_counters_and_no_guess(h100: RecordedNvml) -> None:
     opened = NvmlSource()
     assert opened.devices()[0].facts["SMs"] == "82"
     reading = one(opened, h100)
-    assert "GPM needs Hopper" in reading.absent["tflops"]
-    assert "GPM needs Hopper" in reading.absent["bandwidth"]
+    assert "GPM needs Hopper" in reading.explained()["tflops"]
+    assert "GPM needs Hopper" in reading.explained()["bandwidth"]
     assert reading.values["util"] == 100.0
     opened.close()
 
@@ -263,11 +263,11 @@ def test_counters_that_fail_are_named_one_by_one(h100: RecordedNvml) -> None:
     h100.gpm_returns[pynvml.NVML_GPM_METRIC_FP32_UTIL] = pynvml.NVML_ERROR_NOT_SUPPORTED
     h100.gpm_values[pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL] = float("nan")
     reading = one(NvmlSource(), h100)
-    assert reading.absent["fp32"] == "GPM: Not Supported"
-    assert reading.absent["tflops"] == "the counters or the clock cannot be read"
+    assert reading.explained()["fp32"] == "GPM: Not Supported"
+    assert reading.explained()["tflops"] == "the counters or the clock cannot be read"
     assert (
-        reading.absent["bandwidth"]
-        == reading.absent["dram"]
+        reading.explained()["bandwidth"]
+        == reading.explained()["dram"]
         == "GPM counted nothing in this interval"
     )
     assert reading.values["tensor_hmma"] == pytest.approx(93.801)
@@ -279,7 +279,7 @@ def test_two_readings_too_close_have_no_counters_and_a_clock_that_is_set_changes
     opened = NvmlSource()
     assert "tflops" in one(opened, h100, 100.0).values
     assert (
-        one(opened, h100, 200.0, pause=0.05).absent["tflops"]
+        one(opened, h100, 200.0, pause=0.05).explained()["tflops"]
         == "read too soon after the last reading"
     )
     assert "tflops" in one(opened, h100, 50.0, pause=0.05).values, (
@@ -295,9 +295,9 @@ def test_without_the_instantaneous_power_the_average_is_shown(h100: RecordedNvml
     h100.answers["nvmlDeviceGetFieldValues"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     reading = one(NvmlSource(), h100)
     assert reading.values["power"] == 146.305
-    assert "it tells no instantaneous power" in reading.methods["power"], "and not silently"
+    assert "it reports no instantaneous power" in reading.methods["power"], "and not silently"
     assert "power" not in reading.absent
-    assert reading.absent["temp_mem"] == "NVML: Not Supported"
+    assert reading.explained()["temp_mem"] == "NVML: Not Supported"
 
 
 def test_processes_are_ours_or_of_others(

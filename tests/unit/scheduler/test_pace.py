@@ -1,4 +1,4 @@
-"""How often devices are read, and when a GPU is left to sleep."""
+"""Devices are read as often as needed, and a GPU may sleep where the driver allows it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devices import sleep
+from scheduler.devices import supervisor
 from scheduler.protocol.settings import Settings
-from scheduler.telemetry.pace import ASLEEP, CALM_HZ, pace
+from scheduler.telemetry.monitor import ASLEEP, CALM_HZ, polling_rate
 
 
-def test_fast_for_those_who_look_slow_for_nobody_and_never_faster_than_set() -> None:
-    assert pace(Settings(telemetry_hz=10), watched=True, may_sleep=True) == 10.0
-    assert pace(Settings(telemetry_hz=10), watched=False, may_sleep=False) == CALM_HZ
-    assert pace(Settings(telemetry_hz=0.1), watched=False, may_sleep=False) == 0.1
-    assert pace(Settings(), watched=False, may_sleep=True) == ASLEEP
+def test_the_rate_falls_while_nobody_watches_and_never_exceeds_the_setting() -> None:
+    assert polling_rate(Settings(telemetry_hz=10), watched=True, may_sleep=True) == 10.0
+    assert polling_rate(Settings(telemetry_hz=10), watched=False, may_sleep=False) == CALM_HZ
+    assert polling_rate(Settings(telemetry_hz=0.1), watched=False, may_sleep=False) == 0.1
+    assert polling_rate(Settings(), watched=False, may_sleep=True) == ASLEEP
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_fast_for_those_who_look_slow_for_nobody_and_never_faster_than_set() -> 
         ("", False),
     ],
 )
-def test_a_gpu_can_sleep_where_the_driver_says_so(
+def test_a_gpu_can_sleep_if_the_driver_enables_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: str, can: bool
 ) -> None:
-    monkeypatch.setattr(sleep, "_GPUS", tmp_path)
-    assert not sleep.can_sleep(), "no GPU"
+    monkeypatch.setattr(supervisor, "_GPU_FOLDERS", tmp_path)
+    assert not supervisor.can_sleep(), "no GPU"
     (tmp_path / "0000:01:00.0").mkdir()
-    assert not sleep.can_sleep(), "a driver that tells nothing"
+    assert not supervisor.can_sleep(), "a driver without this file"
     (tmp_path / "0000:01:00.0" / "power").write_text(status, encoding="latin-1")
-    assert sleep.can_sleep() == can
+    assert supervisor.can_sleep() == can

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from scheduler.devices import processes
-from scheduler.devices.processes import MOST_COMMAND, Known, container_of
+from scheduler.devices.processes import MOST_COMMAND, ProcessTable, container_of
 from scheduler.protocol.devices import ASSISTANT_MARK
 from tests.support import eventually
 
@@ -39,7 +39,7 @@ def test_a_process_is_a_jobs_the_assistant_or_foreign(
         assert (
             process.stdout.read(3) == b"up\n"
         )  # until it answers, the kernel may not show its environment yet
-        (found,) = Known().describe({process.pid: 5.0})
+        (found,) = ProcessTable().describe({process.pid: 5.0})
     assert (found.name, found.memory) == ("cat", 5.0)
     assert (found.job, found.assistant) == (job, assistant)
     assert found.foreign == (job is None and not assistant)
@@ -48,7 +48,7 @@ def test_a_process_is_a_jobs_the_assistant_or_foreign(
 def test_a_process_that_is_gone_is_foreign() -> None:
     with subprocess.Popen(["/bin/true"], env=dict(os.environ)) as process:
         pass
-    (found,) = Known().describe({process.pid: None})
+    (found,) = ProcessTable().describe({process.pid: None})
     assert (found.name, found.start) == ("?", 0.0)
     assert found.foreign
 
@@ -59,7 +59,7 @@ def test_a_process_is_looked_at_once_and_a_reused_pid_anew(monkeypatch: pytest.M
     monkeypatch.setattr(
         psutil.Process, "environ", lambda self: (looks.append(self.pid), real(self))[1]
     )
-    known = Known()
+    known = ProcessTable()
     first = known.describe({os.getpid(): 1.0})
     assert known.describe({os.getpid(): 2.0})[0].memory == 2.0
     assert len(looks) == 1
@@ -72,7 +72,7 @@ def test_an_environment_that_could_not_be_read_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What belongs to a job must not be taken for a stranger for ever because one look came too early."""
-    known = Known()
+    known = ProcessTable()
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "environ", lambda self: {})
         assert known.describe({os.getpid(): 1.0})[0].job is None
@@ -88,7 +88,8 @@ def test_command_lines_steer_no_terminal_and_are_bounded() -> None:
         # for a moment after it was started a process has its name and no command line yet
         found = eventually(
             lambda: next(
-                (p for p in Known().describe({process.pid: None}, full=True) if p.command), None
+                (p for p in ProcessTable().describe({process.pid: None}, full=True) if p.command),
+                None,
             )
         )
     assert found.command.startswith("/bin/cat - --  ]0;owned  [2Jxx")

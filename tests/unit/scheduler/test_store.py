@@ -211,8 +211,8 @@ def test_a_folder_in_its_place_is_refused(file: Path) -> None:
 
 def page_limit(store: Store, more: int) -> None:
     """A real SQLITE_FULL: SQLite itself refuses to grow the file beyond so many pages."""
-    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
-    store._db.execute(f"PRAGMA max_page_count = {pages + more}")
+    (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
+    store.connection.execute(f"PRAGMA max_page_count = {pages + more}")
 
 
 def test_a_full_disk_refuses_in_one_line_and_leaves_nothing_half_written(
@@ -262,7 +262,7 @@ def test_a_forgotten_environment_is_nowhere_in_the_file(store: Store, file: Path
 
 
 def rows(store: Store) -> int:
-    (found,) = store._db.execute("SELECT count(*) FROM environments").fetchone()
+    (found,) = store.connection.execute("SELECT count(*) FROM environments").fetchone()
     return int(found)
 
 
@@ -304,7 +304,7 @@ GARBLED = {
 @pytest.mark.parametrize("how", GARBLED)
 def test_an_environment_that_is_not_as_it_was_is_none(store: Store, how: str) -> None:
     job = store.insert(SPEC, 1.0, Queued())
-    store._db.execute(GARBLED[how])
+    store.connection.execute(GARBLED[how])
     with pytest.raises(EnvironmentLost, match=r"lost or damaged.*Submit it again"):
         store.env(job.id)
     healed = store.insert(SPEC, 2.0, Queued())

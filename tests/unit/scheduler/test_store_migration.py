@@ -86,7 +86,7 @@ def test_the_jobs_of_an_older_store_are_there_and_a_copy_of_it_too(old: Path) ->
         0,
     )
     assert store.env(1) == {"A": "b"}
-    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (1,), (
+    assert store.connection.execute("SELECT count(*) FROM environments").fetchone() == (1,), (
         "what had ended needs none"
     )
     assert store.paused()
@@ -134,18 +134,18 @@ def test_environments_of_an_older_store_are_stored_once_from_then_on(old: Path) 
     ]
     with pytest.raises(EnvironmentLost):
         store.env(7)
-    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
+    assert store.connection.execute("SELECT count(*) FROM environments").fetchone() == (4,)
     assert (
         store.insert(msgspec.structs.replace(store.get(3).spec, env={"A": "ü"}), 6.0, Queued()).id
         == 8
     )
-    assert store._db.execute("SELECT count(*) FROM environments").fetchone() == (4,)
+    assert store.connection.execute("SELECT count(*) FROM environments").fetchone() == (4,)
     store.close()
 
 
 def test_where_no_copy_can_be_made_nothing_is_changed(old: Path) -> None:
     (old.parent / (backup_of(old, 1).name + ".new")).mkdir()
-    with pytest.raises(UserError, match="cannot be copied before it is changed") as caught:
+    with pytest.raises(UserError, match="cannot be copied before its migration") as caught:
         Store(old)
     assert "\n" not in str(caught.value)
     assert version(old) == 1

@@ -10,9 +10,10 @@ import pytest
 
 from scheduler.devices import trace
 from scheduler.devices.cpu import CpuSource
-from scheduler.devices.open import open_source
-from scheduler.devices.replay import ReplaySource
+from scheduler.devices.sources import open_source
+from scheduler.devices.trace import ReplaySource
 from scheduler.protocol import paths
+from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Device, Process, Reading
 from scheduler.protocol.errors import NotFound, UserError
 
@@ -23,11 +24,16 @@ DEVICES = (
 
 
 def moment(index: int) -> trace.Moment:
-    """Moment `index` of a recording at 2 Hz; the utilisation tells which moment it is."""
+    """Return moment `index` of a recording at 2 Hz; the utilisation is the index."""
     at = 1000.0 + index / 2
     readings = [
         Reading(
-            d.id, at, {"util": float(index)}, {"fan": "Not Supported"}, processes=(Process(1, "p"),)
+            d.id,
+            at,
+            {"util": float(index)},
+            {"fan": "Not Supported"},
+            processes=(Process(1, "p"),),
+            otherwise="not reported by this device",
         )
         for d in DEVICES
     ]
@@ -36,7 +42,7 @@ def moment(index: int) -> trace.Moment:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    with trace.Writer(tmp_path / "a.trace.gz", DEVICES, 1000.0, {"seconds": "2"}) as out:
+    with trace.TraceWriter(tmp_path / "a.trace.gz", DEVICES, 1000.0, {"seconds": "2"}) as out:
         for index in range(4):
             out.add(moment(index))
     return tmp_path / "a.trace.gz"
@@ -49,7 +55,7 @@ def test_what_was_written_is_read(file: Path) -> None:
 
 
 def test_the_same_trace_gives_the_same_bytes(file: Path, tmp_path: Path) -> None:
-    with trace.Writer(tmp_path / "b", DEVICES, 1000.0, {"seconds": "2"}) as out:
+    with trace.TraceWriter(tmp_path / "b", DEVICES, 1000.0, {"seconds": "2"}) as out:
         for index in range(4):
             out.add(moment(index))
     assert (tmp_path / "b").read_bytes() == file.read_bytes()
@@ -110,7 +116,7 @@ def test_no_file_and_no_place_to_write(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no trace at"):
         trace.read(tmp_path / "none")
     with pytest.raises(UserError, match="cannot write the trace"):
-        trace.Writer(tmp_path / "no" / "folder", DEVICES, 0.0, {})
+        trace.TraceWriter(tmp_path / "no" / "folder", DEVICES, 0.0, {})
     with pytest.raises(UserError, match="cannot be read"):
         trace.read(tmp_path)
 
@@ -155,7 +161,7 @@ def test_copies_are_shifted_so_that_they_differ(file: Path) -> None:
 
 
 def test_a_trace_of_one_moment_plays_too(tmp_path: Path) -> None:
-    with trace.Writer(tmp_path / "one", DEVICES, 1.0, {}) as out:
+    with trace.TraceWriter(tmp_path / "one", DEVICES, 1.0, {}) as out:
         out.add(moment(1))
     assert utils(ReplaySource(tmp_path / "one"), 12345.0) == [1.0, 1.0]
 
@@ -204,7 +210,7 @@ def test_shipped_traces_are_found_by_name() -> None:
 def test_a_field_that_an_older_trace_does_not_have_was_not_recorded() -> None:
     source, _ = open_source("replay:h100.trace.gz")
     (reading,) = source.read(0.0)
-    assert reading.get("nvlink_errors") == NA("not recorded")
+    assert reading.get("nvlink_errors") == NA(Unavailable("unrecorded"))
     assert reading.get("fan") == NA("NVML: Not Supported"), (
         "what was recorded as absent keeps its reason"
     )
