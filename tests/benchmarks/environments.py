@@ -68,7 +68,7 @@ def _make_old(file: Path) -> None:
     with closing(Store(file)) as store:
         jobs = store.insert_all([_SPEC] * (ENDED + WAITING), 1.0, Queued())
         _cancel(store, jobs[:ENDED])
-        store._db.executescript(
+        store.connection.executescript(
             """BEGIN;
             UPDATE jobs SET env = coalesce((SELECT environments.env FROM environments WHERE digest = jobs.env), '{}');
             DROP INDEX jobs_by_env; DROP TABLE environments; PRAGMA user_version = 5; COMMIT;"""

@@ -138,7 +138,7 @@ def test_what_is_whole_is_saved_and_the_rest_is_named(
 def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) -> None:
     """Its row is whole, and what it was to run with is not: a variable of another value, which no JSON parser would notice."""
     store = Store(paths.store_file())  # takes over what the log has
-    store._db.execute("UPDATE environments SET env = replace(env, 'secret', 'sEcret')")
+    store.connection.execute("UPDATE environments SET env = replace(env, 'secret', 'sEcret')")
     store.close()
     known, waits = range(1, JOBS + 1), JOBS + 1
     assert (

@@ -200,9 +200,9 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         assert shown.memory == 2**30
         reused = Process(pid, shown.name, ticks=shown.ticks + 1)
         for stranger, words in (
-            (reused, "is not the one you saw. Nothing was ended"),
+            (reused, "is another process now. Nothing was ended"),
             (Process(2**22 + 1, "x", ticks=5), "does not use a GPU any more"),
-            (Process(pid, "x"), "is not the one you saw"),
+            (Process(pid, "x"), "is another process now"),
             (listed(deck, os.getpid()), "holds no GPU open here"),
         ):
             with pytest.raises(UserError, match=words):

@@ -50,7 +50,7 @@ def test_a_job_after_one_that_a_repair_could_not_save_is_cancelled_and_holds_up_
     first = submit(queue)
     child = submit(queue, after=(first,))
     other = submit(queue)
-    store._db.execute("DELETE FROM jobs WHERE id = ?", (first,))
+    store.connection.execute("DELETE FROM jobs WHERE id = ?", (first,))
     queue = Queue(store, lambda job, runner: None)
     queue.step([CPU])
     assert (
@@ -70,7 +70,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
         submit(queue, *command, env={"WHO": "first"}),
         submit(queue, *command, env={"WHO": "second"}),
     )
-    store._db.execute("UPDATE environments SET env = replace(env, 'first', 'FIRST')")
+    store.connection.execute("UPDATE environments SET env = replace(env, 'first', 'FIRST')")
     queue.step([CPU])
     assert queue.get(bereft).state == Queued(environments.LOST)
     eventually(lambda: ended(queue, other))

@@ -106,7 +106,7 @@ def test_a_job_that_cannot_be_started_for_good_leaves_its_place_to_the_next_at_o
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     first, second = submit(queue, env={"A": "1"}), submit(queue)
     if why == "environment":
-        store._db.execute("UPDATE environments SET env = '{}' WHERE env LIKE '%A%'")
+        store.connection.execute("UPDATE environments SET env = '{}' WHERE env LIKE '%A%'")
     else:
         prepare = local.next_folder
 
