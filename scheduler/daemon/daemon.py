@@ -29,10 +29,9 @@ from scheduler.protocol.snapshot import SLEEP_NOTICE, STARTING, DeviceState, Sna
 from scheduler.queue.placement import Availability, device_use
 from scheduler.queue.queue import Queue
 from scheduler.services.alert_service import AlertService
-from scheduler.services.end_process import end as end_process
-from scheduler.services.job_end_command import JobEndCommand
-from scheduler.services.job_ends import JobEnds
-from scheduler.services.notices import Notices
+from scheduler.services.end_process import end_process
+from scheduler.services.job_end import JobEndCommand, JobEnds
+from scheduler.services.notices import NoticeBoard
 from scheduler.services.polling import PollingController
 from scheduler.services.publisher import Publisher
 from scheduler.services.report_service import ReportService
@@ -78,16 +77,16 @@ class Daemon:
         """An order changed the queue: it is to be looked at."""
         self._stop = asyncio.Event()
         self.publisher = Publisher(lambda: encode_reply(self.snapshot()))
-        self._notices = Notices(self.touch)
+        self._notices = NoticeBoard(self.touch)
         self._supervisor = Supervisor(self._hello, self._readings, self._trouble, self._occupancy)
-        self._job_end_command = JobEndCommand(lambda words: self._notices.tell("callback", words))
+        self._job_end_command = JobEndCommand(lambda text: self._notices.set("callback", text))
         self._report_service = ReportService(
-            lambda: self._settings, lambda words: self._notices.tell("scribing", words)
+            lambda: self._settings, lambda text: self._notices.set("scribing", text)
         )
         self.job_ends = JobEnds()
         self.monitor = Monitor()
         self.recorder = Recorder(
-            paths.history_file(), lambda words: self._notices.tell("damaged history", words)
+            paths.history_file(), lambda text: self._notices.set("damaged history", text)
         )
         self._lease_service = LeaseService(
             self.monitor, self._supervisor.request_occupancy, self._step, self.touch
@@ -104,7 +103,7 @@ class Daemon:
         self.polling = PollingController(
             self._supervisor, self._settings, self._worked, self._slept
         )
-        self.alerts = AlertService(store, self._notices.tell, self.recorder.annotate)
+        self.alerts = AlertService(store, self._notices.set, self.recorder.annotate)
 
     async def run(self, listening: socket.socket) -> None:
         """Serve until told to stop."""
@@ -119,10 +118,10 @@ class Daemon:
         lasting = (
             self.publisher.publish(),
             self._obey(),
-            self.polling.attend(),
+            self.polling.run(),
             _every(LOOK_S, self._look),
             self._keep(),
-            self._report_service.attend(),
+            self._report_service.run(),
         )
         tasks += [asyncio.create_task(t) for t in lasting]
         say_ready()
@@ -135,7 +134,7 @@ class Daemon:
         await self._job_end_command.stop()
         for task in tasks:
             task.cancel()
-        with self._notices.about("history"):
+        with self._notices.catch("history"):
             await self.recorder.close()
         self._store.close()
         for task in tasks:
@@ -146,10 +145,10 @@ class Daemon:
 
     def _hello(self, hello: Hello) -> None:
         self._source = hello.source
-        self.polling.hello(hello)
+        self.polling.probe_started(hello)
         self.monitor.set_devices(hello.devices)
         self._latest = {}
-        self._notices.tell("probe", "")
+        self._notices.set("probe", None)
         self._step()
 
     def _readings(self, message: Readings) -> None:
@@ -160,7 +159,7 @@ class Daemon:
         self.queue.add_readings(message.readings)
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self.queue.running if held_devices(job)]
-        self.alerts.look(self.monitor.devices, self._latest, holders, self._settings, time.time())
+        self.alerts.check(self.monitor.devices, self._latest, holders, self._settings, time.time())
         self._lease_service.look(message.readings, self._latest, self._settings)
         if (
             self.queue.waits_for_devices
@@ -185,7 +184,7 @@ class Daemon:
     def _trouble(self, words: str) -> None:
         self.monitor.lose_probe()
         self._latest = {}
-        self._notices.tell("probe", words)
+        self._notices.set("probe", words)
         self.touch()
 
     def _worked(self) -> bool:
@@ -200,7 +199,7 @@ class Daemon:
         if asleep:
             self.monitor.lose_probe()
             self._latest = {}
-        self._notices.tell("sleep", SLEEP_NOTICE if asleep else "")
+        self._notices.set("sleep", SLEEP_NOTICE if asleep else None)
 
     # What runs by the clock
 
@@ -231,14 +230,14 @@ class Daemon:
         """Readings to disk. What cannot be stored waits in memory, for minutes: telemetry must not stand in the way of jobs."""
         while True:
             await asyncio.sleep(FLUSH_S)
-            with self._notices.about("history"):
+            with self._notices.catch("history"):
                 await self.recorder.flush()
 
     # The queue
 
     def _recover(self) -> None:
         self._again = time.monotonic() + AGAIN_S
-        with self._notices.about("recover"):
+        with self._notices.catch("recover"):
             self.queue.recover()
         self.start_soon()
 
@@ -250,7 +249,7 @@ class Daemon:
             self._step()
 
     def _step(self) -> None:
-        with self._notices.about("queue"):
+        with self._notices.catch("queue"):
             self.queue.step(self.monitor.devices, self.availability())
         if self.queue.unfinished:
             asyncio.get_running_loop().call_later(
@@ -317,7 +316,7 @@ class Daemon:
     def _settle(self, jobs: Collection[int]) -> None:
         self._unstored.update(jobs)
         self._again = time.monotonic() + AGAIN_S
-        with self._notices.about("settle"):
+        with self._notices.catch("settle"):
             self.queue.reap(jobs)
             self._unstored.difference_update(jobs)
         self._step()
@@ -339,7 +338,7 @@ class Daemon:
         self.touch()
 
     def cluster_changed(self, where: str, trouble: str) -> None:
-        self._notices.tell(where, trouble)
+        self._notices.set(where, trouble)
         self._step()
 
     # The rest of `scheduler.verbs.request.Daemon`, which handlers use
@@ -385,7 +384,7 @@ class Daemon:
             jobs,
             self._settings,
             self._source,
-            tuple(filter(None, (*self._notices.words, self._lease_service.trouble))),
+            tuple(filter(None, (*self._notices.texts, self._lease_service.trouble))),
             self.queue.paused,
             self.alerts.active,
             self.queue.waiting,
@@ -412,9 +411,9 @@ class Daemon:
         old, self._settings = self._settings, new
         if old.source != new.source:
             self._source = STARTING
-            self._notices.tell("probe", "")
+            self._notices.set("probe", None)
         await self.polling.start(new)
-        self._report_service.review()
+        self._report_service.settings_changed()
         if old.clusters != new.clusters:
             await self._clusters.serve(new.clusters)
         self._step()

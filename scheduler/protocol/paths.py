@@ -102,9 +102,9 @@ def callback_log() -> Path:
     return home() / "on_job_end.log"
 
 
-def scribe_log() -> Path:
-    """Of the process that writes reports by itself."""
-    return home() / "scribe.log"
+def report_writer_log() -> Path:
+    """Return the log of the process that writes scheduled reports."""
+    return home() / "report_writer.log"
 
 
 def job_folder(job_id: int) -> Path:

@@ -1,1 +1,1 @@
-"""What the daemon does beside the queue: alerts, polling, reports and notices."""
+"""Services of the daemon beside the queue: alerts, polling, snapshots, reports and notices."""

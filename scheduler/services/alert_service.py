@@ -1,4 +1,4 @@
-"""Alerts as the daemon keeps them: looked for with every reading, logged in the store, told to a webhook outside quiet hours."""
+"""Alerts: checked with every reading, logged, and sent to a webhook outside quiet hours."""
 
 from __future__ import annotations
 
@@ -18,108 +18,104 @@ from scheduler.telemetry.alerts import AlertEvaluator
 
 
 class AlertService:
-    """`notice(topic, words)`: what the user should know, e.g. that the log cannot be written; empty words: it is well again.
+    """Raise and clear alerts, and record them in the store and on the time axis.
 
-    `annotate`: is given each alert for the time axis, when it is raised and when it is cleared.
+    Args:
+        store: Holds the log of alerts.
+        notify: Takes a topic and a problem for the user; None where the problem is solved.
+        annotate: Takes each alert, when it is raised and when it is cleared.
     """
 
     def __init__(
         self,
         store: Store,
-        notice: Callable[[str, str], None],
+        notify: Callable[[str, str | None], None],
         annotate: Callable[[Annotation], None],
     ) -> None:
-        self._store, self._notice, self._annotate = store, notice, annotate
+        self._store, self._notify, self._annotate = store, notify, annotate
         self._alerts = AlertEvaluator(*store.open_alerts())
-        self._webhook = Webhook(lambda words: notice("webhook", words))
+        self._webhook = Webhook(lambda problem: notify("webhook", problem))
         self._unsaved: dict[int, Alert] = {}
-        self._untold: dict[int, Alert] = {}
-        """What quiet hours kept back."""
+        self._held_back: dict[int, Alert] = {}
+        """Alerts that quiet hours keep from the webhook."""
 
     @property
     def active(self) -> tuple[Alert, ...]:
+        """Return the alerts whose cause persists, oldest first."""
         return self._alerts.active
 
     def log(self, limit: int) -> tuple[Alert, ...]:
-        """The newest first. Raises UserError where the store cannot be read."""
+        """Return the newest alerts first. Raises UserError where the store cannot be read."""
         return tuple(self._store.alerts(limit))
 
-    def look(
+    def check(
         self,
         devices: Sequence[Device],
         readings: Mapping[str, Reading],
         jobs: Sequence[Job],
         settings: Settings,
         now: float,
-    ) -> bool:
-        """One look at everything; whether anything was raised or cleared."""
+    ) -> None:
+        """Raise and clear alerts according to new readings and the running jobs."""
         changed = self._alerts.evaluate(devices, readings, jobs, settings, now)
         self._save(changed)
-        for alert in changed:
+        for a in changed:
             self._annotate(
-                Annotation(
-                    alert.raised,
-                    alert.cleared,
-                    "alert",
-                    alert.text,
-                    alert.device,
-                    alert.job,
-                    alert.rule,
-                )
+                Annotation(a.raised, a.cleared, "alert", a.text, a.device, a.job, a.rule)
             )
-        self._tell(changed, settings, now)
-        return bool(changed)
+        self._send(changed, settings, now)
 
     def acknowledge(self, number: int) -> None:
-        """Raises NotFound where no such alert is raised."""
+        """Record that a person has seen the alert. Raises NotFound where it is not active."""
         self._save([self._alerts.acknowledge(number)])
-        self._untold.pop(number, None)
+        self._held_back.pop(number, None)
 
     async def stop(self) -> None:
+        """Stop sending."""
         await self._webhook.stop()
 
     def _save(self, changed: Sequence[Alert]) -> None:
-        """To the log. Where the disk is full they are kept, and tried again with the next ones."""
+        """Log the alerts; what a full disk refuses is kept and saved with the next ones."""
         self._unsaved |= {alert.id: alert for alert in changed}
         if not changed:
             return
         try:
             self._store.put_alerts(tuple(self._unsaved.values()))
         except UserError as e:
-            self._notice("alerts", str(e))
+            self._notify("alerts", str(e))
         else:
             self._unsaved = {}
-            self._notice("alerts", "")
+            self._notify("alerts", None)
 
-    def _tell(self, changed: Sequence[Alert], settings: Settings, now: float) -> None:
+    def _send(self, changed: Sequence[Alert], settings: Settings, now: float) -> None:
         if is_quiet(settings.quiet_hours, now):
             for alert in changed:
-                if alert.cleared is None or self._untold.pop(alert.id, None) is None:
-                    self._untold[alert.id] = alert
+                if alert.cleared is None or self._held_back.pop(alert.id, None) is None:
+                    self._held_back[alert.id] = alert
             return
-        late, self._untold = self._untold, {}
+        late, self._held_back = self._held_back, {}
         for alert in (*late.values(), *changed):
             if settings.webhook:
                 self._webhook.send(settings.webhook, message(alert))
 
 
 def message(alert: Alert) -> dict[str, object]:
-    """What a webhook gets. `text` alone is what chat services show."""
-    event = "raised" if alert.cleared is None else "cleared"
+    """Return what a webhook receives; chat services show `text` alone."""
+    raised = alert.cleared is None
     host = socket.gethostname()
     return {
-        "text": f"{host}: {alert.text}" if event == "raised" else f"{host}: over: {alert.text}",
-        "event": event,
+        "text": f"{host}: {alert.text}" if raised else f"{host}: over: {alert.text}",
+        "event": "raised" if raised else "cleared",
         "id": alert.id,
         "rule": alert.rule,
         "device": alert.device,
         "job": alert.job,
         "host": host,
-        "since": _stamp(alert.since),
-        "raised": _stamp(alert.raised),
-        "cleared": None if alert.cleared is None else _stamp(alert.cleared),
+        "since": _format(alert.since),
+        "raised": _format(alert.raised),
+        "cleared": None if alert.cleared is None else _format(alert.cleared),
     }
 
 
-def _stamp(at: float) -> str:
+def _format(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

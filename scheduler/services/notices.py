@@ -1,4 +1,4 @@
-"""What the user should know, by topic, until it is so no longer."""
+"""Notices: what the user should know, one text a topic, until it no longer holds."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from contextlib import contextmanager
 from scheduler.protocol.errors import UserError
 
 
-class Notices:
-    """`changed` is called whenever there is something else to show."""
+class NoticeBoard:
+    """Hold the notices, and call `changed` whenever one is set or cleared."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._of: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self._of
+        return topic in self._texts
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """All of them, the newest last."""
-        return tuple(self._of.values())
+    def texts(self) -> tuple[str, ...]:
+        """Return all notices, the newest last."""
+        return tuple(self._texts.values())
 
-    def tell(self, topic: str, words: str) -> None:
-        """What everybody sees from now on; empty words: nothing."""
-        if words != self._of.pop(topic, ""):
+    def set(self, topic: str, text: str | None) -> None:
+        """Replace the notice of a topic, or clear it."""
+        if text != self._texts.pop(topic, None):
             self._changed()
-        if words:
-            self._of[topic] = words
+        if text is not None:
+            self._texts[topic] = text
 
     @contextmanager
-    def about(self, topic: str) -> Iterator[None]:
-        """What the environment refuses meanwhile becomes a notice, until it works again."""
+    def catch(self, topic: str) -> Iterator[None]:
+        """Turn a UserError into a notice, which the next success clears."""
         try:
             yield
         except UserError as e:
-            self.tell(topic, str(e))
+            self.set(topic, str(e))
         else:
-            self.tell(topic, "")
+            self.set(topic, None)

@@ -1,4 +1,4 @@
-"""The probe kept at the pace that is needed: who looks at the devices, and so how often they are read, or left to sleep."""
+"""The pace of the probe: devices are read fast while a person watches or a GPU is needed."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ CHECK_S = 1.0
 
 
 class PollingController:
-    """`worked()`: whether the queue or the assistant needs a GPU. `slept(asleep)` is called whenever the GPUs go to sleep or wake."""
+    """Adapt how often the probe reads, and let GPUs sleep while nobody needs them.
+
+    Args:
+        supervisor: Runs the probe.
+        settings: Those in force at the start.
+        needed: Returns True while the queue or the assistant needs a GPU.
+        sleep_changed: Takes True when the GPUs go to sleep, and False when they wake.
+    """
 
     def __init__(
         self,
         supervisor: Supervisor,
         settings: Settings,
-        worked: Callable[[], bool],
-        slept: Callable[[bool], None],
+        needed: Callable[[], bool],
+        sleep_changed: Callable[[bool], None],
     ) -> None:
-        self._supervisor, self._settings, self._worked, self._slept = (
-            supervisor,
-            settings,
-            worked,
-            slept,
-        )
-        self._live = 0
-        self._asked = monotonic()
-        self._request = asyncio.Event()
+        self._supervisor, self._settings = supervisor, settings
+        self._needed, self._sleep_changed = needed, sleep_changed
+        self._watchers = 0
+        self._last_request = monotonic()
+        self._requested = asyncio.Event()
         self._gpus = False
         self._asleep = False
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def start(self, settings: Settings) -> None:
-        """Watch what `settings` name, from now on; what is watched already goes on."""
-        async with self._turn:
+        """Put settings in force; a probe of the same source continues."""
+        async with self._lock:
             old, self._settings = self._settings, settings
             if old is settings or old.source != settings.source:
                 self._gpus = False
@@ -49,67 +52,67 @@ class PollingController:
                 await self._supervisor.start(settings.source, settings.telemetry_hz)
         self.requested()
 
-    def hello(self, hello: Hello) -> None:
-        """What the probe found."""
+    def probe_started(self, hello: Hello) -> None:
+        """Take what the probe found."""
         self._gpus = hello.source == "nvml"
 
     def requested(self, live: bool = True) -> None:
-        """Somebody asked for something. `live`: who looks, and is no program that collects figures day and night."""
+        """Note a request; `live` unless a program collects figures day and night."""
         if live:
-            self._asked = monotonic()
-            self._request.set()
+            self._last_request = monotonic()
+            self._requested.set()
 
     @contextmanager
     def watched(self, live: bool) -> Iterator[None]:
-        """Somebody looks, as long as this lasts."""
-        self._live += live
-        self._request.set()
+        """Note a subscription, for as long as it lasts."""
+        self._watchers += live
+        self._requested.set()
         try:
             yield
         finally:
-            self._live -= live
-            self._asked = monotonic() if live else self._asked
+            self._watchers -= live
+            if live:
+                self._last_request = monotonic()
 
     async def details(self) -> tuple[Detail, ...]:
-        """Raises UserError where the devices do not answer."""
+        """Read the details of all devices. Raises UserError where they do not respond."""
         self.requested()
         return await self._supervisor.details()
 
-    async def attend(self) -> None:
-        """Keep the pace that is needed."""
+    async def run(self) -> None:
+        """Adapt the pace, for ever."""
         while True:
             try:
                 async with asyncio.timeout(CHECK_S):
-                    await self._request.wait()
+                    await self._requested.wait()
             except TimeoutError:
                 pass
-            self._request.clear()
-            async with self._turn:
+            self._requested.clear()
+            async with self._lock:
                 await self._adapt()
 
     async def _adapt(self) -> None:
-        watched = self._live > 0 or monotonic() - self._asked < LINGER_S or self._worked()
-        may_sleep = not watched and self._gpus and self._settings.laptop_sleep != "off"
+        settings = self._settings
+        recent = monotonic() - self._last_request < LINGER_S
+        watched = self._watchers > 0 or recent or self._needed()
+        may_sleep = not watched and self._gpus and settings.laptop_sleep != "off"
         hz = polling_rate(
-            self._settings,
-            watched,
-            may_sleep and (self._settings.laptop_sleep == "on" or can_sleep()),
+            settings, watched, may_sleep and (settings.laptop_sleep == "on" or can_sleep())
         )
         if hz == ASLEEP:
             if not self._asleep:
                 self._asleep = True
                 await self._supervisor.stop()
-                self._slept(True)
+                self._sleep_changed(True)
         elif self._asleep:
             self._wake()
             # these were GPUs: a driver that was unloaded meanwhile must not turn them into a CPU
-            await self._supervisor.start(
-                "nvml" if self._settings.source == "auto" else self._settings.source, hz
-            )
+            source = "nvml" if settings.source == "auto" else settings.source
+            await self._supervisor.start(source, hz)
         else:
             self._supervisor.set_rate(hz)
 
     def _wake(self) -> None:
         if self._asleep:
             self._asleep = False
-            self._slept(False)
+            self._sleep_changed(False)

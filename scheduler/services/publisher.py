@@ -1,4 +1,4 @@
-"""Snapshots to whoever subscribed: a new one whenever something changed, where anybody listens."""
+"""The publisher: a new snapshot for every subscriber after each change."""
 
 from __future__ import annotations
 
@@ -8,52 +8,55 @@ from collections.abc import Callable
 from scheduler.protocol.wire import Peer
 
 HEARTBEAT_S = 1.0
-"""The longest time between two snapshots: by time alone an idle device becomes busy, when its readings fail to come."""
+"""The longest time between two snapshots: idle devices become busy where readings fail to come."""
 PAUSE_S = 0.02
 """The shortest time between two snapshots: many jobs that start at once are one change."""
 
 
 class Publisher:
-    """`take` makes a snapshot, encoded."""
+    """Send encoded snapshots, made by `encode`, to all subscribers."""
 
-    def __init__(self, take: Callable[[], bytes]) -> None:
-        self._take = take
+    def __init__(self, encode: Callable[[], bytes]) -> None:
+        self._encode = encode
         self._newest = b""
-        self._made = 0
-        self._fresh = asyncio.Condition()
-        self._listeners = 0
-        self._dirty = asyncio.Event()
+        self._count = 0
+        self._published = asyncio.Condition()
+        self._subscribers = 0
+        self._changed = asyncio.Event()
 
     def touch(self) -> None:
-        """Something changed."""
-        self._dirty.set()
+        """Have a new snapshot published soon."""
+        self._changed.set()
 
     async def publish(self) -> None:
-        """For ever."""
+        """Publish a snapshot after each change, for ever."""
         while True:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
-                    await self._dirty.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 pass
-            self._dirty.clear()
-            if self._listeners:
-                async with self._fresh:
-                    self._newest = self._take()
-                    self._made += 1
-                    self._fresh.notify_all()
+            self._changed.clear()
+            if self._subscribers:
+                async with self._published:
+                    self._newest = self._encode()
+                    self._count += 1
+                    self._published.notify_all()
                 await asyncio.sleep(PAUSE_S)
 
     async def serve(self, peer: Peer) -> None:
-        """Send each new snapshot, but none that is older than the newest, however slowly it reads. Raises ConnectionError at its end."""
-        seen = self._made
-        self._listeners += 1
+        """Send each new snapshot; a slow reader misses all but the newest.
+
+        Raises ConnectionError when the subscriber is gone.
+        """
+        sent = self._count
+        self._subscribers += 1
         self.touch()
         try:
             while True:
-                async with self._fresh:
-                    await self._fresh.wait_for(lambda: self._made > seen)  # noqa: B023
-                    seen, snapshot = self._made, self._newest
+                async with self._published:
+                    await self._published.wait_for(lambda: self._count > sent)  # noqa: B023
+                    sent, snapshot = self._count, self._newest
                 await peer.send(snapshot)
         finally:
-            self._listeners -= 1
+            self._subscribers -= 1

@@ -1,7 +1,7 @@
-"""Keeps the process alive that writes reports by itself, while the settings ask for any.
+"""The report service keeps the process alive that writes scheduled reports.
 
-It belongs to the assistant, of which the daemon knows no more than its name: what is written, and when, that process finds out by the door
-that everybody uses (see `assistant.host.report_writer`).
+The process belongs to the assistant, of which the daemon knows only the module's name. It finds
+out through the client what to write, and when (see `assistant.host.report_writer`).
 """
 
 from __future__ import annotations
@@ -16,44 +16,56 @@ from scheduler.protocol import paths
 from scheduler.protocol.settings import Settings
 
 MODULE = "assistant.host.report_writer"
-PAUSE_S = 60.0
-"""After it ended though it was wanted."""
+RESTART_S = 60.0
+"""The pause before a process that ended too early is started again."""
 
 
 class ReportService:
-    """`on_trouble` is told why reports are not written; "": they are."""
+    """Run the report writer while the settings ask for reports.
 
-    def __init__(self, settings: Callable[[], Settings], on_trouble: Callable[[str], None]) -> None:
-        self._settings, self._on_trouble = settings, on_trouble
+    Args:
+        settings: Returns the settings in force.
+        notify: Takes the problem where reports are not written, and None where they are.
+    """
+
+    def __init__(
+        self, settings: Callable[[], Settings], notify: Callable[[str | None], None]
+    ) -> None:
+        self._settings, self._notify = settings, notify
         self._changed = asyncio.Event()
 
-    def review(self) -> None:
-        """The settings changed."""
+    def settings_changed(self) -> None:
+        """Check again whether reports are wanted."""
         self._changed.set()
 
-    async def attend(self) -> None:
-        """For as long as the daemon lives; cancelled, it ends the process."""
+    async def run(self) -> None:
+        """Keep the process alive, for ever; a cancellation ends the process."""
         while True:
             self._changed.clear()
             wanted = self._settings().reports
             if wanted:
-                self._on_trouble("")
-                self._on_trouble(await self._run())
+                self._notify(None)
+                self._notify(await self._run_writer())
             try:
-                async with asyncio.timeout(PAUSE_S if wanted else None):
+                async with asyncio.timeout(RESTART_S if wanted else None):
                     await self._changed.wait()
             except TimeoutError:
                 pass
 
-    async def _run(self) -> str:
-        """Why it ended, where it failed."""
+    async def _run_writer(self) -> str | None:
+        """Run the process to its end; return the problem where it failed."""
         try:
-            log = open_log(paths.scribe_log())
+            log = open_log(paths.report_writer_log())
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", MODULE, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=log,
-                    start_new_session=True, cwd="/", env={**os.environ, "GPUDECK_HOME": str(paths.home())},
-                )  # fmt: skip
+                    *(sys.executable, "-P", "-m", MODULE),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=log,
+                    start_new_session=True,
+                    cwd="/",
+                    env={**os.environ, "GPUDECK_HOME": str(paths.home())},
+                )
             finally:
                 os.close(log)
         except OSError as e:
@@ -64,8 +76,9 @@ class ReportService:
             if process.returncode is None:
                 process.terminate()
                 await process.wait()
+        if status == 0:
+            return None
         return (
-            f"reports are not written: that process ended with status {status}. Its log: {paths.scribe_log()}"
-            if status
-            else ""
+            f"no reports are written: their process ended with status {status}. "
+            f"Its log: {paths.report_writer_log()}"
         )

@@ -1,7 +1,7 @@
-"""Alerts sent to a URL of the user's, as JSON by POST: each by a small process of its own, which may hang without anybody waiting.
+"""Alerts sent to a URL of the user's as JSON, each by a small process that may hang alone.
 
-A thread could not be ended while it looks up a name; a process can. The URL may hold a secret: it goes to the process by its standard
-input, and into no log, notice or error.
+A thread cannot be ended while it resolves a name; a process can. The URL may hold a secret: the
+process reads it from standard input, and no log, notice or error contains it.
 """
 
 from __future__ import annotations
@@ -16,36 +16,46 @@ from scheduler.background import children
 ATTEMPTS_S = (0.0, 2.0, 10.0)
 """Delays before the attempts to deliver one message."""
 TIMEOUT_S = 10.0
-"""After which one attempt is given up, its process ended."""
-WAITING = 100
-"""Messages that wait at most; where more come, the oldest are dropped."""
+"""An attempt that takes longer is given up, and its process killed."""
+MAX_WAITING = 100
+"""Messages that wait; where there are more, the oldest are dropped."""
 _USER_AGENT = "gpudeck"
 
 
 class Webhook:
-    """Sends messages one after the other, in the order in which they came. `on_trouble` is told why one failed; "": one went through."""
+    """Send messages one after the other.
+
+    Args:
+        notify: Takes the problem where a message was not delivered, and None where one was.
+        attempts: Delays before the attempts.
+        timeout: Seconds for one attempt.
+    """
 
     def __init__(
         self,
-        on_trouble: Callable[[str], None],
+        notify: Callable[[str | None], None],
         attempts: tuple[float, ...] = ATTEMPTS_S,
         timeout: float = TIMEOUT_S,
     ) -> None:
-        self._on_trouble, self._attempts, self._timeout = on_trouble, attempts, timeout
+        self._notify, self._attempts, self._timeout = notify, attempts, timeout
         self._waiting: list[tuple[str, bytes]] = []
         self._task: asyncio.Task[None] | None = None
 
+    def __len__(self) -> int:
+        """Return how many messages wait."""
+        return len(self._waiting)
+
     def send(self, url: str, message: dict[str, object]) -> None:
-        """Take the message and return at once."""
+        """Queue the message and return at once."""
         self._waiting.append((url, json.dumps(message).encode()))
-        if len(self._waiting) > WAITING:
+        if len(self._waiting) > MAX_WAITING:
             del self._waiting[0]
-            self._on_trouble(f"more than {WAITING} alerts wait to be sent: the oldest was dropped")
+            self._notify(f"more than {MAX_WAITING} alerts wait to be sent: the oldest was dropped")
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._deliver())
 
     async def stop(self) -> None:
-        """End what is being sent; what waits is dropped."""
+        """Stop sending; the messages that wait are dropped."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -53,46 +63,52 @@ class Webhook:
     async def _deliver(self) -> None:
         while self._waiting:
             url, body = self._waiting.pop(0)
-            trouble = ""
+            problem: str | None = None
             for delay in self._attempts:
                 await asyncio.sleep(delay)
-                if not (trouble := await self._try(url, body)):
+                problem = await self._try(url, body)
+                if problem is None:
                     break
-            self._on_trouble(
-                f"an alert could not be sent to the webhook: {trouble}" if trouble else ""
-            )
+            if problem is not None:
+                problem = f"an alert could not be sent to the webhook: {problem}"
+            self._notify(problem)
 
-    async def _try(self, url: str, body: bytes) -> str:
-        """Why it failed; empty where it did not."""
+    async def _try(self, url: str, body: bytes) -> str | None:
+        """Make one attempt; return the problem where it failed."""
         try:
             sender = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "scheduler.services.webhook", str(self._timeout),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
+                *(sys.executable, "-P", "-m", "scheduler.services.webhook", str(self._timeout)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
         except OSError as e:
             return f"no process can be started: {e.strerror}"
         try:
             async with asyncio.timeout(self._timeout):
-                said, _ = await sender.communicate(url.encode() + b"\n" + body)
+                printed, _ = await sender.communicate(url.encode() + b"\n" + body)
         except TimeoutError:
             return f"no answer within {self._timeout:g} s"
         finally:
             if sender.returncode is None:
                 children.kill(sender)
                 await sender.wait()
-        return said.decode(errors="replace").strip() if sender.returncode else ""
+        if sender.returncode == 0:
+            return None
+        return printed.decode(errors="replace").strip() or "its process failed"
 
 
-def post(url: str, body: bytes, timeout: float) -> str:
-    """Send `body`. Returns why it failed, without the URL; empty where it went through."""
-    import urllib.error  # here, in the process that sends: the daemon starts without
+def post(url: str, body: bytes, timeout: float) -> str | None:
+    """Send `body`; return the problem, without the URL, where that failed."""
+    import urllib.error  # the daemon, which does not send by itself, starts without
     import urllib.request
 
     headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
     try:
-        request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - the settings allow http and https only
+        # the settings allow http and https only
+        request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310
         with urllib.request.urlopen(request, timeout=timeout):  # noqa: S310
-            return ""
+            return None
     except urllib.error.HTTPError as e:
         return f"it answered {e.code} {e.reason}"
     except urllib.error.URLError as e:
@@ -103,6 +119,6 @@ def post(url: str, body: bytes, timeout: float) -> str:
 
 if __name__ == "__main__":
     _url, _, _body = sys.stdin.buffer.read().partition(b"\n")
-    if _failed := post(_url.decode(), _body, float(sys.argv[1])):
-        print(_failed)
+    if (_problem := post(_url.decode(), _body, float(sys.argv[1]))) is not None:
+        print(_problem)
         sys.exit(1)

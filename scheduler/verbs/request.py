@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # types of the handlers, which run in the daemon
     from scheduler.queue.placement import Availability
     from scheduler.queue.queue import Queue
     from scheduler.services.alert_service import AlertService
-    from scheduler.services.job_ends import JobEnds
+    from scheduler.services.job_end import JobEnds
     from scheduler.services.polling import PollingController
     from scheduler.services.publisher import Publisher
     from scheduler.store.recorder import Recorder

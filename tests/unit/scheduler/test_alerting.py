@@ -15,7 +15,7 @@ from scheduler.protocol.devices import Device, Reading
 from scheduler.protocol.settings import Settings, is_quiet
 from scheduler.protocol.snapshot import Alert
 from scheduler.services.alert_service import AlertService
-from scheduler.services.webhook import WAITING, Webhook
+from scheduler.services.webhook import MAX_WAITING, Webhook
 from scheduler.store import Store
 from scheduler.store.store import KEPT_ALERTS
 from tests.hook import Hook
@@ -78,7 +78,7 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
         while now < at(22, 0) + 9 * 3600 + 60:
             minutes = (now - at(22, 0)) / 60
             temp = 88.0 if 5 < minutes < 10 or minutes > 100 else 50.0
-            alerting.look((GPU,), hot(now, temp), (), settings, now)
+            alerting.check((GPU,), hot(now, temp), (), settings, now)
             now += 4
         while len(hook.got) < 1:
             await asyncio.sleep(0.02)
@@ -94,15 +94,15 @@ def test_what_quiet_hours_kept_back_is_told_after_them_where_it_lasts(
     )
 
 
-def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str]:
+def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str | None]:
     """What the webhook said of each message that was sent, or dropped."""
-    said: list[str] = []
+    said: list[str | None] = []
 
     async def run() -> None:
         webhook = Webhook(said.append, attempts=(0.0, 0.05), timeout=timeout)
         for number in range(count):
             webhook.send(url, {"id": number})
-        while len(said) < min(count, 1) or webhook._waiting:
+        while len(said) < min(count, 1) or webhook:
             await asyncio.sleep(0.02)
         await webhook.stop()
 
@@ -112,7 +112,7 @@ def deliver(url: str, count: int = 1, timeout: float = 5.0) -> list[str]:
 
 def test_a_message_is_tried_again_and_a_refusal_is_told(hook: Hook) -> None:
     hook.answers = [503]
-    assert deliver(hook.url) == [""]
+    assert deliver(hook.url) == [None]
     assert [m["id"] for m in hook.got] == [0]
     hook.answers = [404, 404]
     assert deliver(hook.url) == [
@@ -137,13 +137,13 @@ def test_what_cannot_be_reached_is_told_without_its_secret() -> None:
 
 
 def test_a_storm_of_alerts_is_bounded() -> None:
-    said: list[str] = []
+    said: list[str | None] = []
 
     async def storm() -> None:
         webhook = Webhook(said.append)
-        for number in range(WAITING + 5):
+        for number in range(MAX_WAITING + 5):
             webhook.send("http://127.0.0.1:9/", {"id": number})
-        assert len(webhook._waiting) == WAITING
+        assert len(webhook) == MAX_WAITING
         await webhook.stop()
 
     asyncio.run(storm())
