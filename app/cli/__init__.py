@@ -1,1 +1,1 @@
-"""The command line."""
+"""Run GPU Deck from the command line."""

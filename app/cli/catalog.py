@@ -1,168 +1,133 @@
-"""The commands there are: a row each. What a command needs is loaded once it is run, or asked for its --help."""
+"""List the commands.
+
+The module of a command holds its arguments (`add_arguments`, if it takes any) beside its code. It
+is imported only when the command runs or its help is shown, so `gpudeck --help` stays fast.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Verb(NamedTuple):
-    """One command."""
+class Command(NamedTuple):
+    """Describe one command."""
 
     name: str
-    run: str
-    """What does it, `module:function` in app: called with the arguments, it returns the exit status."""
-    text: str
-    arguments: str = ""
-    """What adds its arguments to its parser, `module:function` in app.cli.arguments."""
+    module: str
+    """Module in `app`."""
+    help: str
+    function: str = "run"
+    """The function that runs the command: takes the arguments and returns the exit status."""
     json: bool = True
-    """Whether it prints data."""
+    """The command has a --json option."""
 
 
-VERBS = (
-    Verb("status", "cli.watch:status", "what the devices do now, and which jobs wait or run"),
-    Verb(
+COMMANDS = (
+    Command("status", "cli.devices.status", "show the devices and the active jobs"),
+    Command(
         "watch",
-        "cli.live:watch",
-        "status, live until Ctrl+C; with --json one line of JSON whenever something changes",
+        "cli.devices.watch",
+        "show the status live until Ctrl+C; with --json, print one line of JSON at each change",
     ),
-    Verb(
+    Command(
         "processes",
-        "cli.processes:processes",
+        "cli.devices.processes",
         "list the processes that use a GPU: user, command, container, job, memory, share",
     ),
-    Verb(
+    Command(
         "kill",
-        "cli.processes:kill",
-        "end a process of yours that uses a GPU, after asking; one of a job by cancelling the job",
-        "look:kill",
+        "cli.devices.kill",
+        "end a process that uses a GPU, after asking; if a job owns it, cancel the job",
     ),
-    Verb(
-        "alerts",
-        "cli.alerts:alerts",
-        "list what is the matter with devices and jobs, and what was",
-        "look:alerts",
-    ),
-    Verb("export", "cli.past:export", "write the history of the devices to a file", "look:export"),
-    Verb(
+    Command("alerts", "cli.devices.alerts", "list current and past alerts, or acknowledge one"),
+    Command("export", "cli.devices.export", "write the history of the devices to a file"),
+    Command(
         "metrics",
-        "cli.metrics:metrics",
-        "serve what the devices and the queue do to Prometheus",
-        "look:metrics",
+        "cli.devices.metrics",
+        "serve the state of the devices and the queue to Prometheus",
         json=False,
     ),
-    Verb(
+    Command(
         "tour",
-        "tour.tour:tour",
-        "run the whole main job without a display: watch, run attention, brief, pictures of every page",
-        "look:tour",
+        "tour.command",
+        "run the main workflow without a display: watch the devices, run attention, write a brief, "
+        "and take pictures of every page",
     ),
-    Verb("record", "cli.record:record", "record a trace of the devices for replay", "look:record"),
-    Verb(
+    Command("record", "cli.devices.record", "record a trace of the devices, to replay it later"),
+    Command(
         "submit",
-        "cli.queue:submit",
+        "cli.queue.submit",
         "queue a command: gpudeck submit [options] -- COMMAND [ARG ...]",
-        "jobs:submit",
     ),
-    Verb(
+    Command(
         "run",
-        "cli.queue:run",
+        "cli.queue.run",
         "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes",
-        "jobs:run",
     ),
-    Verb(
-        "jobs",
-        "cli.queue:jobs",
-        "list the newest jobs, search all of them, or tell all about one",
-        "jobs:jobs",
+    Command(
+        "jobs", "cli.queue.jobs", "list the newest jobs, search all jobs, or show one in detail"
     ),
-    Verb("logs", "cli.queue:logs", "print what a job printed", "jobs:logs"),
-    Verb(
-        "wait",
-        "cli.queue:wait",
-        "wait for a job's end; the exit status tells whether it succeeded",
-        "jobs:wait",
+    Command("logs", "cli.queue.logs", "print the output of a job"),
+    Command(
+        "wait", "cli.queue.wait", "wait for a job to end; the exit status is 0 if it succeeded"
     ),
-    Verb(
-        "results",
-        "cli.queue:results",
-        "print what a job measured, or write it to a file",
-        "jobs:results",
+    Command("results", "cli.queue.results", "print what a job measured, or write it to a file"),
+    Command(
+        "pause", "cli.queue.pause", "pause the whole queue, a group, or jobs that have not started"
     ),
-    Verb(
-        "pause",
-        "cli.orders:pause",
-        "start nothing new: of the whole queue, of jobs, or of a group",
-        "jobs:several",
-    ),
-    Verb("resume", "cli.orders:resume", "let the queue, jobs, or a group go on", "jobs:several"),
-    Verb(
+    Command("resume", "cli.queue.pause", "resume the queue, a group, or jobs", "resume"),
+    Command(
         "edit",
-        "cli.orders:edit",
-        "change a job that waits; its name, notes and tags at any time",
-        "jobs:edit",
+        "cli.queue.edit",
+        "change a job that waits; its name, notes and tags can be changed at any time",
     ),
-    Verb(
-        "move", "cli.orders:move", "let a job that waits stand before or after another", "jobs:move"
-    ),
-    Verb("groups", "cli.orders:groups", "list the groups of jobs, or limit one", "jobs:groups"),
-    Verb(
-        "cancel",
-        "cli.queue:cancel",
-        "cancel a job that waits, or end one that runs; several may be named",
-        "jobs:cancel",
-    ),
-    Verb(
-        "ask", "cli.words:ask", 'ask the assistant, e.g. gpudeck ask "what happened?"', "words:ask"
-    ),
-    Verb(
+    Command("move", "cli.queue.move", "move a job that waits before or after another job"),
+    Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
+    Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
+    Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
+    Command(
         "permissions",
-        "cli.words:permissions",
-        "tell what the assistant must never propose, and take it back",
-        "words:permissions",
+        "cli.assistant.permissions",
+        "list what the assistant must never propose, or allow it again",
     ),
-    Verb(
+    Command(
         "serve",
-        "cli.serve:run",
-        "let editors and scripts of yours use the model, by OpenAI's API, on this machine alone",
-        "words:serve",
+        "cli.assistant.serve",
+        "offer the assistant's model to your editors and scripts on this machine, "
+        "through OpenAI's API",
         json=False,
     ),
-    Verb(
+    Command(
         "report",
-        "cli.words:report",
-        "have the assistant write a report once the device is idle: what ran, failed, waited, used energy",
-        "words:report",
+        "cli.assistant.report",
+        "let the assistant write a report once a device is idle: "
+        "which jobs ran, failed or waited, and the energy used",
     ),
-    Verb(
+    Command(
         "models",
-        "cli.models:models",
-        "list the models for the assistant; add, fetch, choose, time or forget one",
-        "words:models",
+        "cli.assistant.models",
+        "list the models for the assistant; add, download, choose, benchmark or remove one",
     ),
-    Verb(
-        "daemon", "cli.care:daemon", "start, stop or look at the background process", "care:daemon"
-    ),
-    Verb(
+    Command("daemon", "cli.system.daemon", "start, stop or check the background process"),
+    Command(
         "cluster",
-        "cli.clusters:cluster",
-        "list the clusters that jobs can be submitted to, or name one",
-        "care:cluster",
+        "cli.system.cluster",
+        "list the clusters that jobs can be submitted to; add or remove one",
     ),
-    Verb(
+    Command(
         "clean",
-        "cli.clean:clean",
-        "find debris: old kernels, logs, core dumps, copies of models; move it to the trash after asking",
-        "care:clean",
+        "cli.system.clean",
+        "find files that are no longer needed (old kernels, logs, core dumps, copies of models) "
+        "and move them to the trash, after asking",
     ),
-    Verb(
+    Command(
         "diagnostics",
-        "cli.care:diagnose",
-        "print one text to paste into a bug report, without names, paths and secrets",
+        "cli.system.diagnostics",
+        "print a text to paste into a bug report, without names, paths and secrets",
     ),
-    Verb(
+    Command(
         "doctor",
-        "cli.care:doctor",
-        "check everything GPU Deck needs, and say what to do where something is amiss",
-        "care:doctor",
+        "cli.system.doctor",
+        "check everything that GPU Deck needs, and say how to fix what is wrong",
     ),
 )

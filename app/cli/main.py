@@ -1,4 +1,7 @@
-"""The command line: `gpudeck` opens the window, `gpudeck VERB` does one thing. Exit status 2 for usage, 1 for failure."""
+"""Run the command line: `gpudeck` opens the window, `gpudeck COMMAND` runs one command.
+
+The exit status is 0 for success, 1 for failure and 2 for wrong usage.
+"""
 
 from __future__ import annotations
 
@@ -7,77 +10,86 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from app import __version__
-from app.cli.catalog import VERBS, Verb
-from app.cli.output import status_line
-from app.cli.usage import DEFAULT_TOUR, UsageError
+from app.cli.catalog import COMMANDS, Command
+from app.cli.output import UsageError, clear_progress, print_error
 from scheduler.protocol.errors import DaemonGone, UserError
 
-Command = Callable[[argparse.Namespace], int]
-_LINE = 120
-"""Characters of a usage error beyond which what there is to choose from is left to --help."""
+MAX_ERROR = 120
+"""A longer usage error is shortened by its list of choices, which --help shows, too."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status; what the user can put right is one line on standard error."""
+    """Run one command and return its exit status.
+
+    An error that the user can fix is printed as one line on standard error.
+
+    Args:
+        argv: The arguments, without the program's name; those of this process if omitted.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal that knows no degree sign gets a question mark
+            # a terminal without a degree sign shows a question mark
+            stream.reconfigure(errors="replace")
     given = sys.argv[1:] if argv is None else argv
-    args, left = parser().parse_known_args(given) if given else (_NO_COMMAND, [])
-    if left:
-        what = (
-            f"one at a time is meant here; {left[0]} is too many"
-            if left[0].isdigit()
-            else f"there is no {' '.join(left)} here"
-        )
-        return _fail(f"{what}. See: {args.prog} --help", 2)
+    args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
+    if extra:
+        return _fail(f"{_describe_extra(extra)}. See: {args.prog} --help", 2)
     try:
-        command: Command = args.run
-        return command(args)
+        status: int = args.run(args)
+        return status
     except UsageError as e:
         return _fail(str(e), 2)
     except DaemonGone as e:
         return _fail(
-            f"{e}. Nothing is lost: jobs run on, and the next command starts what is missing.", 1
+            f"{e}. Nothing is lost: running jobs continue, and the next command restarts "
+            "the daemon.",
+            1,
         )
     except (UserError, TimeoutError) as e:
         return _fail(str(e), 1)
-    except BrokenPipeError:
-        _drop_output()  # its reader left: so do we, quietly
+    except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
+        _discard_output()
         return 0
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        _drop_output()
-        return _fail(f"cannot write the output: {e.strerror}. Free some space, and try again.", 1)
+        _discard_output()
+        return _fail(f"cannot write the output: {e.strerror}. Free some space and try again.", 1)
     except KeyboardInterrupt:
-        status_line("")
+        clear_progress()
         return 130
 
 
-def _drop_output() -> None:
-    """What standard output has not taken yet would fail again as Python ends."""
+def _describe_extra(extra: list[str]) -> str:
+    if extra[0].isdigit():
+        return f"this command takes one number; {extra[0]} is too many"
+    return f"unknown argument: {' '.join(extra)}"
+
+
+def _discard_output() -> None:
+    """Redirect standard output, whose unwritten rest would fail again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(message: str, status: int) -> int:
-    status_line("")
-    print(f"gpudeck: {message}", file=sys.stderr)
+    clear_progress()
+    print_error(message)
     return status
 
 
-def _window(args: argparse.Namespace) -> int:
+def _open_window(args: argparse.Namespace) -> int:
     if not has_display():
+        from app.tour.command import DEFAULT_FOLDER
+
+        folder = Path(DEFAULT_FOLDER).absolute()
         print(
-            f"gpudeck: no display here, so the tour runs headless instead; its pictures go to {Path(DEFAULT_TOUR).absolute()}",
+            f"gpudeck: there is no display; the tour runs instead and saves pictures to {folder}",
             flush=True,
         )
         return main(["tour"])
@@ -86,65 +98,70 @@ def _window(args: argparse.Namespace) -> int:
     return run()
 
 
-_NO_COMMAND = argparse.Namespace(run=_window, prog="gpudeck")
-"""Without a word no parser is needed, which takes a hundredth of a second to make: the window is there sooner."""
+_NO_COMMAND = argparse.Namespace(run=_open_window, prog="gpudeck")
+"""Making a parser takes 10 ms, which would delay the window."""
 
 
 def has_display() -> bool:
-    """Whether there is a screen to open a window on."""
+    """Return True if there is a screen on which a window can be opened."""
     if os.environ.get("QT_QPA_PLATFORM", "").split(":")[0] in ("offscreen", "minimal"):
         return False
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, and where the rest is told."""
+class CommandParser(argparse.ArgumentParser):
+    """Parse one command line, and report an error in one line.
 
-    verb: Verb | None = None
-    """Whose arguments are still to be added: that of another command than the one that is run are not needed."""
+    The arguments of a command are added when they are first needed, because this imports the
+    command's module.
+    """
+
+    command: Command | None = None
+    """The command whose arguments have not been added yet."""
 
     def error(self, message: str) -> NoReturn:
-        if len(message) > _LINE:
+        if len(message) > MAX_ERROR:
             message = message.partition(" (choose from")[0]
         self.exit(2, f"gpudeck: {message}. See: {self.prog} --help\n")
 
-    def filled(self) -> Self:
-        """With all its arguments."""
-        if self.verb is not None:
-            verb, self.verb = self.verb, None
-            if verb.json:
+    def add_command_arguments(self) -> Self:
+        """Add the arguments of this parser's command, once."""
+        if self.command is not None:
+            command, self.command = self.command, None
+            if command.json:
                 self.add_argument("--json", action="store_true", help="print JSON")
-            if verb.arguments:
-                _found(f"cli.arguments.{verb.arguments}")(self)
+            module = load(command)
+            if hasattr(module, "add_arguments"):
+                module.add_arguments(self)
         return self
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.filled()
+        self.add_command_arguments()
         return super().parse_known_args(args, namespace)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Of all commands."""
-    parser = _Parser(
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = CommandParser(
         prog=_NO_COMMAND.prog,
-        description="Watch your GPUs, queue work on them, run accelerated attention. Without a command: the window.",
+        description="Watch your GPUs, queue work on them, and run accelerated attention. "
+        "Without a command, open the window.",
     )
     parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
     parser.set_defaults(**vars(_NO_COMMAND))
-    made = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for verb in VERBS:
-        one = made.add_parser(
-            verb.name, help=verb.text, description=verb.text[0].upper() + verb.text[1:] + "."
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        description = f"{command.help[0].upper()}{command.help[1:]}."
+        sub = commands.add_parser(command.name, help=command.help, description=description)
+        sub.command = command
+        sub.set_defaults(
+            run=lambda args, command=command: getattr(load(command), command.function)(args),
+            json=False,
+            prog=sub.prog,
         )
-        one.set_defaults(
-            run=lambda args, run=verb.run: _found(run)(args), json=False, prog=one.prog
-        )
-        one.verb = verb
     return parser
 
 
-def _found(place: str) -> Callable[[Any], Any]:
-    """A function of app by its place, `module:function`."""
-    module, _, function = place.partition(":")
-    found: Callable[[Any], Any] = getattr(import_module(f"app.{module}"), function)
-    return found
+def load(command: Command) -> Any:
+    """Import the module of a command."""
+    return import_module(f"app.{command.module}")

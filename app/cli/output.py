@@ -1,4 +1,4 @@
-"""What commands print: aligned tables for people, JSON for programs, nothing that steers a terminal."""
+"""Print tables for people and JSON for programs, ask questions, and report errors."""
 
 from __future__ import annotations
 
@@ -7,75 +7,106 @@ import shutil
 import sys
 import textwrap
 import unicodedata
+from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
 from scheduler.protocol.progress import printable
 
-if TYPE_CHECKING:
-    from app.cli.terminal import Line
-
-_NARROWEST = 20
-"""Columns of a terminal that a cell needs to be read in."""
+_MIN_CELL_COLUMNS = 20
+"""A last cell narrower than this continues below its row instead of beside it."""
 _COLORS = {"muted": "2", "warm": "33", "hot": "31", "throttled": "35", "failed": "1;31"}
-"""Codes of the terminal for what colour stands for."""
+"""The terminal's color code of each meaning."""
 
 
-def say(text: str = "") -> None:
-    """One line on standard output."""
+class UsageError(Exception):
+    """Report a command line that cannot be carried out as written; the exit status is 2."""
+
+
+class StyledText(NamedTuple):
+    """Hold a piece of a line whose meaning decides its color."""
+
+    text: str
+    meaning: str = ""
+
+
+StyledLine = tuple[StyledText, ...]
+
+
+def print_line(text: str = "") -> None:
+    """Print one line on standard output, without characters that control a terminal."""
     print(printable(text), flush=True)
 
 
-def say_json(value: Any) -> None:
-    """A value of ours as indented JSON."""
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     print(msgspec.json.format(msgspec.json.encode(value)).decode(), flush=True)
 
 
-def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print rows in aligned columns; the first is the heading. `right`: columns aligned to the right.
+def print_result(args: Namespace, value: Any, *lines: str) -> None:
+    """Print the value as JSON if the user passed --json, and the lines otherwise."""
+    if args.json:
+        print_json(value)
+        return
+    for line in lines:
+        print_line(line)
 
-    On a terminal, a last column that is too long goes on below itself, or where there is no room either, below the row.
+
+def print_error(message: str) -> None:
+    """Print one line on standard error."""
+    print(f"gpudeck: {printable(message)}", file=sys.stderr)
+
+
+def print_table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print rows in aligned columns.
+
+    On a terminal, a last cell that is too long is wrapped.
+
+    Args:
+        rows: The cells of each row; the first row is the heading.
+        right: The columns to align to the right.
     """
     clean = [[printable(cell) for cell in row] for row in rows]
     widths = [max(_columns(row[i]) for row in clean) for i in range(len(clean[0]))]
     terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in clean:
-        gaps = [" " * (w - _columns(c)) for c, w in zip(row, widths, strict=True)]
+        gaps = [" " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=True)]
         cells = [
-            gap + c if i in right else c + gap
-            for i, (c, gap) in enumerate(zip(row, gaps, strict=True))
+            gap + cell if i in right else cell + gap
+            for i, (cell, gap) in enumerate(zip(row, gaps, strict=True))
         ]
-        for line in _fitted("  ".join(cells[:-1]), cells[-1], terminal):
+        for line in _wrap_row("  ".join(cells[:-1]), cells[-1], terminal):
             print(line.rstrip(), flush=True)
 
 
-def _fitted(row: str, last: str, terminal: int) -> list[str]:
-    """The row with its last cell, as lines of a terminal that is so wide; 0: one line."""
+def _wrap_row(row: str, last: str, terminal: int) -> list[str]:
+    """Return the row and its last cell as lines of `terminal` columns; 0 means no limit."""
     whole = f"{row}  {last}" if row else last
     if not terminal or _columns(whole.rstrip()) <= terminal:
         return [whole]
-    room = terminal - _columns(row) - 2
-    indent = " " * (_columns(row) + 2 if room >= _NARROWEST else 4)
+    beside = terminal - _columns(row) - 2 >= _MIN_CELL_COLUMNS
+    indent = " " * (_columns(row) + 2 if beside else 4)
     lines = textwrap.wrap(last, terminal - len(indent)) or [""]
-    return (
-        [f"{row}  {lines[0]}", *(indent + line for line in lines[1:])]
-        if room >= _NARROWEST
-        else [row, *(indent + line for line in lines)]
-    )
+    if not beside:
+        return [row, *(indent + line for line in lines)]
+    return [f"{row}  {lines[0]}", *(indent + line for line in lines[1:])]
 
 
 def _columns(text: str) -> int:
-    """How many columns of a terminal it takes: wide characters (Unicode's East Asian Width) two, combining ones none."""
+    """Return the width of a text on a terminal.
+
+    Wide characters (Unicode's East Asian Width) take two columns, combining ones none.
+    """
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
 
 
-def colored(stream: TextIO) -> bool:
-    """Whether colours are welcome there: on a terminal, where NO_COLOR is not set (https://no-color.org)."""
+def supports_color(stream: TextIO) -> bool:
+    """Return True for a color terminal unless NO_COLOR is set (https://no-color.org)."""
     return (
         stream.isatty()
         and not os.environ.get("NO_COLOR")
@@ -83,25 +114,41 @@ def colored(stream: TextIO) -> bool:
     )
 
 
-def paint(line: Line, color: bool) -> str:
-    """A line of pieces, in the colours of what they mean."""
+def render(line: StyledLine, color: bool) -> str:
+    """Return the text of a line, with the terminal's color codes if `color` is true."""
     return "".join(
         f"\x1b[{_COLORS[p.meaning]}m{p.text}\x1b[0m" if color and p.meaning in _COLORS else p.text
         for p in line
     )
 
 
-def harmless(text: str) -> str:
-    """Output of a job, safe for a terminal: its escapes and other control characters become spaces."""
+def neutralize(text: str) -> str:
+    """Return a job's output with its control characters replaced, safe for a terminal."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
-def status_line(text: str) -> None:
-    """Overwrite the current line of a terminal with `text`; does nothing where standard error is no terminal."""
+def show_progress(text: str) -> None:
+    """Overwrite the current line of the terminal; do nothing if standard error is not one."""
     if sys.stderr.isatty():
-        width = (
-            shutil.get_terminal_size().columns - 1
-        )  # a longer line would wrap, and could not be overwritten
+        # a longer line would wrap, and could not be overwritten
+        width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
         sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    """Erase the line that `show_progress` wrote."""
+    show_progress("")
+
+
+def prompt(question: str) -> str:
+    """Ask a question on standard error and return the answer, in lower case."""
+    sys.stderr.write(f"{printable(question)} ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower()
+
+
+def confirm(question: str) -> bool:
+    """Ask a question and return True if the answer is yes."""
+    return prompt(f"{question} [y/N]") in ("y", "yes")

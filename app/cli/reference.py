@@ -1,72 +1,64 @@
-"""The commands and the settings as Markdown, for people and for the assistant's search: python -m app.cli.reference FOLDER"""
+"""Write the commands and the settings as Markdown: python -m app.cli.reference FOLDER."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from app.cli.main import parser
+from app.cli.main import CommandParser, make_parser
 from app.settings.form import SETTINGS
 
-_MADE = "<!-- Made by: make docs -->"
+_NOTE = "<!-- Made by: make docs -->"
 
 
 def commands() -> str:
-    """Every command with its options."""
-    (verbs,) = (
-        action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)
-    )  # argparse tells it no other way
+    """Return all commands with their options."""
+    # argparse offers no public way to list subparsers and their options
+    actions = make_parser()._actions
+    (subparsers,) = (a for a in actions if isinstance(a, argparse._SubParsersAction))
     parts = [
         "# Commands",
-        _MADE,
-        "`gpudeck` alone opens the window. `--json` on every command that prints data. Exit status: 0 done, 1 failed, 2 wrong usage.",
+        _NOTE,
+        "`gpudeck` without a command opens the window. Every command that prints data takes "
+        "`--json`. Exit status: 0 success, 1 failure, 2 wrong usage.",
     ]
-    for name, verb in verbs.choices.items():
-        parts += [f"## gpudeck {name}", verb.description or "", _options(verb.filled()._actions)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    for name, parser in subparsers.choices.items():
+        assert isinstance(parser, CommandParser)
+        parser.add_command_arguments()
+        parts += [f"## gpudeck {name}", parser.description or ""]
+        options = [a for a in parser._actions if a.dest not in ("help", "json")]
+        if options:
+            parts.append("\n".join(map(_option, options)))
+    return "\n\n".join(parts) + "\n"
 
 
-def _options(actions: list[argparse.Action]) -> str:
-    """Each on a line, those that explain themselves on one."""
-    told = [action for action in actions if action.dest not in ("help", "json")]
-    lines = [f"- `{_called(action)}`: {action.help}" for action in told if action.help]
-    plain = [f"`{_called(action)}`" for action in told if not action.help]
-    return "\n".join([*lines, *([f"- {', '.join(plain)}"] if plain else [])])
-
-
-def _called(action: argparse.Action) -> str:
-    takes = "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
-    takes = action.metavar if isinstance(action.metavar, str) else takes
-    return " ".join(
-        filter(None, (", ".join(action.option_strings), "" if action.nargs == 0 else takes))
-    )
+def _option(action: argparse.Action) -> str:
+    """Return an option as an item of a list."""
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if action.choices and not action.metavar:
+        value = "|".join(map(str, action.choices))
+    if action.nargs == 0:
+        value = ""
+    usage = " ".join(filter(None, (", ".join(action.option_strings), value)))
+    return f"- `{usage}`: {action.help}"
 
 
 def settings() -> str:
-    """Every setting, as the window explains it."""
-    return (
-        "\n\n".join(
-            [
-                "# Settings",
-                _MADE,
-                "In the window under Settings; in Python `Client().configure(name=value)`.",
-                *_groups(),
-            ]
-        )
-        + "\n"
-    )
-
-
-def _groups() -> Iterator[str]:
+    """Return all settings with their explanations."""
+    parts = [
+        "# Settings",
+        _NOTE,
+        "In the window under Settings; in Python: `Client().configure(name=value)`.",
+    ]
     for group in dict.fromkeys(setting.group for setting in SETTINGS):
-        yield f"## Settings: {group}"
-        yield "\n".join(
-            f"- **{s.title}** (`{s.name}`{f', in {s.unit}' if s.unit else ''}): {s.help}"
-            for s in SETTINGS
-            if s.group == group
-        )
+        lines = []
+        for setting in SETTINGS:
+            if setting.group == group:
+                unit = f", in {setting.unit}" if setting.unit else ""
+                lines.append(f"- **{setting.title}** (`{setting.name}`{unit}): {setting.help}")
+        parts += [f"## Settings: {group}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The secret of an endpoint: one file a kind of endpoint, which only its owner can read."""
+"""Keep the secret token of an endpoint in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -12,33 +12,41 @@ from scheduler.protocol.errors import UserError
 
 
 def read_token(file: Path) -> tuple[str, bool]:
-    """The token in `file`, made where there is none yet, and whether it was made now."""
+    """Return the token in `file`, and True if it was created by this call.
+
+    Raises:
+        UserError: The token cannot be read or stored.
+    """
     paths.ensure(file.parent)
-    made = not file.exists() and _made(file)
+    created = not file.exists() and _create(file)
     try:
-        with paths.open_plain(file) as found:
-            token = found.read(4096).decode().strip()
+        with paths.open_plain(file) as stored:
+            token = stored.read(4096).decode().strip()
     except (OSError, ValueError) as e:
-        raise UserError(f"the token {file} cannot be read. Delete it, and another is made.") from e
+        raise UserError(
+            f"cannot read the token in {file}. Delete the file to create a new token"
+        ) from e
     if not token or not token.isascii():
-        raise UserError(f"there is no token in {file}. Delete it, and another is made.")
-    return token, made
+        raise UserError(f"{file} holds no token. Delete the file to create a new token")
+    return token, created
 
 
-def _made(file: Path) -> bool:
-    """Whether it is ours: of several who make it at once one wins, and nobody ever sees it without its content."""
+def _create(file: Path) -> bool:
+    """Store a new token, and return False if another process stored one first.
+
+    The file is linked into place, so that nobody ever sees it empty.
+    """
     new = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
-    new.unlink(missing_ok=True)  # of one that had this pid and was killed
+    new.unlink(missing_ok=True)  # left by a process with this number that was killed
     try:
-        with os.fdopen(
-            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, paths.PRIVATE_FILE), "w"
-        ) as out:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(new, flags, paths.PRIVATE_FILE), "w") as out:
             out.write(secrets.token_urlsafe(32))
         os.link(new, file)
     except FileExistsError:
         return False
     except OSError as e:
-        raise UserError(f"a token cannot be stored in {file}: {e.strerror}") from e
+        raise UserError(f"cannot store a token in {file}: {e.strerror}") from e
     finally:
         new.unlink(missing_ok=True)
     return True

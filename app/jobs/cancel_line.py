@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.format.job_line import before_cancelling
+from app.format.values import plural
 from app.widgets import theme
 from app.widgets.controls import button, card, label, row, set_text
 
@@ -41,10 +41,25 @@ class CancelLine(QWidget):
     def ask(self, waiting: Sequence[int], running: Sequence[int]) -> None:
         """About jobs that wait, and jobs that run."""
         self._jobs = (*waiting, *running)
-        set_text(self.question, before_cancelling(len(waiting), len(running)))
+        set_text(self.question, cancel_question(len(waiting), len(running)))
         self.show()
         self.no.setFocus()
 
     def _answer(self, jobs: tuple[int, ...]) -> None:
         self.hide()
         self.answered.emit(jobs)
+
+
+def cancel_question(waiting: int, running: int) -> str:
+    """Return the question that is asked before jobs are cancelled.
+
+    Args:
+        waiting: The number of jobs that wait.
+        running: The number of jobs that run.
+    """
+    consequences = []
+    if waiting:
+        consequences.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} and will never run")
+    if running:
+        consequences.append(f"{running} {'runs' if running == 1 else 'run'} and will be ended")
+    return f"Cancel {plural(waiting + running, 'job')}? {', '.join(consequences)}."

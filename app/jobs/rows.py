@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -182,6 +183,18 @@ def device_labels(snapshot: Snapshot) -> dict[str, str]:
 def state_word(job: Job) -> str:
     """The state's name; a job that was told to stop says so."""
     return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
+
+
+def describe(job: Job) -> str:
+    """Return a job's state in a line: its name, and why it waits, its progress, or its end."""
+    return ", ".join(filter(None, (state_word(job), doing(job))))
+
+
+def doing(job: Job) -> str:
+    """Return why a job waits, its progress, or how it ended."""
+    shown = row(job, {}, time.time())
+    took = f"after {shown.duration}" if shown.duration and not job.active else ""
+    return ", ".join(filter(None, (shown.doing, took)))
 
 
 def time_left(progress: Progress, started: float, now: float) -> float | None:

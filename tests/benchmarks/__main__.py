@@ -7,7 +7,7 @@ import platform
 import sys
 import tempfile
 
-from app.cli.watch import first_reading
+from app.cli.connection import wait_for_reading
 from scheduler.client import Client
 from tests.benchmarks import cpu_share, latency, repaint, window_start
 from tests.benchmarks.rows import context, write
@@ -66,7 +66,7 @@ def main() -> int:
 
 def _device(deck: Client) -> tuple[str, str]:
     """The kind of the devices (cpu, nvidia), and the machine in words."""
-    devices = first_reading(deck).devices
+    devices = wait_for_reading(deck).devices
     names = ", ".join(s.device.name for s in devices)
     return (
         devices[0].device.kind,

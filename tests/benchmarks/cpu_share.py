@@ -7,7 +7,7 @@ import time
 
 import psutil
 
-from app.cli.care import daemon_status
+from app.cli.connection import daemon_status
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone
 from tests.benchmarks.rows import spread

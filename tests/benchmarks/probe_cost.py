@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 import pynvml
 
-from app.cli.watch import first_reading
+from app.cli.connection import wait_for_reading
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.paths import daemon_lock
@@ -52,7 +52,7 @@ def daemon_family(hz: float) -> list[psutil.Process]:
     """A daemon of our own with its probe, watched by one client as an open window would."""
     settings.save(settings.Settings(source="nvml", telemetry_hz=hz))
     client = Client()
-    first_reading(client)
+    wait_for_reading(client)
     threading.Thread(target=listen, args=(client,), daemon=True).start()
     daemon = psutil.Process(int(daemon_lock().read_text()))
     return [daemon, *daemon.children()]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.cli.devices.metrics import token_file
+from app.cli.devices.prometheus import DCGM
 from app.cli.main import main
-from app.cli.metrics import token_file
-from app.cli.prometheus import DCGM
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
 from scheduler.protocol.fields import FIELDS

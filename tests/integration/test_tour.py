@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.care import daemon_status
+from app.cli.connection import daemon_status
 from scheduler.client import Client
 from scheduler.protocol import settings
 from scheduler.protocol.settings import TEMPLATE, Settings

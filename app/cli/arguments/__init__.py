@@ -1,1 +1,0 @@
-"""The arguments of the commands, loaded only for the command that runs."""

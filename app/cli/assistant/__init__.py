@@ -1,0 +1,1 @@
+"""Define the commands of the assistant and its models, one file a command."""

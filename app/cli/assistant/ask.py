@@ -1,0 +1,145 @@
+"""Ask the assistant a question, or tell it what to do."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+import msgspec
+
+from app.cli.assistant.events import device, show_event
+from app.cli.output import (
+    UsageError,
+    clear_progress,
+    print_json,
+    print_line,
+    print_result,
+    prompt,
+)
+from assistant.client import Assistant
+from assistant.intents.choices import Choice, numbered
+from assistant.messages import Answer
+from assistant.tools.proposal import Decision, Proposal
+from scheduler.protocol.errors import UserError
+
+_NO_TERMINAL = "Nothing was done, because there is no terminal to ask for confirmation on."
+_ALLOW_ONCE = "To allow it: gpudeck ask --yes ..."
+_UNCERTAIN = (
+    "--yes covers only requests that are unambiguous. This one depends on a model or on a job's "
+    "name, is a question, or has a condition. Name jobs by their number, or use a command such as "
+    "gpudeck cancel 7"
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the question, and the options for its answer."""
+    parser.add_argument("question", nargs="+", metavar="WORD", help="your question or request")
+    parser.add_argument(
+        "--cpu",
+        action="store_true",
+        help="run the model on the CPU instead of waiting for a busy GPU",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="allow what is proposed, once, without being asked"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the answer; carry out a proposal that the user allows.
+
+    Returns:
+        The exit status: 1 if the user asked for an action and it was not carried out.
+    """
+    question = " ".join(args.question).strip()
+    if not question:
+        raise UsageError('missing question. Example: gpudeck ask "what happened?"')
+    assistant = Assistant()
+    answer = assistant.ask(question, on_event=show_event, device=device(args))
+    clear_progress()
+    if answer.choices:
+        choice = _choose(answer, args)
+        if choice is None:
+            return 1
+        answer = assistant.ask(
+            question, on_event=show_event, device=device(args), meant=choice.call
+        )
+        clear_progress()
+    if answer.proposal is not None:
+        return _decide(assistant, answer, args)
+    _print_answer(answer, args)
+    asks_for_action = answer.role == "operate" if answer.call is None else answer.call.acts
+    return int(asks_for_action)
+
+
+def _choose(answer: Answer, args: Namespace) -> Choice | None:
+    """Return the meaning that the user chooses, or None for none of them."""
+    print_result(args, answer, *answer.text.splitlines())
+    if args.json:
+        return None
+    if not sys.stdin.isatty():
+        print_line("Nothing was done, because there is no terminal to ask on.")
+        return None
+    return numbered(answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]"))
+
+
+def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
+    """Carry out the proposal if the user allows it; ask again if it has changed meanwhile."""
+    while (proposal := answer.proposal) is not None:
+        if not args.json:
+            _print_proposal(proposal, answer)
+        # a proposal that depends on a model or on a job's name is always shown first
+        allowed = args.yes and proposal.certain
+        if not allowed and args.json:
+            print_json(answer)
+            return 1
+        if not allowed and not sys.stdin.isatty():
+            print_line(f"{_NO_TERMINAL} {_UNCERTAIN if args.yes else _ALLOW_ONCE}")
+            return 1
+        decision = "once" if allowed else _ask_permission()
+        if decision is None:
+            raise UserError("nothing was done")
+        outcome = assistant.approve(proposal, decision)
+        answer = msgspec.structs.replace(outcome, call=answer.call, routed=answer.routed)
+        if args.yes and answer.proposal is not None:
+            raise UserError("the situation has changed, and nothing was done. Ask again")
+    _print_answer(answer, args)
+    return 0
+
+
+def _print_proposal(proposal: Proposal, answer: Answer) -> None:
+    print_line(f"{proposal.title}? {proposal.note}".rstrip())
+    print_line(proposal.effect)
+    for caption, value in proposal.details:
+        print_line(f"{caption.lower()}: {value}")
+    print_line(f"tool: {_describe_tool(answer)}")
+
+
+def _ask_permission() -> Decision | None:
+    """Return the user's decision, or None if it is no."""
+    decision = prompt("Do it? [y/N/never]")
+    if decision in ("y", "yes"):
+        return "once"
+    return "never" if decision == "never" else None
+
+
+def _print_answer(answer: Answer, args: Namespace) -> None:
+    if args.json:
+        print_json(answer)
+        return
+    for line in answer.text.splitlines():
+        print_line(line)
+    print_line()
+    sources = sorted({fact.source for fact in answer.facts})
+    if sources:
+        print_line(f"(sources: {'; '.join(sources)})")
+    where = f" on {answer.where}" if answer.writer != "template" and answer.device else ""
+    origin = [f"written by: {answer.writer}{where}"]
+    if answer.call is not None:
+        origin.append(_describe_tool(answer))
+    print_line(f"({'; '.join(origin)})")
+
+
+def _describe_tool(answer: Answer) -> str:
+    """Return the tool that the request needs, and how it was found."""
+    assert answer.call is not None, "only a request with a tool has a proposal"
+    return f"{answer.call.line}, found by: {answer.routed}"

@@ -1,0 +1,193 @@
+"""List, add, download, choose, benchmark and remove models for the assistant."""
+
+from __future__ import annotations
+
+import threading
+from argparse import ArgumentParser, Namespace
+
+from app.cli.output import (
+    UsageError,
+    clear_progress,
+    print_json,
+    print_line,
+    print_result,
+    print_table,
+    show_progress,
+)
+from app.format.values import memory
+from app.models.model_list import parameters, speed_of, state
+from assistant.client import Assistant
+from assistant.idle import Cancelled
+from assistant.library import model_list
+from assistant.library.describe import Model
+from assistant.library.hub import Progress
+from assistant.library.pull import Pull
+from assistant.messages import Event, Waiting
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import TEMPLATE
+
+_EXAMPLES = {
+    "add": "gpudeck models add ~/models/rwkv7-0.4B",
+    "pull": "gpudeck models pull fla-hub/rwkv7-1.5B-world",
+    "use": "gpudeck models use rwkv7-0.4B, or: gpudeck models use template",
+    "remove": "gpudeck models remove rwkv7-0.4B",
+    "benchmark": "gpudeck models benchmark rwkv7-0.4B --device cuda",
+}
+ACTIONS = ("list", *_EXAMPLES)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the action, and the model it is for."""
+    parser.add_argument(
+        "action",
+        choices=ACTIONS,
+        nargs="?",
+        default="list",
+        metavar="|".join(ACTIONS),
+        help="what to do (default: list)",
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="MODEL",
+        help="the model's name in the list, its folder or file; with pull: OWNER/NAME",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="with benchmark: the device to run on (default: cpu)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Carry out the action that the arguments name."""
+    if args.action == "list":
+        return _list(args)
+    if not args.name:
+        raise UsageError(f"missing model. Example: {_EXAMPLES[args.action]}")
+    actions = {
+        "add": _add,
+        "pull": _pull,
+        "use": _use,
+        "remove": _remove,
+        "benchmark": _benchmark,
+    }
+    return actions[args.action](args)
+
+
+def _list(args: Namespace) -> int:
+    used = _used_model()
+    found = model_list.listed_models(used)
+    if args.json:
+        print_json(found)
+        return 0
+    heading = ("MODEL", "PARAMETERS", "ON DISK", "NAMES", "NEEDS ON CPU", "ON CUDA", "")
+    print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
+    if not used:
+        print_line(
+            "No model is in use: templates write all texts. To choose one: "
+            f"gpudeck models use {found[0].name}"
+        )
+    return 0
+
+
+def _row(model: Model, used: str) -> tuple[str, ...]:
+    needs = [
+        memory(model.needs[device]) if device in model.needs else "" for device in ("cpu", "cuda")
+    ]
+    size = parameters(model), memory(model.bytes)
+    return (model.name, *size, model.dialect, *needs, state(model, used))
+
+
+def _used_model() -> str:
+    with Client() as client:
+        return client.snapshot().settings.model
+
+
+def _add(args: Namespace) -> int:
+    return _print_model(model_list.add(args.name), args, "was added to the list")
+
+
+def _pull(args: Namespace) -> int:
+    """Download a model; keep what was downloaded if Ctrl+C interrupts it."""
+    pull = Pull(args.name)
+    models: list[Model | None] = []
+    errors: list[UserError] = []
+
+    def download() -> None:
+        try:
+            models.append(pull.run(_show_download))
+        except UserError as e:
+            errors.append(e)
+
+    worker = threading.Thread(target=download, name="pull")
+    worker.start()
+    try:
+        while worker.is_alive():
+            worker.join(0.2)
+    except KeyboardInterrupt:
+        pull.cancel()
+        worker.join()
+        raise UserError(
+            f"stopped; the downloaded part was kept. To continue: gpudeck models pull {pull.name}"
+        ) from None
+    clear_progress()
+    if errors:
+        raise errors[0]
+    assert models[0] is not None, "only Ctrl+C stops a download early"
+    return _print_model(models[0], args, f"is in {pull.folder}")
+
+
+def _show_download(progress: Progress) -> None:
+    doing = "checking" if progress.checking else "downloading"
+    size = f"{memory(progress.done)} of {memory(progress.total)}"
+    percent = 100 * progress.done / max(progress.total, 1)
+    show_progress(f"{doing} {progress.file}: {size} ({percent:.0f} %)")
+
+
+def _use(args: Namespace) -> int:
+    with Client() as client:
+        settings = client.snapshot().settings
+        if args.name in ("none", TEMPLATE):
+            client.configure(model_folder=TEMPLATE)
+            print_line("No model is in use: templates write all texts.")
+            return 0
+        model = model_list.find(args.name, settings.model)
+        if model.problem:
+            raise UserError(model.problem)
+        if setting := model_list.setting_of(model):
+            model_list.add(setting)  # so that it stays on the list when another model is chosen
+        client.configure(model_folder=setting)
+    return _print_model(model, args, f"is in use on {settings.model_device} (setting model_device)")
+
+
+def _remove(args: Namespace) -> int:
+    model = model_list.find(args.name)
+    model_list.remove(model.path)
+    return _print_model(model, args, f"was removed from the list; its files remain in {model.path}")
+
+
+def _benchmark(args: Namespace) -> int:
+    model = model_list.find(args.name, _used_model())
+    assistant = Assistant()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Waiting):
+            show_progress(event.reason)
+
+    try:
+        speed = assistant.benchmark(model.path, args.device, on_event)
+    except (KeyboardInterrupt, Cancelled):
+        assistant.cancel()
+        raise
+    finally:
+        clear_progress()
+    print_result(args, speed, f"{speed.model} {speed_of(speed)}")
+    return 0
+
+
+def _print_model(model: Model, args: Namespace, what: str) -> int:
+    print_result(args, model, f"{model.name} ({parameters(model)} parameters) {what}.")
+    return 0

@@ -1,0 +1,35 @@
+"""List what the assistant must never propose, or allow it again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from app.cli.output import print_result
+from assistant.tools.permissions import take_back
+from scheduler.client import Client
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the tools to allow again."""
+    parser.add_argument(
+        "--forget",
+        action="append",
+        default=[],
+        metavar="TOOL",
+        help="allow the assistant to propose TOOL again, e.g. 'operate cancel'; can be repeated",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the tools that must never be proposed."""
+    with Client() as client:
+        never = take_back(client, *args.forget)
+    if never:
+        text = (
+            f"Never proposed: {', '.join(never)}. "
+            f"To allow one again: gpudeck permissions --forget '{never[0]}'"
+        )
+    else:
+        text = "The assistant may propose anything it can do. It does nothing until you allow it."
+    print_result(args, {"never": never}, text)
+    return 0

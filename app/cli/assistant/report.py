@@ -1,0 +1,95 @@
+"""Let the assistant write a report."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from app.cli import arguments
+from app.cli.assistant.events import device, show_event
+from app.cli.output import UsageError, clear_progress, print_result
+from app.report.file import ENDINGS, check_ending, save_report
+from assistant.client import Assistant
+from assistant.reports.files import FORMATS
+from scheduler.protocol.errors import UserError
+
+DAY_S = 86400.0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the subject of the report, its format, and where it goes."""
+    subject = parser.add_mutually_exclusive_group()
+    subject.add_argument(
+        "--job",
+        type=arguments.count,
+        metavar="JOB",
+        help="report on this job (default: on the last ten minutes)",
+    )
+    subject.add_argument(
+        "--since",
+        type=arguments.moment,
+        metavar="WHEN",
+        help="report on everything since: 24h ago, or a date (2026-11-20T14:30)",
+    )
+    subject.add_argument("--daily", action="store_true", help="report on the last 24 hours")
+    add = parser.add_argument
+    add(
+        "--format",
+        choices=("md", "html", "pdf"),
+        help="format of the report (default: from the ending of FILE, or md)",
+    )
+    add("--now", action="store_true", help="do not wait for an idle device")
+    add(
+        "--cpu",
+        action="store_true",
+        help="run the model on the CPU, without waiting for a device",
+    )
+    add("--out", metavar="FILE", help="write the report to FILE, with its charts")
+
+
+def run(args: Namespace) -> int:
+    """Print the report, or write it to a file."""
+    ending = _ending(args)
+    answer = Assistant().report(
+        args.job,
+        time.time() - DAY_S if args.daily else args.since,
+        "now" if args.now else "idle",
+        show_event,
+        daily=args.daily,
+        device=device(args),
+    )
+    assert answer.report is not None, "the assistant answers this request with a report"
+    clear_progress()
+    if args.out:
+        save_report(answer.report, Path(args.out), ending)
+        lines = [f"The report is in {args.out}. Written by: {answer.writer}."]
+    else:
+        lines = FORMATS[ending](answer.report).splitlines()
+    print_result(args, answer, *lines)
+    return 0
+
+
+def _ending(args: Namespace) -> str:
+    """Return the file name ending of the format.
+
+    The file is checked here, because writing the report may take long.
+    """
+    if not args.out:
+        ending = f".{args.format}" if args.format else ".md"
+        if ending not in FORMATS:
+            raise UsageError(f"a {args.format} report needs a file: --out FILE.{args.format}")
+        return ending
+    file = Path(args.out)
+    own = file.suffix.lower()
+    ending = f".{args.format}" if args.format else own
+    if own in ENDINGS and own != ending:
+        raise UsageError(
+            f"--format {args.format} and --out {file} name two formats. Omit --format, or use "
+            f"--out {file.stem}{ending}"
+        )
+    check_ending(file, ending)
+    if file.is_dir() or not os.access(file.parent, os.W_OK):
+        raise UserError(f"cannot write {file}. Choose a file in a folder that you can write to")
+    return ending

@@ -1,0 +1,1 @@
+"""Define the commands that show and record the devices, one file a command."""

@@ -1,0 +1,50 @@
+"""List current and past alerts, or acknowledge one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from app.cli import arguments
+from app.cli.output import print_json, print_line, print_table
+from app.format.values import clock, duration
+from scheduler.client import Client
+from scheduler.protocol.snapshot import Alert
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the number of alerts, and the alert to acknowledge."""
+    parser.add_argument(
+        "--limit",
+        type=arguments.positive_count,
+        default=20,
+        metavar="N",
+        help="the number of alerts to list (default: 20)",
+    )
+    parser.add_argument(
+        "--acknowledge", type=arguments.count, metavar="ALERT", help="mark this alert as seen"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the alerts, current ones first."""
+    with Client() as client:
+        if args.acknowledge is not None:
+            client.acknowledge(args.acknowledge)
+        now, alerts = client.snapshot().time, client.alerts(args.limit)
+    if args.json:
+        print_json(alerts)
+    elif alerts:
+        ordered = sorted(alerts, key=lambda alert: (alert.cleared is not None, -alert.id))
+        heading = ("ALERT", "STATE", "SINCE", "LASTED", "DESCRIPTION")
+        print_table([heading, *(_row(alert, now) for alert in ordered)])
+    else:
+        print_line("No alerts so far.")
+    return 0
+
+
+def _row(alert: Alert, now: float) -> tuple[str, ...]:
+    state = "seen" if alert.acknowledged else "raised"
+    end = now
+    if alert.cleared is not None:
+        state, end = "over", alert.cleared
+    return str(alert.id), state, clock(alert.since, now), duration(end - alert.since), alert.text

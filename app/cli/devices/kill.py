@@ -1,0 +1,52 @@
+"""End a process that uses a GPU."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from app.cli import arguments
+from app.cli.output import UsageError, clear_progress, confirm, print_result, show_progress
+from app.processes.process_rows import question
+from scheduler.client import Client
+from scheduler.protocol.devices import Detail, Process
+from scheduler.protocol.errors import NotFound, UserError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the process to end."""
+    parser.add_argument(
+        "pid", type=arguments.count, metavar="PID", help="process ID, as in: gpudeck processes"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: Namespace) -> int:
+    """End the process after asking, or cancel the job that owns it."""
+    with Client() as client:
+        process = _find(client.details(), args.pid)
+        if not args.yes:
+            if not sys.stdin.isatty():
+                raise UsageError(
+                    "cannot ask for confirmation without a terminal. If you are sure: "
+                    f"gpudeck kill --yes {args.pid}"
+                )
+            if not confirm(question(process)):
+                raise UserError("the process was not ended")
+        show_progress(f"waiting for process {process.pid} to end")
+        client.kill(process)
+        clear_progress()
+    if process.job is None:
+        text = f"Process {process.pid} ({process.name}) has ended."
+    else:
+        text = f"Job {process.job} was cancelled, which ends process {process.pid}."
+    print_result(args, process, text)
+    return 0
+
+
+def _find(details: tuple[Detail, ...], pid: int) -> Process:
+    for detail in details:
+        for process in detail.processes:
+            if process.pid == pid:
+                return process
+    raise NotFound(f"process {pid} does not use a GPU. See: gpudeck processes")

@@ -1,0 +1,162 @@
+"""Serve the state of the devices and the queue to Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from app.cli import arguments
+from app.cli.connection import wait_for_reading
+from app.cli.devices.prometheus import families
+from app.cli.output import print_line
+from app.cli.token import read_token
+from scheduler.client import Client
+from scheduler.protocol import paths
+from scheduler.protocol.errors import UserError
+
+TIMEOUT_S = 10.0
+
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the address, the port, and the protection of the endpoint."""
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1, this machine only)",
+    )
+    parser.add_argument(
+        "--port",
+        type=arguments.count,
+        default=9835,
+        metavar="N",
+        help="port to listen on; 0 chooses a free one (default: 9835)",
+    )
+    parser.add_argument(
+        "--no-token",
+        action="store_true",
+        help="let everyone who can reach the port read the metrics",
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print the metrics once, e.g. for the textfile collector of node_exporter",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Serve metrics until interrupted, or print them once."""
+    registry = CollectorRegistry()
+    registry.register(cast("Collector", _DaemonCollector()))
+    if args.once:
+        sys.stdout.write(generate_latest(registry).decode())
+        return 0
+    token = "" if args.no_token else read_token(token_file())[0]
+    server_class = _Server6 if ":" in args.host else _Server
+    try:
+        server = make_server(
+            args.host, args.port, make_app(registry, token), server_class, _Handler
+        )
+    except OSError as e:
+        raise UserError(
+            f"metrics cannot be served at {args.host} port {args.port}: {e.strerror}. "
+            "Choose another port with --port"
+        ) from e
+    with server:
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print_line(f"metrics at http://{host}:{server.server_port}/metrics")
+        if token:
+            print_line(
+                "Prometheus needs the token in its scrape_config:  "
+                f"authorization: {{credentials_file: {token_file()}}}"
+            )
+        else:
+            readers = "every user of this machine" if _is_loopback(args.host) else "ANYONE"
+            print_line(f"No token is needed: {readers} can read the metrics.")
+        server.serve_forever()
+    return 0
+
+
+class _DaemonCollector:
+    """Read the daemon's snapshot at each scrape.
+
+    A scraper is not a person who watches: it does not wake sleeping GPUs or speed up the readings.
+    """
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of a snapshot with readings."""
+        with Client(timeout=TIMEOUT_S) as client:
+            yield from families(wait_for_reading(client, timeout=2.0, live=False))
+
+
+def token_file() -> Path:
+    """Return the file that holds the token of the metrics."""
+    return paths.home() / "metrics.token"
+
+
+def make_app(registry: CollectorRegistry, token: str) -> WsgiApp:
+    """Return a WSGI application that serves /metrics.
+
+    Args:
+        registry: The metrics to serve.
+        token: The token that requests must present; with an empty token, none is needed.
+    """
+    metrics = make_wsgi_app(registry)
+
+    def app(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        given = environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
+        if token and not hmac.compare_digest(given.encode(), token.encode()):
+            text = "a token is needed; see: gpudeck metrics --help"
+            return _reply(start, "401 Unauthorized", text, ("WWW-Authenticate", "Bearer"))
+        if environ.get("PATH_INFO") != "/metrics" or environ.get("REQUEST_METHOD") != "GET":
+            return _reply(start, "404 Not Found", "only GET /metrics is served")
+        try:
+            return cast("Iterable[bytes]", metrics(environ, start))
+        except UserError as e:
+            return _reply(start, "503 Service Unavailable", str(e))
+
+    return app
+
+
+def _reply(
+    start: StartResponse, status: str, text: str, *headers: tuple[str, str]
+) -> Iterable[bytes]:
+    start(status, [("Content-Type", "text/plain; charset=utf-8"), *headers])
+    return [text.encode() + b"\n"]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = TIMEOUT_S
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing, because there is a scrape every few seconds."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True  # a scrape that hangs does not keep the program from exiting
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,49 @@
+"""Show the devices and the active jobs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+
+from app.cli.connection import wait_for_reading
+from app.cli.devices.screen import status_lines
+from app.cli.output import print_json, print_line, render, supports_color
+from app.jobs.rows import describe
+from scheduler.client import Client
+from scheduler.protocol.devices import NA
+from scheduler.protocol.fields import FIELDS, HEADLINE
+from scheduler.protocol.snapshot import Snapshot, printable
+
+
+def run(args: Namespace) -> int:
+    """Print one snapshot: devices, alerts, notices, and jobs."""
+    with Client() as client:
+        snapshot = wait_for_reading(client)
+    if args.json:
+        print_json(printable(snapshot))
+        return 0
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in status_lines(snapshot, width):
+        print(render(line, supports_color(sys.stdout)).rstrip())
+    for alert in snapshot.alerts:
+        print_line(f"alert {alert.id}: {alert.text}")
+    notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
+    for note in sorted(notes) + _missing_fields(snapshot):
+        print_line(note)
+    active = [job for job in snapshot.jobs if job.active]
+    for job in active:
+        print_line(f"job {job.id} ({job.spec.name}): {describe(job)}")
+    if not active:
+        print_line("No jobs are waiting or running.")
+    return 0
+
+
+def _missing_fields(snapshot: Snapshot) -> list[str]:
+    """Return why headline fields have no value, each reason once."""
+    reasons: dict[str, None] = {}
+    for state in snapshot.devices:
+        for field in HEADLINE:
+            if state.reading is not None and isinstance(value := state.reading.get(field), NA):
+                reasons[f"{FIELDS[field].label}: N/A, {value.reason}"] = None
+    return list(reasons)

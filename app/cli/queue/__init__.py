@@ -1,0 +1,1 @@
+"""Define the commands that submit, list and control jobs, one file a command."""

@@ -1,0 +1,128 @@
+"""List jobs, search them, or show one in detail."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser, Namespace
+
+from app.cli import arguments
+from app.cli.output import UsageError, print_json, print_line, print_table
+from app.format.values import clock
+from app.jobs.rows import details, doing, state_word
+from scheduler.client import Client
+from scheduler.protocol.jobs import Job
+from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search
+
+MAX_NAME, MAX_DOING = 32, 100
+"""Characters of a column of the list."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the job to show, or the properties to search for."""
+    add = parser.add_argument
+    add(
+        "job",
+        type=arguments.count,
+        nargs="?",
+        metavar="JOB",
+        help="show everything about this job, with its timeline",
+    )
+    add("--active", action="store_true", help="list only jobs that wait or run")
+    add(
+        "--search",
+        default="",
+        metavar="TEXT",
+        help="words that all occur in the name, command, notes or tags",
+    )
+    add(
+        "--status",
+        type=arguments.names_among(OUTCOMES),
+        default=(),
+        metavar="STATUS,...",
+        help=f"any of {', '.join(OUTCOMES)}",
+    )
+    add("--group", metavar="NAME", help="list only the jobs of this group")
+    add(
+        "--device",
+        default="",
+        metavar="GPU",
+        help="list jobs that held this device, named by its index or UUID",
+    )
+    add(
+        "--since",
+        type=arguments.moment,
+        metavar="WHEN",
+        help="list jobs that had not ended at this time: 7d ago, or a date (2026-11-20T14:30)",
+    )
+    add("--until", type=arguments.moment, metavar="WHEN", help="list jobs submitted before")
+    add(
+        "--limit",
+        type=arguments.positive_count,
+        default=20,
+        metavar="N",
+        help="the number of jobs to list (default: 20)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the jobs that match, newest first, or one job."""
+    if args.job is not None:
+        return _show_job(args)
+    search = _search(args)
+    with Client() as client:
+        if search in (Search(), Search(outcomes=ACTIVE)) and args.limit <= MAX_LISTED:
+            found = client.jobs(args.limit, args.active)
+        else:
+            found = client.find(search, args.limit)[0]
+    if args.json:
+        print_json(found)
+    elif found:
+        print_table([("JOB", "NAME", "STATE", "SUBMITTED", ""), *map(_row, found)], right=(0,))
+    else:
+        print_line(_explain_no_jobs(search))
+    return 0
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    name, note = job.spec.name[:MAX_NAME], doing(job)[:MAX_DOING]
+    return str(job.id), name, state_word(job), clock(job.submitted), note
+
+
+def _explain_no_jobs(search: Search) -> str:
+    if search == Search():
+        return "No jobs yet. Start one with: gpudeck run attention, or: gpudeck submit -- COMMAND"
+    if search == Search(outcomes=ACTIVE):
+        return "No jobs are waiting or running."
+    return "No jobs match."
+
+
+def _search(args: Namespace) -> Search:
+    if args.active and args.status:
+        raise UsageError("--active and --status cannot be combined")
+    return Search(
+        args.search,
+        ACTIVE if args.active else args.status,
+        args.group,
+        args.device,
+        args.since or 0.0,
+        FOREVER if args.until is None else args.until,
+    )
+
+
+def _show_job(args: Namespace) -> int:
+    with Client() as client:
+        job, events = client.job(args.job), client.timeline(args.job)
+        snapshot, files = client.snapshot(), client.artefacts(args.job)
+    if args.json:
+        print_json({"job": job, "timeline": events, "artefacts": [str(file) for file in files]})
+        return 0
+    shown = details(job, snapshot)
+    print_line(f"{shown.title}: {shown.state}" + (f", {shown.doing}" if shown.doing else ""))
+    print_table(shown.facts)
+    for file in files:
+        print_line(f"artifact: {file}")
+    print_line("Timeline")
+    for event in events:
+        text = f": {event.text}" if event.text else ""
+        print_line(f"  {clock(event.time, time.time())}  {event.what}{text}")
+    return 0

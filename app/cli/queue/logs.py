@@ -1,0 +1,51 @@
+"""Print the output of a job."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+
+from app.cli import arguments
+from app.cli.connection import POLL_S, with_retries
+from app.cli.output import print_json, print_line
+from app.cli.queue.log_printer import LogPrinter
+from app.jobs.rows import describe
+
+MAX_JSON_BYTES = 4 * 2**20
+"""With --json, only the end of a longer log is printed."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the job, and the option to follow it."""
+    arguments.add_job(parser)
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="keep printing until the job ends"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print a job's output without its progress reports, which `gpudeck wait` shows."""
+    if args.json:
+        with_retries(lambda client: client.job(args.job))  # raises for an unknown job
+        log = with_retries(lambda client: client.log(args.job, -MAX_JSON_BYTES, MAX_JSON_BYTES))
+        print_json({"job": args.job, "log": log.decode(errors="replace")})
+        return 0
+    offset, printer = 0, LogPrinter()
+    while True:
+        # asked before reading, so that output written before the job's end is read below
+        active = with_retries(lambda client: client.job(args.job)).active
+        while True:
+            part = with_retries(lambda client: client.log_part(args.job, offset))  # noqa: B023
+            if not part.data:
+                break
+            offset = part.end
+            printer.feed(part.data)
+        if not (args.follow and active):
+            break
+        time.sleep(POLL_S)
+    printer.close()
+    if not offset and sys.stdout.isatty():
+        job = with_retries(lambda client: client.job(args.job))
+        print_line(f"job {job.id} has not printed anything: {describe(job)}")
+    return 0

@@ -1,0 +1,46 @@
+"""Pause and resume jobs, a group, or the whole queue."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from app.cli import arguments
+from app.cli.output import UsageError, print_result
+from app.jobs.rows import describe
+from scheduler.client import Client
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the jobs or the group; without them, the whole queue is meant."""
+    parser.add_argument(
+        "jobs", type=arguments.count, nargs="*", metavar="JOB", help="numbers of jobs"
+    )
+    parser.add_argument("--group", metavar="NAME", help="all jobs of this group")
+
+
+def run(args: Namespace) -> int:
+    """Pause what the arguments name."""
+    return _set_paused(args, True)
+
+
+def resume(args: Namespace) -> int:
+    """Resume what the arguments name."""
+    return _set_paused(args, False)
+
+
+def _set_paused(args: Namespace, paused: bool) -> int:
+    if args.jobs and args.group is not None:
+        raise UsageError("name either jobs or a group, not both")
+    with Client() as client:
+        if args.jobs:
+            jobs = [client.hold(job, paused) for job in args.jobs]
+            print_result(args, jobs, *(f"job {job.id}: {describe(job)}" for job in jobs))
+            return 0
+        if args.group is not None:
+            client.set_group(args.group, paused=paused)
+        else:
+            client.pause(paused)
+    what = "The queue" if args.group is None else f"Group {args.group}"
+    became = "paused; no new jobs start" if paused else "no longer paused"
+    print_result(args, {"paused": paused}, f"{what} is {became}.")
+    return 0

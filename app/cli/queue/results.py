@@ -1,0 +1,36 @@
+"""Print what a job measured, or write it to a file."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from accel.workloads.summary import lines
+from app.cli import arguments
+from app.cli.connection import with_retries
+from app.cli.output import print_result
+from app.workloads.result_export import save_result, whole
+from app.workloads.results import result_of
+from scheduler.protocol.errors import UserError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the job, and the file to write."""
+    arguments.add_job(parser)
+    parser.add_argument(
+        "--out", metavar="FILE", help="write the result to FILE; its name ends with .csv or .json"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print a summary of a job's result, or all of it with --json or --out."""
+    job = with_retries(lambda client: client.job(args.job))
+    result = result_of(job)
+    if result is None:
+        raise UserError(f"job {job.id} left no result. See: gpudeck logs {job.id}")
+    text = lines(result)
+    if args.out:
+        save_result(job, Path(args.out))
+        text = (f"The result of job {job.id} is in {args.out}.",)
+    print_result(args, whole(result), *text)
+    return 0

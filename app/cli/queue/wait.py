@@ -1,0 +1,69 @@
+"""Wait for a job to end."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser, Namespace
+
+from accel.result import Result
+from app.cli import arguments
+from app.cli.connection import POLL_S, with_retries
+from app.cli.output import (
+    clear_progress,
+    print_error,
+    print_line,
+    print_result,
+    show_progress,
+)
+from app.format.values import significant
+from app.jobs.rows import describe
+from app.workloads.results import result_of
+from scheduler.protocol.jobs import Done, Job
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the job to wait for."""
+    arguments.add_job(parser)
+
+
+def run(args: Namespace) -> int:
+    """Wait for the job that the arguments name."""
+    return follow(with_retries(lambda client: client.job(args.job)), args)
+
+
+def follow(job: Job, args: Namespace) -> int:
+    """Show a job's progress until it ends, and then how it ended.
+
+    Returns:
+        The exit status: 0 if the job succeeded.
+    """
+    if not args.json:
+        print_line(f"job {job.id} ({job.spec.name})")
+    try:
+        while job.active:
+            time.sleep(POLL_S)
+            job = with_retries(lambda client: client.job(job.id))  # noqa: B023
+            show_progress(describe(job))
+    except KeyboardInterrupt:
+        clear_progress()
+        print_error(
+            f"job {job.id} keeps running. To see how it ends: gpudeck wait {job.id}; "
+            f"to end it: gpudeck cancel {job.id}"
+        )
+        raise
+    clear_progress()
+    lines = [f"job {job.id}: {describe(job)}"]
+    if (result := result_of(job)) is not None:
+        lines.append(_summarize(result))
+        if len(result.cells) > 1:
+            lines.append(f"all {len(result.cells)} cells: gpudeck results {job.id}")
+    print_result(args, job, *lines)
+    return 0 if isinstance(job.state, Done) else 1
+
+
+def _summarize(result: Result) -> str:
+    timing = f"median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
+    return (
+        f"{significant(result.tflops)} TFLOP/s, {timing}, backend {result.backend}, "
+        f"on {result.device}: {result.verdict}"
+    )

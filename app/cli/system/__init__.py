@@ -1,0 +1,1 @@
+"""Define the commands that maintain GPU Deck itself, one file a command."""

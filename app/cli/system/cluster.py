@@ -1,0 +1,127 @@
+"""List, add and remove the clusters that jobs can be submitted to."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from app.cli.output import UsageError, print_json, print_line, print_table
+from scheduler.client import Client
+from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.jobs import Running
+from scheduler.protocol.settings import CLUSTER, ClusterSettings
+
+_ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
+_EXAMPLES = {"add": _ADD_EXAMPLE, "remove": "gpudeck cluster remove ray:lab"}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the action, the cluster, and how to reach it."""
+    add = parser.add_argument
+    add(
+        "action",
+        choices=("list", "add", "remove"),
+        nargs="?",
+        default="list",
+        metavar="list|add|remove",
+        help="what to do (default: list)",
+    )
+    add("name", nargs="?", metavar="KIND:NAME", help="e.g. ray:lab or slurm:hpc")
+    add(
+        "address",
+        nargs="?",
+        metavar="ADDRESS",
+        help="address of Ray's dashboard, e.g. http://head:8265",
+    )
+    add(
+        "--token-file",
+        metavar="FILE",
+        help="file with the cluster's token, which only you may be able to read (chmod 600)",
+    )
+    add(
+        "--force",
+        action="store_true",
+        help="remove the cluster although jobs run there; how they end will not be known",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Carry out the action that the arguments name."""
+    with Client() as client:
+        if args.action == "list":
+            return _list(client, args)
+        if not args.name:
+            raise UsageError(f"missing cluster. Example: {_EXAMPLES[args.action]}")
+        known = dict(client.snapshot().settings.clusters)
+        if args.action == "add":
+            client.configure(clusters={**known, args.name: _cluster(args)})
+            text = f"Submit a job to it with: gpudeck submit --on {args.name} -- COMMAND"
+        else:
+            _check_removable(client, args, known)
+            del known[args.name]
+            client.configure(clusters=known)
+            text = f"{args.name} was removed."
+    if not args.json:
+        print_line(text)
+    return 0
+
+
+def _cluster(args: Namespace) -> ClusterSettings:
+    """Return the cluster that the arguments describe, or raise an error if it is invalid."""
+    if args.name.startswith("ray:") and not args.address:
+        raise UsageError(f"missing address. Example: {_ADD_EXAMPLE}")
+    file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
+    if file and not os.access(file, os.R_OK):
+        raise UserError(f"cannot read the token file {file}. Name another one with --token-file")
+    cluster = ClusterSettings(args.address or "", file)
+    try:
+        msgspec.convert(
+            {args.name: msgspec.to_builtins(cluster)},
+            dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings],
+        )
+    except msgspec.ValidationError as e:
+        if "address" in str(e):
+            raise UsageError(
+                f"an address begins with http:// or https://, as in http://head:8265; "
+                f"got {args.address!r}"
+            ) from e
+        raise UsageError(
+            f"a cluster is named ray:NAME or slurm:NAME, as in ray:lab; got {args.name!r}"
+        ) from e
+    return cluster
+
+
+def _check_removable(client: Client, args: Namespace, known: dict[str, ClusterSettings]) -> None:
+    """Raise an error if the cluster is unknown, or if its jobs would be lost."""
+    if args.name not in known:
+        raise NotFound(f"there is no cluster {args.name}. See: gpudeck cluster")
+    running = [
+        str(job.id)
+        for job in client.jobs(1000, active=True)
+        if job.spec.where == args.name and isinstance(job.state, Running)
+    ]
+    if running and not args.force:
+        raise UserError(
+            f"jobs are running there ({', '.join(running)}). Wait for them, cancel them, or "
+            "abandon them with --force"
+        )
+
+
+def _list(client: Client, args: Namespace) -> int:
+    snapshot = client.snapshot()
+    clusters = snapshot.settings.clusters
+    if args.json:
+        print_json(clusters)
+    elif clusters:
+        rows = []
+        for name, cluster in clusters.items():
+            notices = (n for n in snapshot.notices if n.startswith(f"{name} "))
+            rows.append((name, cluster.address, next(notices, "reachable")))
+        print_table([("CLUSTER", "ADDRESS", "STATE"), *rows])
+    else:
+        print_line(f"No clusters. Add one with: {_ADD_EXAMPLE}")
+    return 0

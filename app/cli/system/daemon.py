@@ -1,0 +1,95 @@
+"""Start, stop or check the background process."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from app.cli.connection import daemon_status, wait_for_reading
+from app.cli.output import print_line, print_result
+from scheduler.client import Client
+from scheduler.devices.sources import open_source
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.snapshot import STARTING
+
+START_S = 20.0
+"""Seconds within which a new source must be read."""
+_REPLAY = "replay:"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the action, and the source of readings."""
+    parser.add_argument(
+        "action",
+        choices=("start", "stop", "status"),
+        metavar="start|stop|status",
+        help="what to do",
+    )
+    parser.add_argument(
+        "--source",
+        metavar="SOURCE",
+        help="with start: read the devices from auto, nvml, cpu, replay:FILE or "
+        "replay:FILE*COPIES from now on",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Carry out the action that the arguments name."""
+    return {"start": _start, "stop": _stop, "status": _print_status}[args.action](args)
+
+
+def _start(args: Namespace) -> int:
+    with Client() as client:
+        if args.source:
+            source = _absolute(args.source)
+            if source.startswith(_REPLAY):
+                open_source(source)[0].close()  # raises, before anything is changed
+            client.configure(source=source)
+            _wait_for_source(client, args.source)
+            if not args.json:
+                print_line(f"Readings now come from {args.source}, also after a restart.")
+    return _print_status(args)
+
+
+def _absolute(source: str) -> str:
+    """Return the source with an absolute path, because the daemon runs in another folder."""
+    name, star, copies = source.removeprefix(_REPLAY).partition("*")
+    if source.startswith(_REPLAY) and Path(name).is_file():
+        return f"{_REPLAY}{Path(name).absolute()}{star}{copies}"
+    return source
+
+
+def _wait_for_source(client: Client, source: str) -> None:
+    """Wait for the first reading of a new source, or raise UserError if there is none."""
+    end = time.monotonic() + START_S
+    while (snapshot := wait_for_reading(client, timeout=0.5)).source == STARTING:
+        if snapshot.notices or time.monotonic() > end:
+            why = "; ".join(snapshot.notices) or f"nothing was read within {START_S:.0f} s"
+            raise UserError(
+                f"the source was set to {source}, but it cannot be read: {why}. See: gpudeck doctor"
+            )
+
+
+def _stop(args: Namespace) -> int:
+    text = "The daemon has stopped. Running jobs continue, and the next daemon takes them over."
+    try:
+        with Client(start=False) as client:
+            client.stop_daemon()
+    except DaemonGone:
+        text = "The daemon is not running."
+    print_result(args, daemon_status(), text)
+    return 0
+
+
+def _print_status(args: Namespace) -> int:
+    status = daemon_status()
+    if status.running:
+        text = (
+            f"The daemon is running (pid {status.pid}). Its state is in {status.home}, "
+            f"its log in {status.log}."
+        )
+    else:
+        text = "The daemon is not running. Start it with: gpudeck daemon start"
+    print_result(args, status, text)
+    return 0 if status.running else 1

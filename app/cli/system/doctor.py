@@ -1,0 +1,189 @@
+"""Check everything that GPU Deck needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable
+from importlib import metadata
+from typing import Literal
+
+import msgspec
+
+from app import __version__
+from app.cli.connection import daemon_status, wait_for_reading
+from app.cli.output import print_result
+from assistant.library.describe import describe
+from scheduler.background.instance import alone
+from scheduler.client import Client
+from scheduler.protocol import paths, settings
+from scheduler.protocol.errors import UserError
+
+MIN_FREE_BYTES = 500 * 2**20
+_PACKAGES = ("torch", "PySide6-Essentials", "pyqtgraph", "nvidia-ml-py", "safetensors")
+
+
+class Finding(msgspec.Struct):
+    """Describe the result of one check, as --json prints it."""
+
+    what: str
+    verdict: Literal["ok", "warning", "failure"]
+    words: str
+
+
+class _CheckWarning(Exception):
+    """Report something that works, but needs attention."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the option to repair the store."""
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="replace a damaged store by a new one with everything that can be saved",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the result of each check; the exit status is 1 if one failed."""
+    checks: dict[str, Callable[[], str]] = {
+        "Python and packages": _check_packages,
+        "state folder": _check_home,
+        "disk": _check_disk,
+        "settings": _check_settings,
+        "store": _repair_store if args.repair else _check_store,
+        "window libraries": _check_window,
+        "daemon": _check_daemon,
+        "devices": _check_devices,
+    }
+    findings = [_run_check(what, check) for what, check in checks.items()]
+    print_result(args, findings, *(f"{f.verdict:8} {f.what}: {f.words}" for f in findings))
+    return 1 if any(finding.verdict == "failure" for finding in findings) else 0
+
+
+def _run_check(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", check())
+    except _CheckWarning as e:
+        return Finding(what, "warning", str(e))
+    except UserError as e:
+        return Finding(what, "failure", str(e))
+
+
+def _check_packages() -> str:
+    found, missing = [], []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise UserError(f"not installed: {', '.join(missing)}. Run: make run")
+    return f"GPU Deck {__version__}, Python {sys.version.split()[0]}, {', '.join(found)}"
+
+
+def _check_home() -> str:
+    home = paths.ensure(paths.home())
+    if not os.access(home, os.W_OK):
+        raise UserError(f"cannot write to {home}. Set GPUDECK_HOME to a folder you can write to")
+    return str(home)
+
+
+def _check_disk() -> str:
+    free = shutil.disk_usage(paths.home()).free
+    text = f"{free / 2**30:.1f} GiB free"
+    if free < MIN_FREE_BYTES:
+        raise _CheckWarning(f"only {text} for the state folder. Jobs and logs need more space")
+    return text
+
+
+def _check_settings() -> str:
+    used = settings.load().model
+    if not used:
+        return "valid; no model is in use, so templates write all texts"
+    model = describe(used)
+    if model.problem:
+        raise UserError(f"the assistant's model cannot be used: {model.problem}")
+    return f"valid; the assistant's model is {model.name} ({model.path})"
+
+
+def _check_store() -> str:
+    if daemon_status().running:
+        return "in use by the daemon"
+    from scheduler.store.repair import examine
+
+    file = paths.store_file()
+    if not file.exists():
+        return "not created yet"
+    if damage := examine(file, _job_folders()):
+        raise UserError(f"{damage}. To save what is intact: gpudeck doctor --repair")
+    return f"intact ({file})"
+
+
+def _repair_store() -> str:
+    """Replace a damaged store by one with everything that is intact; no daemon may run."""
+    from scheduler.store.repair import examine, numbers, rebuild
+
+    in_use = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
+    with alone(paths.daemon_lock(), in_use):
+        file = paths.store_file()
+        damage = examine(file, _job_folders()) if file.exists() else ""
+        if not damage:
+            return "intact: there is nothing to repair"
+        rescue = rebuild(file, _job_folders())
+    result = f"{rescue.jobs} jobs were saved, none was lost"
+    if rescue.lost:
+        result = (
+            f"{rescue.jobs} jobs were saved; lost: {numbers(rescue.lost)} "
+            f"(their remaining files are in {paths.home() / 'jobs'})"
+        )
+    if rescue.held:
+        result += f"; held because their environment is missing: {numbers(rescue.held)}"
+    raise _CheckWarning(
+        f"the store was damaged ({damage}). {result}. The damaged file was kept: {rescue.kept}"
+    )
+
+
+def _job_folders() -> list[int]:
+    """Return the numbers of the jobs that have a folder."""
+    folders = (paths.home() / "jobs").glob("*")
+    return [int(folder.name) for folder in folders if folder.name.isdigit()]
+
+
+def _check_window() -> str:
+    """Import the window in a process of its own, which missing libraries may end."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", "import app.shell.window"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+    )
+    if process.returncode:
+        from app.shell.qtcheck import explain
+
+        lines = process.stderr.strip().splitlines() or ["PySide6 cannot be imported"]
+        raise UserError(explain(lines[-1]))
+    return "present"
+
+
+def _check_daemon() -> str:
+    with Client() as client:
+        notices = client.snapshot().notices
+    if notices:
+        raise _CheckWarning("; ".join(notices))
+    return f"running (pid {daemon_status().pid})"
+
+
+def _check_devices() -> str:
+    with Client() as client:
+        snapshot = wait_for_reading(client)
+    if not snapshot.devices:
+        raise UserError(f"no device can be read. See the log: {paths.daemon_log()}")
+    names = Counter(state.device.name for state in snapshot.devices)
+    listed = (f"{count} x {name}" if count > 1 else name for name, count in names.items())
+    return f"{', '.join(listed)}; readings from {snapshot.source}"

@@ -1,0 +1,83 @@
+"""Run the tour from the command line."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from app.cli.connection import daemon_status
+from app.cli.output import print_result
+from app.shell.main import begin
+from app.tour.results import write_results
+from scheduler.client import Client
+from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.jobs import Done
+
+DEFAULT_FOLDER = "gpudeck-tour"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the folder, and the option to take pictures only."""
+    parser.add_argument(
+        "--out",
+        default=DEFAULT_FOLDER,
+        metavar="DIR",
+        help=f"folder for pictures and reports (default: {DEFAULT_FOLDER})",
+    )
+    parser.add_argument(
+        "--pictures",
+        action="store_true",
+        help="only take pictures of the current state; works with a REPLAY, too",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Run the tour and print where its results are.
+
+    Returns:
+        The exit status: 1 if the attention job failed.
+    """
+    out = Path(args.out).absolute()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UserError(f"cannot write to {out}: {e.strerror}. Use another folder: --out") from e
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    was_running = daemon_status().running
+    try:
+        begin()
+        from app.tour.steps import TourSteps  # imports Qt, which `begin` checks first
+
+        with TourSteps(out, quiet=args.json) as steps:
+            if args.pictures:
+                pictures = steps.take_pictures()
+                print_result(args, pictures, f"pictures: {len(pictures)} in {out}")
+                return 0
+            tour = steps.run()
+        write_results(out, tour)
+    except OSError as e:
+        raise UserError(
+            f"cannot write to {out}: {e.strerror}. Free some space, or use another folder: --out"
+        ) from e
+    finally:
+        if not was_running:
+            _stop_idle_daemon()
+    print_result(
+        args,
+        tour,
+        f"pictures: {len(tour.pictures)} in {out}",
+        f"report:   {out / 'report.md'}; with charts: report.html and report.pdf",
+        f"results:  {out / 'results.json'}",
+    )
+    return 0 if isinstance(tour.job.state, Done) else 1
+
+
+def _stop_idle_daemon() -> None:
+    """Stop the daemon that the tour started, unless it has got other work meanwhile."""
+    try:
+        with Client(start=False) as client:
+            if not client.jobs(active=True):
+                client.stop_daemon()
+    except DaemonGone:
+        pass  # it never came up

@@ -1,0 +1,101 @@
+"""Describe the results of a tour, and write them to files."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import msgspec
+
+from app.workloads.results import result_of
+from scheduler.client import Client
+from scheduler.protocol.jobs import Done, Job
+from scheduler.protocol.snapshot import DeviceState
+
+DURING = "dashboard-during-the-job"
+"""The picture that is taken while the attention job is timed."""
+RATE_DELAY_S = 2.5
+"""A counted rate covers the two seconds before its reading, which covers half a second."""
+
+
+class Live(msgspec.Struct, frozen=True):
+    """Compare what the dashboard showed while the job was timed with what the job counted."""
+
+    shown_tflops: float | None
+    """The mean of the dashboard's curve, or None if it was empty."""
+    method: str
+    counted_tflops: float
+    ratio: float | None
+    counters_tflops: float | None
+    """The mean of the hardware counters, or None if the device has none."""
+    readings: int
+
+
+class Brief(msgspec.Struct, frozen=True):
+    """Hold the assistant's brief."""
+
+    text: str
+    """Markdown."""
+    writer: str
+    """`template` or `model NAME`."""
+    waited_for_idle: bool
+
+
+class Tour(msgspec.Struct, frozen=True):
+    """Describe a tour, as results.json holds it."""
+
+    version: str
+    started: float
+    seconds: float
+    source: str
+    devices: tuple[DeviceState, ...]
+    """The devices before the job."""
+    job: Job
+    live: Live
+    brief: Brief
+    pictures: tuple[str, ...]
+
+
+def compare(job: Job) -> Live:
+    """Compare the daemon's readings during a job with the job's own count of operations."""
+    result = result_of(job)
+    device = next(iter(job.state.devices), "") if isinstance(job.state, Done) else ""
+    if result is None or not device or not result.sustained_tflops:
+        return Live(None, "the job left no result", 0.0, None, None, 0)
+    since, until = result.sustained_from + RATE_DELAY_S, result.sustained_to
+    with Client() as client:
+        past = client.history(device, ("tflops", "tflops_gpm"), since, until)
+    shown, counters = (_mean(past.columns[field]) for field in ("tflops", "tflops_gpm"))
+    counted, readings = result.sustained_tflops, len(past.times)
+    if shown is None:
+        return Live(None, "no reading while it was timed", counted, None, counters, readings)
+    method = "the job's own count of FLOPs over the last 2 s"
+    return Live(shown, method, counted, shown / counted, counters, readings)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known else None
+
+
+def write_results(out: Path, tour: Tour) -> None:
+    """Write report.md and results.json to the folder `out`."""
+    (out / "report.md").write_text("\n".join(_report_lines(tour)))
+    (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(tour)) + b"\n")
+
+
+def _report_lines(tour: Tour) -> list[str]:
+    result, live = result_of(tour.job), tour.live
+    verdict = f" Verdict: {result.verdict}." if result else ""
+    lines = [tour.brief.text, "", "## The tour", ""]
+    lines.append(f"Job {tour.job.id} is {tour.job.status}.{verdict}")
+    if live.shown_tflops is not None:
+        lines.append(
+            f"While it was timed, the dashboard showed {live.shown_tflops:.4g} TFLOP/s on average "
+            f"({live.method}); the job counted {live.counted_tflops:.4g}."
+        )
+    if live.counters_tflops is not None:
+        lines.append(f"The hardware counters measured {live.counters_tflops:.4g} TFLOP/s.")
+    if f"{DURING}.png" in tour.pictures:
+        lines += ["", f"![The dashboard during the job]({DURING}.png)"]
+    return [*lines, "", f"Written by: {tour.brief.writer}", ""]

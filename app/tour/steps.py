@@ -1,0 +1,252 @@
+"""Run the steps of the tour in the real window: watch, run attention, read the brief, picture."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from app import __version__
+from app.cli.output import clear_progress, print_line, show_progress
+from app.jobs.rows import describe
+from app.report.file import save_report
+from app.shell.window import PAGES
+from app.tour.results import DURING, Brief, Live, Tour, compare
+from app.tour.session import Session
+from assistant.client import Assistant
+from assistant.reports.report import unpacked
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.jobs import Job, Running
+from scheduler.protocol.snapshot import DeviceState, Snapshot
+
+WATCH_S = 3.0
+"""Seconds of watching before the job, so that the charts show the state before it."""
+PAGE_S = 0.5
+"""Seconds that a page is shown before its picture is taken, so that its data has arrived."""
+START_S = 30.0
+JOB_S = 3600.0
+IDLE_S = 90.0
+"""A device that is busy for longer is used by others, and the brief is written without waiting."""
+LOG_INTERVAL_S = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+PICTURE_AT = 0.7
+"""The share of the timed loop after which the dashboard is pictured."""
+
+T = TypeVar("T")
+
+
+class StepPrinter:
+    """Print the steps of the tour, and its progress."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._step = 0
+        self._printed_at = 0.0
+
+    def step(self, text: str) -> None:
+        """Print the beginning of the next step."""
+        self._step += 1
+        if not self._quiet:
+            print_line(f"{self._step}. {text}")
+
+    def detail(self, text: str) -> None:
+        """Print a line within a step."""
+        if not self._quiet:
+            print_line(f"   {text}")
+
+    def progress(self, text: str) -> None:
+        """Show progress on a terminal; elsewhere, print it from time to time."""
+        if self._quiet:
+            return
+        show_progress(f"    {text}")
+        if not sys.stderr.isatty() and time.monotonic() - self._printed_at >= LOG_INTERVAL_S:
+            self._printed_at = time.monotonic()
+            self.detail(text)
+
+
+class TourSteps:
+    """Run the steps of the tour while the window's event loop runs."""
+
+    def __init__(self, out: Path, quiet: bool) -> None:
+        self._out = out
+        self._print = StepPrinter(quiet)
+        self._session = Session()
+        self._window = self._session.window
+        self._state = self._window.state
+        self._pictures: list[Path] = []
+
+    def __enter__(self) -> Self:
+        self._session.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.__exit__(kind, value, trace)
+
+    def take_pictures(self) -> list[str]:
+        """Take pictures of all pages as they are, and return the names of the files."""
+        self._connect()
+        for page in PAGES:
+            self._window.show_page(page)
+            self._session.spin(PAGE_S)
+        return self._picture_all()
+
+    def run(self) -> Tour:
+        """Run all steps, and return their results."""
+        started = time.time()
+        before = self._connect()
+        self._watch(before.devices)
+        job = self._run_attention()
+        live = self._compare(job)
+        brief = self._write_brief()
+        pictures = tuple(self._picture_all())
+        seconds = time.time() - started
+        return Tour(
+            __version__,
+            started,
+            seconds,
+            before.source,
+            before.devices,
+            job,
+            live,
+            brief,
+            pictures,
+        )
+
+    def _connect(self) -> Snapshot:
+        """Wait until the daemon has read every device."""
+        self._print.step("Start the daemon and open the window offscreen")
+        self._until(lambda: self._state.link.connected, "the daemon", START_S)
+        return self._until(self._complete_snapshot, "the first reading of every device", START_S)
+
+    def _complete_snapshot(self) -> Snapshot | None:
+        snapshot = self._state.snapshot
+        if snapshot is None or not snapshot.devices:
+            return None
+        return snapshot if all(state.reading for state in snapshot.devices) else None
+
+    def _watch(self, devices: tuple[DeviceState, ...]) -> None:
+        if all(state.device.kind == "replay" for state in devices):
+            raise UserError(
+                "a REPLAY shows recorded devices and cannot run jobs. To take pictures of it: "
+                "gpudeck tour --pictures; for the whole tour, first run: "
+                "gpudeck daemon start --source auto"
+            )
+        for state in devices:
+            note = f" ({state.device.note})" if state.device.note else ""
+            self._print.detail(f"watching {state.device.name}{note}")
+        self._session.spin(WATCH_S)
+
+    def _run_attention(self) -> Job:
+        """Fill in the form and press Run; picture the dashboard while the job is timed."""
+        page = self._window.workloads
+        self._window.show_page("workloads")
+        page.choose("attention")
+        self._print.step(f"Queue an attention job from the form: {page.estimate.text()}")
+        known = {job.id for job in self._jobs()}
+        page.run.click()
+        job = self._until(
+            lambda: next((job for job in self._jobs() if job.id not in known), None),
+            "the queued job",
+            START_S,
+        )
+        self._window.show_page("dashboard")
+        job = self._until(lambda: self._ended(job.id), f"the end of job {job.id}", JOB_S)
+        clear_progress()
+        self._print.detail(f"job {job.id}: {describe(job)}")
+        return job
+
+    def _ended(self, number: int) -> Job | None:
+        """Return the job if it has ended; picture the dashboard once it is well under way."""
+        job = next(job for job in self._jobs() if job.id == number)
+        self._print.progress(f"job {number}: {describe(job)}")
+        if not self._pictures and _timed_share(job) > PICTURE_AT:
+            file = self._out / f"{DURING}.png"
+            self._session.picture(file)
+            self._pictures.append(file)
+        return None if job.active else job
+
+    def _compare(self, job: Job) -> Live:
+        live = compare(job)
+        if live.ratio is not None:
+            text = f"live {live.shown_tflops:.4g} TFLOP/s, counted by the job "
+            text += f"{live.counted_tflops:.4g} (ratio {live.ratio:.3f})"
+            if live.counters_tflops is not None:
+                text += f", hardware counters {live.counters_tflops:.1f}"
+            self._print.detail(text)
+        return live
+
+    def _write_brief(self) -> Brief:
+        """Press "Write a brief", which waits until the devices are idle."""
+        self._print.step(
+            "Ask the assistant for a brief, which it writes once the devices are idle "
+            f"(or after {IDLE_S:.0f} s)"
+        )
+        self._window.show_page("assistant")
+        page, conversation = self._window.assistant.talk, self._state.conversation
+        page.write_brief()
+        started = time.monotonic()
+
+        def answered() -> bool:
+            if conversation.busy and (note := conversation.messages[-1].note):
+                waited = time.monotonic() - started
+                self._print.progress(f"{waited:.0f} of {IDLE_S:.0f} s: {note}")
+            return not conversation.busy
+
+        idle = self._session.until(answered, IDLE_S)
+        clear_progress()
+        if not idle:
+            self._print.detail(f"not idle within {IDLE_S:.0f} s; writing the brief now")
+            page.entry.stop.click()
+            self._session.show_brief(Assistant().report(when="now"))
+        message = conversation.messages[-1]
+        if message.state != "done":
+            raise UserError(f"the assistant wrote no brief: {message.note}")
+        self._print.detail(f"brief written by: {message.writer}")
+        for ending in (".html", ".pdf"):
+            save_report(unpacked(message.report), self._out / f"report{ending}")
+        return Brief(message.text, message.writer, idle)
+
+    def _picture_all(self) -> list[str]:
+        self._print.step("Take pictures of every page, light and dark, at two sizes")
+        self._pictures += self._session.pictures(self._out)
+        return [file.name for file in self._pictures]
+
+    def _jobs(self) -> tuple[Job, ...]:
+        return self._state.snapshot.jobs if self._state.snapshot else ()
+
+    def _until(self, find: Callable[[], T | None], what: str, seconds: float) -> T:
+        """Return the first true value of `find`.
+
+        Raises:
+            UserError: There was none within `seconds`; the message says what the window shows.
+        """
+        found: list[T] = []
+
+        def poll() -> bool:
+            if value := find():
+                found.append(value)
+            return bool(found)
+
+        if not self._session.until(poll, seconds):
+            notices = self._state.snapshot.notices if self._state.snapshot else ()
+            why = "; ".join(notices) if self._state.link.connected else self._state.link.text
+            reason = f" ({why})" if why else ""
+            raise UserError(
+                f"waited {seconds:.0f} s for {what} in vain{reason}. See: gpudeck doctor"
+            )
+        return found[0]
+
+
+def _timed_share(job: Job) -> float:
+    progress = job.state.progress if isinstance(job.state, Running) else None
+    if progress is None or progress.note != "timing":
+        return 0.0
+    return progress.done / progress.total
