@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+TOUR_FOLDER = "gpudeck-tour"
+"""The default folder of the tour, which also runs if there is no display for the window."""
+
 
 class Command(NamedTuple):
     """Describe one command."""

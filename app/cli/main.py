@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from app import __version__
-from app.cli.catalog import COMMANDS, Command
+from app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from app.cli.output import UsageError, clear_progress, print_error
 from scheduler.protocol.errors import DaemonGone, UserError
 
@@ -85,9 +85,7 @@ def _fail(message: str, status: int) -> int:
 
 def _open_window(args: argparse.Namespace) -> int:
     if not has_display():
-        from app.tour.command import DEFAULT_FOLDER
-
-        folder = Path(DEFAULT_FOLDER).absolute()
+        folder = Path(TOUR_FOLDER).absolute()
         print(
             f"gpudeck: there is no display; the tour runs instead and saves pictures to {folder}",
             flush=True,

@@ -6,6 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from app.cli.catalog import TOUR_FOLDER
 from app.cli.connection import daemon_status
 from app.cli.output import print_result
 from app.shell.main import begin
@@ -14,16 +15,14 @@ from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 from scheduler.protocol.jobs import Done
 
-DEFAULT_FOLDER = "gpudeck-tour"
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the folder, and the option to take pictures only."""
     parser.add_argument(
         "--out",
-        default=DEFAULT_FOLDER,
+        default=TOUR_FOLDER,
         metavar="DIR",
-        help=f"folder for pictures and reports (default: {DEFAULT_FOLDER})",
+        help=f"folder for pictures and reports (default: {TOUR_FOLDER})",
     )
     parser.add_argument(
         "--pictures",

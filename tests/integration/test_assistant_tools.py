@@ -411,7 +411,7 @@ def test_never_is_for_good_can_be_seen_and_taken_back(
     assert shared.snapshot().settings.assistant_never == "operate pause"
     assert assistant.ask(f"cancel job {world['holder']}").proposal is not None
     assert main(["permissions"]) == 0
-    assert "never proposed: operate pause" in capsys.readouterr().out
+    assert "Never proposed: operate pause" in capsys.readouterr().out
     assert main(["permissions", "--forget", "operate pause"]) == 0
     assert main(["permissions", "--forget", "operate pause"]) == 1, "it is not among them any more"
     assert assistant.ask("pause the queue").proposal is not None
@@ -569,7 +569,7 @@ def test_the_command_line_asks_and_says_what_it_did(
     assert main(["ask", "cancel", "job", str(job.id)]) == 1
     said = capsys.readouterr().out
     assert f"Cancel job {job.id} (victim)?" in said
-    assert "nothing was done, as there is nobody to ask" in said
+    assert "Nothing was done, because there is no terminal" in said
     found = f"operate cancel job={job.id}, found by: rules"
     assert f"tool: {found}\n" in said, "known before it is allowed"
     assert shared.job(job.id).status == "running"
@@ -658,7 +658,7 @@ def test_the_shipped_model_asks_back_and_what_was_chosen_is_answered(
         )
         assert all(f"{number}. " in asked.text for number in range(1, len(asked.choices) + 1))
         assert main(["ask", said]) == 1
-        assert "nothing was done, as there is nobody to ask" in capsys.readouterr().out
+        assert "Nothing was done, because there is no terminal" in capsys.readouterr().out
         number, chosen = next(
             (i, choice.call) for i, choice in enumerate(asked.choices, 1) if not choice.call.acts
         )

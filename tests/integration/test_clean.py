@@ -86,19 +86,19 @@ def test_a_person_is_shown_and_asked_and_can_undo(
 ) -> None:
     out = printed(capsys, "clean")
     assert "Kernel cache  2.00 MiB  60 days  ~/.triton/cache/KERNEL \\x1b[31m" in out
-    assert "nobody to ask" in out
-    assert "nothing was moved" in answered("n", "clean")
+    assert "no terminal to ask on" in out
+    assert "Nothing was moved." in answered("n", "clean")
     assert kernel.exists()
     shown = answered("y", "clean", "--kind", "cache,log")
     assert "Move 1 thing, 2.00 MiB, to the trash? [y/N]" in shown
-    assert "1 thing, 2.00 MiB, in the trash now" in shown
+    assert "Moved 1 thing, 2.00 MiB, to the trash." in shown
     assert "\x1b[31m" not in shown, "a file's name steers no terminal"
     assert not kernel.exists()
-    assert printed(capsys, "clean") == "nothing to clean up\n"
-    assert printed(capsys, "clean", "--undo") == "1 thing, 2.00 MiB: back in place\n"
+    assert printed(capsys, "clean") == "There is nothing to clean up.\n"
+    assert printed(capsys, "clean", "--undo") == "Restored 1 thing, 2.00 MiB.\n"
     assert (kernel / "a.cubin").stat().st_size == 2**21
-    assert "nothing of a clean-up" in printed(capsys, "clean", "--undo", status=1)
-    assert printed(capsys, "clean", "--empty") == "nothing of a clean-up is in the trash\n"
+    assert "holds nothing from a cleanup" in printed(capsys, "clean", "--undo", status=1)
+    assert printed(capsys, "clean", "--empty") == "The trash holds nothing from a cleanup.\n"
 
 
 def test_programs_get_json_and_only_yes_moves(

@@ -68,7 +68,7 @@ def test_status_shows_the_device_and_says_why_a_figure_is_missing(
 ) -> None:
     out = sh("status")
     assert "CPU: no NVIDIA GPU found" in out
-    assert "no jobs wait or run" in out
+    assert "No jobs are waiting or running." in out
     reading = shared.snapshot().devices[0].reading
     assert reading is not None
     assert "TFLOP/s: N/A" in out
@@ -118,7 +118,7 @@ def test_jobs_are_searched(sh: Shell, shared: Client) -> None:
         == sh.json("jobs", "--device", "0", "--search", "needle")
         == []
     )
-    assert sh("jobs", "--search", "no such words") == "no such job\n"
+    assert sh("jobs", "--search", "no such words") == "No jobs match.\n"
     assert "needle" in sh("jobs", "--group", "haystack", "--status", "done")
     for wrong in (("--status", "broken"), ("--since", "soon"), ("--active", "--status", "done")):
         assert "gpudeck" in sh("jobs", *wrong, status=2)
@@ -221,7 +221,7 @@ def test_tuning_is_kept_with_the_rest_of_the_state(sh: Shell, shared_home: Path)
         (["run", "attention", "dtype=int3"], "dtype is one of"),
         (["run", "attention", "causal=maybe"], "causal is one of no, yes, both"),
         (["run", "attention", "seconds=nan"], "seconds"),
-        (["submit"], "no command was given"),
+        (["submit"], "missing command"),
         (["cluster", "add", "foo:lab", "http://head:8265"], "ray:NAME or slurm:NAME"),
         (["cluster", "add", "ray:lab", "head:8265"], "begins with http://"),
     ],
@@ -242,13 +242,13 @@ def test_a_wrong_command_line_is_status_2_and_one_line(
         (["wait", "first"], "first"),
         (["wait", "\u00b2"], "\u00b2"),
         (["cancel"], "JOB"),
-        (["cancel", "3", "--group", "g"], "one of them"),
+        (["cancel", "3", "--group", "g"], "name one of"),
         (["cancel", "--group", ""], "--group NAME"),
-        (["cancel", "9-2"], "ranges go upwards, as in 2-9"),
+        (["cancel", "9-2"], "write the range upwards, as 2-9"),
         (["cancel", "1-2-3"], "such as 9-200"),
         (["submit", "--gpus", "x", "--", "true"], "x"),
         (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
-        (["submit", "--priority", "x", "--", "true"], "a whole number, also below 0"),
+        (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
         (["run"], "required: WORKLOAD. "),
         (["daemon"], "required: start|stop|status. "),
         (["daemon", "dance"], "dance"),
@@ -344,7 +344,7 @@ def test_output_that_has_no_room_is_one_line(shared: Client) -> None:
 def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
     out = sh("record", str(tmp_path / "a.trace.gz"), "--seconds", "1.2")
     header, moments = trace.read(tmp_path / "a.trace.gz")
-    assert f"{len(moments)} moments" in out
+    assert f"{len(moments)} readings" in out
     assert header.devices[0].id == "cpu-0", "it names the kind of device, not this one"
     assert all(not r.processes for m in moments for r in m.readings)
     taken = (tmp_path / "a.trace.gz").read_bytes()
@@ -360,13 +360,13 @@ def test_record_writes_a_trace_that_plays(sh: Shell, tmp_path: Path) -> None:
 
 def test_the_daemon_starts_stops_and_tells(alone: Shell, cpu_home: Path) -> None:
     alone("daemon", "status", status=1)
-    assert "does not run" in alone("daemon", "stop")
-    assert "the daemon runs (pid " in alone("daemon", "start")
+    assert "is not running" in alone("daemon", "stop")
+    assert "The daemon is running (pid " in alone("daemon", "start")
     state = alone.json("daemon", "status")
     assert state["running"] is True
     assert state["home"] == str(cpu_home)
     assert "has stopped" in alone("daemon", "stop")
-    assert "the source of readings is cpu" in alone("daemon", "start", "--source", "cpu")
+    assert "Readings now come from cpu" in alone("daemon", "start", "--source", "cpu")
     assert "no trace at" in alone.fails("daemon", "start", "--source", "replay:nowhere.gz")
     assert alone.json("status")["settings"]["source"] == "cpu", (
         "a trace that cannot be played changes nothing"
@@ -438,7 +438,7 @@ def test_ctrl_c_while_waiting_leaves_the_job_running(shared: Client) -> None:
     assert shared.job(job.id).status == "running"
     shared.cancel(job.id)
     shared.wait(job.id, WAIT_S)
-    assert gpudeck("jobs", "--active").stdout == "no jobs wait or run\n"
+    assert gpudeck("jobs", "--active").stdout == "No jobs are waiting or running.\n"
 
 
 def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
@@ -466,11 +466,11 @@ def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
 
 
 def test_watch_follows_and_leaves_the_terminal_as_it_was(shared: Client) -> None:
-    seen = in_terminal("watch", until=b"Ctrl+C leaves")
+    seen = in_terminal("watch", until=b"Press Ctrl+C to quit")
     assert seen.count(b"\x1b[?1049h") == seen.count(b"\x1b[?1049l") == 1
     assert seen.index(b"\x1b[?1049h") < seen.index(b"UTIL") < seen.index(b"\x1b[?1049l")
     assert b"\x1b[2m" in seen
-    assert b"\x1b[2m" not in in_terminal("watch", until=b"Ctrl+C leaves", NO_COLOR="1")
+    assert b"\x1b[2m" not in in_terminal("watch", until=b"Press Ctrl+C to quit", NO_COLOR="1")
 
 
 def test_watch_without_a_terminal_says_what_to_do(sh: Shell, shared: Client) -> None:
@@ -490,7 +490,7 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
         tmp_path / "tiny-7", to_hf(random_model(layers=1, channels=64, vocabulary=64))
     )
     shutil.copy(vocabulary_file(), folder)
-    assert "none is used" in sh("models")
+    assert "No model is in use" in sh("models")
     assert sh("models", "add", str(folder)).startswith("tiny-7 (")
     made, ours = sh.json("models")
     assert (made["name"], made["layers"], made["dialect"]) == (
@@ -508,7 +508,7 @@ def test_models_are_listed_chosen_and_forgotten(sh: Shell, tmp_path: Path) -> No
     assert "truncated or damaged" in sh.fails("models", "use", str(folder))
     sh("models", "use", "none")
     sh("models", "remove", "tiny-7")
-    assert "none is used" in sh("models")
+    assert "No model is in use" in sh("models")
     assert "no model, or more than one" in sh.fails("models", "use", "tiny-7")
     sh("models", "use", "rwkv7-deck-13m")
     assert re.search(r"rwkv7-deck-13m .* in use", sh("models"))
@@ -523,7 +523,7 @@ def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(
     alone: Shell, cpu_home: Path
 ) -> None:
     alone("daemon", "start")
-    assert "the source of readings is replay:h100.trace.gz" in alone(
+    assert "Readings now come from replay:h100.trace.gz" in alone(
         "daemon", "start", "--source", "replay:h100.trace.gz"
     )
     seen = alone.json("status")
@@ -531,7 +531,7 @@ def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(
         "replay of h100.trace.gz",
         {"replay"},
     )
-    assert "is set, but: " in alone.fails("daemon", "start", "--source", "nvml"), (
+    assert "but it cannot be read: " in alone.fails("daemon", "start", "--source", "nvml"), (
         "there is no GPU here"
     )
     alone("daemon", "start", "--source", "cpu")
@@ -543,13 +543,13 @@ def test_a_new_source_is_waited_for_and_not_mistaken_for_the_one_before(
     [
         (
             ("logs", "1", "2"),
-            "one at a time is meant here; 2 is too many. See: gpudeck logs --help",
+            "this command takes one number; 2 is too many. See: gpudeck logs --help",
         ),
-        (("wait", "1", "--quick"), "there is no --quick here. See: gpudeck wait --help"),
+        (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
         (
             ("report", "--format", "html", "--out", "x.md"),
-            "--format html and --out x.md are two formats",
+            "--format html and --out x.md name two formats",
         ),
     ],
 )
@@ -569,7 +569,7 @@ def test_an_interrupted_recording_says_what_there_is_of_it(cpu_home: Path, tmp_p
     out, err = run.communicate(timeout=30)
     assert (run.returncode, out) == (130, "")
     assert "interrupted: " in err and "replay:" in err and err.count("\n") == 1
-    assert f"{len(trace.read(file)[1])} moments" in err
+    assert f"{len(trace.read(file)[1])} readings" in err
 
 
 def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(
@@ -583,9 +583,9 @@ def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(
         sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
     )
     assert (
-        sh("cancel", f"{held.id}-{other.id}") == "nothing to cancel: none of them waits or runs\n"
+        sh("cancel", f"{held.id}-{other.id}") == "Nothing to cancel: none of these jobs is waiting or running.\n"
     ), "again is no error"
-    assert sh("cancel", str(held.id), f"{other.id}-1000000000") == f"job {held.id}: ended already\n"
+    assert sh("cancel", str(held.id), f"{other.id}-1000000000") == f"job {held.id}: had already ended\n"
     assert "there is no job 999999" in sh.fails("cancel", str(held.id), "999999")
     assert "there is no job 999999" in sh.fails("cancel", "--array", "999999")
     assert f"job {held.id} is of no array" in sh.fails("cancel", "--array", str(held.id))

@@ -48,7 +48,7 @@ def test_a_csv_holds_what_was_read(
     )
     with file.open() as f:
         rows = list(csv.DictReader(f))
-    assert capsys.readouterr().out == f"{len(rows)} rows written to {file}\n"
+    assert capsys.readouterr().out == f"Wrote {len(rows)} rows to {file}.\n"
     told = deck.history(
         "cpu",
         ["util", "mem_used"],
@@ -79,7 +79,7 @@ def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
     [
         (["--out", "x.xls"], "must end with .csv or .parquet"),
         (["--device", "7", "--out", "x.csv"], "there is no device 7"),
-        (["--fields", "utilisation", "--out", "x.csv"], "no field is called utilisation"),
+        (["--fields", "utilisation", "--out", "x.csv"], "unknown field utilisation"),
         (["--since", "20h", "--until", "19h", "--out", "x.csv"], "nothing was read"),
         (["--out", "/proc/x.csv"], "cannot write /proc/x.csv"),
     ],

@@ -220,14 +220,14 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         assert cli.main(["processes", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)[0]["processes"][0]["pid"] == pid
         assert cli.main(["kill", str(pid)]) == 2, "nobody can be asked here"
-        assert "if you are sure: gpudeck kill --yes PID" in capsys.readouterr().err
+        assert "If you are sure: gpudeck kill --yes" in capsys.readouterr().err
         assert cli.main(["kill", "--yes", str(os.getpid())]) == 1
-        assert "uses no GPU" in capsys.readouterr().err
+        assert "does not use a GPU" in capsys.readouterr().err
         monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
         assert cli.main(["kill", str(pid)]) == 1
         asked = capsys.readouterr().err
         assert f"(pid {pid})" in asked
-        assert "nothing was ended" in asked
+        assert "was not ended" in asked
         assert user_of_gpu.poll() is None
         monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
         assert cli.main(["kill", str(pid)]) == 0

@@ -109,7 +109,7 @@ def test_a_port_that_is_taken_is_one_line(
     cpu_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["metrics", "--host", "192.0.2.1"]) == 1
-    assert "Choose another with --port" in capsys.readouterr().err
+    assert "Choose another port with --port" in capsys.readouterr().err
 
 
 def test_names_are_unique_and_well_formed() -> None:

@@ -170,10 +170,10 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
     assert f"job {third}: queued, is held; to let it go" in sh("pause", str(third))
     assert "waits: " in sh("resume", str(third))
-    assert sh("pause", "--group", "g2") == "group g2 is paused: it starts nothing new\n"
+    assert sh("pause", "--group", "g2") == "Group g2 is paused; no new jobs start.\n"
     assert reason(deck, third) == "group g2 is paused"
     assert "g2" in sh("groups") and "paused" in sh("groups", "g2", "--limit", "3")
-    assert sh("resume", "--group", "g2") == "group g2 goes on\n"
+    assert sh("resume", "--group", "g2") == "Group g2 is no longer paused.\n"
     assert sh.json("edit", str(third), "--priority", "4", "--memory", "1MiB", "--tag", "z")["spec"][
         "tags"
     ] == ["z"]
@@ -190,8 +190,8 @@ def test_the_command_line_orders_jobs_about(sh: Shell, deck: Client, tmp_path: P
     go.touch()
     for job in (first, second, third, *(j["id"] for j in array)):
         assert isinstance(deck.wait(job, WAIT_S).state, Done)
-    assert sh("pause") == "the queue is paused: it starts nothing new\n"
-    assert sh("resume") == "the queue goes on\n"
+    assert sh("pause") == "The queue is paused; no new jobs start.\n"
+    assert sh("resume") == "The queue is no longer paused.\n"
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,11 @@ def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) ->
     assert written.returncode == 0 and "boom" in (tmp_path / "brief.md").read_text()
     daily = gpudeck("report", "--daily", "--now", "--format", "pdf", "--out", "day", cwd=tmp_path)
     assert daily.returncode == 0 and (tmp_path / "day").read_bytes().startswith(b"%PDF-")
-    assert daily.stdout == "report written to day (by: template)\n"
+    assert daily.stdout == "The report is in day. Written by: template.\n"
     too_soon = gpudeck("report", "--format", "pdf", cwd=tmp_path)
     assert (too_soon.returncode, too_soon.stderr) == (
         2,
-        "gpudeck: a report as pdf needs a file: --out FILE.pdf\n",
+        "gpudeck: a pdf report needs a file: --out FILE.pdf\n",
     )
     unknown = gpudeck("report", "--job", "99", cwd=tmp_path)
     assert unknown.returncode == 1 and unknown.stderr.count("\n") == 1 and "99" in unknown.stderr

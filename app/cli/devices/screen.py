@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.output import StyledLine, StyledText
-from app.strip.tile_model import QUIET, Tile, tiles
 from app.format.values import clock, plural
 from app.jobs.rows import row
+from app.strip.tile_model import QUIET, Tile, tiles
 from scheduler.protocol.jobs import Job, Queued
 from scheduler.protocol.progress import printable
 from scheduler.protocol.snapshot import Snapshot

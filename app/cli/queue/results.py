@@ -31,6 +31,6 @@ def run(args: Namespace) -> int:
     text = lines(result)
     if args.out:
         save_result(job, Path(args.out))
-        text = (f"The result of job {job.id} is in {args.out}.",)
+        text = [f"The result of job {job.id} is in {args.out}."]
     print_result(args, whole(result), *text)
     return 0

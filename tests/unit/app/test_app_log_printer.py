@@ -33,7 +33,7 @@ def printed(pieces: list[bytes]) -> bytes:
         printer = LogPrinter()
         for piece in pieces:
             printer.feed(piece)
-        printer.end()
+        printer.close()
     finally:
         sys.stdout = before
     return out.buffer.getvalue()  # type: ignore[attr-defined]

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.output import paint, table
-from app.cli.terminal import Line, status_lines, watch_lines
+from app.cli.devices.screen import status_lines, watch_lines
+from app.cli.output import StyledLine, print_table, render
 from scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
 
 
-def texts(lines: list[Line]) -> list[str]:
+def texts(lines: list[StyledLine]) -> list[str]:
     return ["".join(p.text for p in line) for line in lines]
 
 
@@ -28,7 +28,7 @@ def test_watch_fits_the_terminal(count: int, width: int, height: int) -> None:
     lines = texts(watch_lines(matter(snapshots.gpu_snapshot(count)), width, height))
     assert len(lines) == height
     assert max(map(len, lines)) <= width
-    assert "Ctrl+C leaves"[:width] in lines[-1]
+    assert "Press Ctrl+C to quit"[:width] in lines[-1]
 
 
 def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() -> None:
@@ -40,7 +40,7 @@ def test_eight_gpus_have_a_line_each_and_72_are_all_there_on_a_small_terminal() 
     assert "the disk is full" in eight
     assert any(line.startswith("job 8 · attention: running") for line in eight)
     many = texts(watch_lines(matter(snapshots.gpu_snapshot(72)), 80, 30))
-    assert "72 of them" in many[1]
+    assert "of 72 devices" in many[1]
     assert all(f" {i} " in " ".join(many) for i in range(72))
     assert "GPU 0 is at 88 °C" in many
 
@@ -76,15 +76,15 @@ def test_colour_stands_for_a_meaning_and_only_where_it_is_welcome() -> None:
     hot = snapshots.snapshot(
         (snapshots.DeviceState(device, snapshots.gpu_reading(device, temp=86), snapshots.Idle(0)),)
     )
-    painted = paint(status_lines(hot, 0)[1], color=True)
+    painted = render(status_lines(hot, 0)[1], color=True)
     assert "\x1b[31m86 °C" in painted
-    assert "\x1b" not in paint(status_lines(hot, 0)[1], color=False)
+    assert "\x1b" not in render(status_lines(hot, 0)[1], color=False)
 
 
 def test_columns_line_up_below_wide_and_combining_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
+    print_table([("NAME", "STATE"), ("日本 e\u0301", "done"), ("ascii", "failed")])
     assert capsys.readouterr().out.splitlines() == [
         "NAME    STATE",
         "日本 e\u0301  done",
@@ -124,7 +124,7 @@ def test_what_is_too_long_for_a_terminal_goes_on_below(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    table(
+    print_table(
         [("JOB", "NAME", ""), ("12", "train", "waits: GPU 0 is held by job 8 until about 14:32")],
         right=(0,),
     )
