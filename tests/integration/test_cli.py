@@ -583,9 +583,13 @@ def test_several_jobs_are_cancelled_and_what_a_job_waits_for_is_told_once(
         sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
     )
     assert (
-        sh("cancel", f"{held.id}-{other.id}") == "Nothing to cancel: none of these jobs is waiting or running.\n"
+        sh("cancel", f"{held.id}-{other.id}")
+        == "Nothing to cancel: none of these jobs is waiting or running.\n"
     ), "again is no error"
-    assert sh("cancel", str(held.id), f"{other.id}-1000000000") == f"job {held.id}: had already ended\n"
+    assert (
+        sh("cancel", str(held.id), f"{other.id}-1000000000")
+        == f"job {held.id}: had already ended\n"
+    )
     assert "there is no job 999999" in sh.fails("cancel", str(held.id), "999999")
     assert "there is no job 999999" in sh.fails("cancel", "--array", "999999")
     assert f"job {held.id} is of no array" in sh.fails("cancel", "--array", str(held.id))

@@ -226,7 +226,7 @@ def test_a_process_is_ended_by_its_pid_and_start_and_no_other(
         monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
         assert cli.main(["kill", str(pid)]) == 1
         asked = capsys.readouterr().err
-        assert f"(pid {pid})" in asked
+        assert f"(PID {pid}, " in asked
         assert "was not ended" in asked
         assert user_of_gpu.poll() is None
         monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
