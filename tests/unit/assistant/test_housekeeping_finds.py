@@ -63,7 +63,7 @@ def test_one_of_several_copies_stays_and_none_of_what_only_looks_alike_goes(
     assert find.bytes >= small
     first.unlink()
     [left] = move(place.scope, [find]).left
-    assert "not there any more" in left.why, "it is the only one now"
+    assert "no longer exists" in left.why, "it is the only one now"
 
 
 def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> None:

@@ -239,7 +239,7 @@ def test_deep_trees_stay_and_are_told(place: World) -> None:
     kernel(place, "flat")
     watch = ScanMonitor()
     assert [find.path.name for find in found(place, watch)] == ["flat"]
-    assert any(f"more than {DEEPEST} folders" in line for line in watch.unseen)
+    assert any(f"more than {DEEPEST} nested folders" in line for line in watch.unseen)
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def undo_all() -> None:
     for receipt in receipts():
         for left in undo(receipt).left:
             assert (
-                "at its place" in left.why
-                or "folder it was in is gone" in left.why
+                "in its place" in left.why
+                or "folder no longer exists" in left.why
                 or "Not a directory" in left.why
             ), left

@@ -205,7 +205,7 @@ def test_undo_puts_nothing_over_what_came_since(place: World, tmp_path: Path) ->
         "file",
         "core.1",
     }
-    assert all("something else is at its place" in left.why for left in undone.left)
+    assert all("something else is in its place" in left.why for left in undone.left)
     assert (
         dump.read_text()
         == (place.cache / "file").read_text()
@@ -224,7 +224,7 @@ def test_a_folder_that_is_gone_is_named(place: World) -> None:
     receipt = move(place.scope, found(place))
     place.cache.rmdir()
     [left] = undo(receipt).left
-    assert "folder it was in is gone" in left.why
+    assert "folder no longer exists" in left.why
 
 
 def test_emptying_deletes_what_is_ours_alone_and_old_enough(place: World, tmp_path: Path) -> None:
