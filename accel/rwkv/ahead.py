@@ -1,8 +1,9 @@
-"""The code for this CPU compiled ahead, in a process of its own: it takes a machine some ten seconds, once, and nobody waits for it.
+"""Compile the kernels for this CPU ahead, in a process of its own.
 
 python -m accel.rwkv.ahead
 
-It gives way to everything else that wants to compute. One compiles at a time, whoever started it; the next finds what it left.
+Compilation takes about ten seconds, once a machine, at a low priority. Only one process compiles at
+a time; the next one finds the compiled code.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from numba import typeof
 from accel.rwkv import cpu_kernels as kernels
 
 _NICENESS = 10
-"""It gets a tenth of a core that is wanted otherwise: at 19 it came to no end beside a training that has all cores."""
+"""A low priority that still gets a tenth of a busy core: at 19 it never finished beside a training
+on all cores.
+"""
 
 
-def _calls() -> list[tuple[Any, tuple[Any, ...]]]:
-    """Every kernel with arguments of the types that a model in fp32 calls it with, and no work in them."""
+def example_calls() -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return every kernel with empty arguments of the types that a model in fp32 passes."""
     flat, several = np.empty(0, np.float32), [np.empty((1,) * n, np.float32) for n in range(5)]
     table, used = np.empty((0, len(kernels.FIELDS)), np.int64), np.empty(0, np.int64)
     step = (
@@ -51,12 +54,16 @@ def _calls() -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def ready() -> bool:
-    """Whether everything is compiled, in this process or on disk by an earlier one, for this CPU and these versions."""
-    return all(_kept(kernel, tuple(map(typeof, arguments))) for kernel, arguments in _calls())
+    """Return True if every kernel is compiled for this CPU and these versions, in this process or
+    on disk.
+    """
+    return all(
+        _kept(kernel, tuple(map(typeof, arguments))) for kernel, arguments in example_calls()
+    )
 
 
 def _kept(kernel: Any, signature: tuple[Any, ...]) -> bool:
-    # Numba tells by nothing public whether a call would compile
+    # Numba has no public way to ask whether a call would compile.
     return (
         signature in kernel.overloads
         or kernel._cache.load_overload(signature, kernel.targetctx) is not None
@@ -64,16 +71,16 @@ def _kept(kernel: Any, signature: tuple[Any, ...]) -> bool:
 
 
 def folder() -> Path:
-    """Where the compiled code is kept."""
+    """Return the folder of the compiled code."""
     return Path(kernels.step.stats.cache_path)
 
 
 class Preparation:
-    """A process that compiles. It goes on when we end."""
+    """Run a process that compiles. It goes on when this process ends."""
 
     def __init__(self) -> None:
-        """Start it. What goes wrong there is in our error output, too."""
-        # -P: what lies in the working directory must not be imported in place of our modules
+        """Start the process. Its errors go to this process's error output."""
+        # -P keeps modules in the working directory from shadowing ours.
         command = [sys.executable, "-P", "-m", "accel.rwkv.ahead"]
         self._process = subprocess.Popen(
             command,
@@ -84,15 +91,15 @@ class Preparation:
         )
 
     def ended(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return True if the process has ended, successfully or not."""
         return self._process.poll() is not None
 
 
 def prepare() -> None:
-    """Compile what is not compiled yet, after whoever is compiling it now."""
+    """Compile what is not compiled yet, once nobody else is compiling."""
     with _alone():
         if not ready():
-            for kernel, arguments in _calls():
+            for kernel, arguments in example_calls():
                 kernel(*arguments)
 
 

@@ -1,4 +1,7 @@
-"""One token at a time on a CPU in fp32 (weights fp32 or int8), and the recurrence of many, by compiled kernels."""
+"""Compute one token on a CPU, and the recurrence of many, with compiled kernels.
+
+Activations are fp32; weights are fp32 or int8.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ _STEP: Any = kernels.step
 def recurrence(
     r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """An `accel.rwkv.layers.Recurrence`, bit for bit what token after token gives."""
+    """Compute an `accel.rwkv.layers.Recurrence`, bit for bit equal to token after token."""
     y, after = r.new_empty(r.shape), state.clone(memory_format=torch.contiguous_format)
     _RECURRENCE(*(x.contiguous().numpy() for x in (r, w, k, v, a, b)), after.numpy(), y.numpy())
     return y, after
 
 
 class Step:
-    """The step of one token. Not for two threads at once: it has one scratch memory."""
+    """Compute one token. A Step has one scratch memory, so two threads must not share it."""
 
     def __init__(self, parameters: Parameters) -> None:
-        """`parameters` on a CPU that compute in fp32."""
+        """Prepare the step for `parameters` on a CPU that compute in fp32."""
         channels = parameters.embeddings.shape[1]
         table = np.array(
             [[_places(layer)[name] for name in kernels.FIELDS] for layer in parameters.layers],
@@ -53,7 +56,9 @@ class Step:
         self._tail = (self._room, self._used, *places)
 
     def __call__(self, token: int, state: State) -> tuple[Tensor, State]:
-        """A token the model has and a state of one sequence -> logits [V] and the state after."""
+        """Return logits [V] and the new state, for a token of the model and a state of one
+        sequence.
+        """
         after = State(
             torch.empty_like(state.shift), state.wkv.clone(memory_format=torch.contiguous_format)
         )
@@ -73,7 +78,7 @@ _RANKS = slice(kernels.FIELDS.index("decay_rank"), kernels.FIELDS.index("hidden"
 
 
 def _places(layer: Layer) -> dict[str, int]:
-    """Where each of `kernels.FIELDS` is in its arena."""
+    """Return the offset of each of `kernels.FIELDS` in its arena."""
     places = {name: _at(getattr(layer, name)) for name in ("mixes", "k_k", "k_a", "r_k", "mix_ffn")}
     for name in ("norm_att", "norm_wkv", "norm_ffn"):
         places[name], places[f"{name}_bias"] = map(_at, getattr(layer, name))

@@ -1,9 +1,12 @@
-"""The recurrence, and the whole step of one token, compiled for this CPU by Numba: one call a token, no allocation, no Python inside.
+"""Compile the recurrence, and the whole step of one token, for this CPU with Numba.
 
-At 10 to 20 million parameters, Python and torch spend as long on their operations as on the arithmetic. A weight is read once a token,
-so the step is as fast as memory delivers them; in int8 that is a quarter of the bytes. Compiled code is kept beside this file, where that
-cannot be written in the user's cache folder, at last in the state folder. `accel.rwkv.layers` says the same in torch, and is what this
-is tested against.
+A step is one call a token, without allocation and without Python inside: at 10 to 20 million
+parameters, Python and torch overhead costs as much as the arithmetic. Each weight is read once a
+token, so memory bandwidth sets the speed; int8 needs a quarter of the bytes.
+
+Compiled code is kept beside this file, or in the user's cache folder if that is read-only, or else
+in the state folder. `accel.rwkv.layers` computes the same in torch and is the reference of the
+tests.
 """
 
 from __future__ import annotations
@@ -17,28 +20,30 @@ from numba import config, njit
 from accel.rwkv.layers import DECAY, GROUP_EPS
 from accel.rwkv.weights import HEAD
 
-# Sums in any order and fused multiply-adds; infinities and NaNs stay what they are, so that a damaged model is noticed.
+# Sums may be reordered and fused; infinities and NaNs are kept, so that a damaged model is noticed.
 _OPTIONS = {
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},
     "error_model": "numpy",
     "nogil": True,
 }
 _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
-"""What only other compiled code calls: wrappers for Python would be compiled, too."""
+"""Compile a function that only compiled code calls, without wrappers for Python."""
 
 
 def _state_folder() -> Path:
-    """Return GPU Deck's state folder, which `scheduler.protocol.paths.home` names by the same rule."""
+    """Return GPU Deck's state folder, which `scheduler.protocol.paths.home` names by
+    the same rule.
+    """
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     chosen = os.environ.get("GPUDECK_HOME") or Path(base) / "gpudeck"
     return Path(chosen).expanduser().absolute()
 
 
 def _entry(function):
-    """What Python calls, kept on disk."""
+    """Compile a function that Python calls, and keep it on disk."""
     try:
         return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # there is no folder that Numba would take and can write
+    except RuntimeError:  # Numba found no cache folder that it can write.
         chosen, config.CACHE_DIR = config.CACHE_DIR, str(_state_folder() / "compiled")
         try:
             return njit(cache=True, **_OPTIONS)(function)
@@ -53,22 +58,25 @@ _TINY = np.float32(1e-12)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 FIELDS = (
-    "norm_att", "norm_att_bias", "norm_wkv", "norm_wkv_bias", "norm_ffn", "norm_ffn_bias", "mixes", "mix_ffn", "k_k", "k_a", "r_k",
+    "norm_att", "norm_att_bias", "norm_wkv", "norm_wkv_bias", "norm_ffn", "norm_ffn_bias", "mixes",
+    "mix_ffn", "k_k", "k_a", "r_k",
     "decay", "rate", "gate", "residual",
     "decay_down", "rate_down", "gate_down", "residual_down",
     "decay_up", "rate_up", "gate_up", "residual_up",
     "decay_rank", "rate_rank", "gate_rank", "residual_rank", "hidden",
     "receptance", "key", "value", "output", "ffn_key", "ffn_value",
-    "receptance_scale", "key_scale", "value_scale", "output_scale", "ffn_key_scale", "ffn_value_scale",
+    "receptance_scale", "key_scale", "value_scale", "output_scale", "ffn_key_scale",
+    "ffn_value_scale",
 )  # fmt: skip
-"""Columns of the table of layers: places in the arenas, and sizes. A bias that is not there is at -1."""
+"""Columns of the table of layers: offsets in the arenas, and sizes. A missing bias is at -1."""
 (
-    _NORM_ATT, _NORM_ATT_BIAS, _NORM_WKV, _NORM_WKV_BIAS, _NORM_FFN, _NORM_FFN_BIAS, _MIXES, _MIX_FFN, _K_K, _K_A, _R_K,
+    _NORM_ATT, _NORM_ATT_BIAS, _NORM_WKV, _NORM_WKV_BIAS, _NORM_FFN, _NORM_FFN_BIAS, _MIXES,
+    _MIX_FFN, _K_K, _K_A, _R_K,
     _BIAS, _DOWN, _UP, _RANK,
 ) = (*range(12), 15, 19, 23)  # fmt: skip
 _HIDDEN, _PROJECTION, _OUTPUT, _FFN_KEY, _FFN_VALUE = 27, 28, 31, 32, 33
 _SCALE = 6
-"""From a matrix to its scale."""
+"""The distance from a matrix's column to its scale's column."""
 ROOM = 13
 """Vectors of scratch memory."""
 
@@ -96,7 +104,9 @@ def _shift(x, last, mix, out):
 
 @_part
 def _rows(matrix, at, scales, scale_at, x, out):
-    """out = matrix x, the matrix [out, x] at `at`, its rows scaled where there are scales."""
+    """Compute out = matrix x, for a matrix [out, x] at offset `at`, with its row scales if it has
+    any.
+    """
     n = x.size
     for row in range(out.size):
         weights = matrix[at + row * n : at + (row + 1) * n]
@@ -108,7 +118,10 @@ def _rows(matrix, at, scales, scale_at, x, out):
 
 @_part
 def _columns(matrix, at, x, used, out):
-    """out += matrix^T x, the matrix [x, out] at `at`: rows where x is 0 are not read. `used` is room for as many numbers as x has."""
+    """Add matrix^T x to out, for a matrix [x, out] at offset `at`; rows where x is 0 are not read.
+
+    `used` has room for as many numbers as x.
+    """
     n, count = out.size, 0
     for i in range(x.size):
         if x[i] != _ZERO:
@@ -135,7 +148,10 @@ def _sigmoid(x):
 
 @_part
 def _head_step(r, w, k, v, a, b, state, y):
-    """One token of one head: vectors [64], the state [64, 64] in place, which lets the loops be vectorised without a doubt."""
+    """Advance one head by one token: vectors [64], the state [64, 64] in place.
+
+    All arrays are separate arguments, which lets the compiler vectorise the loops.
+    """
     for i in range(HEAD):
         row = state[i]
         erased = _ZERO
@@ -151,7 +167,9 @@ def _head_step(r, w, k, v, a, b, state, y):
 
 @_entry
 def recurrence(r, w, k, v, a, b, state, y):
-    """Vectors and y [B, T, H, 64], states [B, H, 64, 64] in place: `accel.rwkv.wkv.sequential`."""
+    """Compute `accel.rwkv.wkv.sequential`: vectors and y [B, T, H, 64], states [B, H, 64, 64] in
+    place.
+    """
     batch, length, heads = r.shape[0], r.shape[1], r.shape[2]
     for n in range(batch):
         for h in range(heads):
@@ -170,7 +188,9 @@ def recurrence(r, w, k, v, a, b, state, y):
 
 @_part
 def _low_rank(t, which, vectors, x, inner, used, out):
-    """out = bias + up^T f(down x), of decay (0; f is tanh), rate (1), gate (2; f is sigmoid) and residual (3)."""
+    """Compute out = bias + up^T f(down x) of decay (0, tanh), rate (1), gate (2, sigmoid) or
+    residual (3).
+    """
     n, bias = x.size, t[_BIAS + which]
     for i in range(n):
         out[i] = vectors[bias + i] if bias >= 0 else _ZERO
@@ -184,12 +204,16 @@ def _low_rank(t, which, vectors, x, inner, used, out):
 
 @_part
 def _time_mix(t, first, vectors, matrices, scales, x, last, state, room, used, out):
-    """x [C] normed, last [C] -> out [C]; state [H, 64, 64] in place. room[0] keeps the first layer's values."""
+    """Mix over time: normed x [C] and last [C] -> out [C]; the state [H, 64, 64] changes in place.
+
+    room[0] keeps the first layer's values.
+    """
     n = x.size
     v_first, mixed, r, k, v = room[0, :n], room[1, :n], room[2, :n], room[3, :n], room[4, :n]
     w, rate, gate, residual = room[5, :n], room[6, :n], room[7, :n], room[8, :n]
     kk, gained, y, inner = room[9, :n], room[10, :n], room[11, :n], room[12]
-    for j in range(7):  # the projections r, k, v; then the low ranks of decay, rate, gate, residual
+    # the projections r, k, v, then the low-rank maps of decay, rate, gate and residual
+    for j in range(7):
         mix = t[_MIXES] + (j if j < 6 else 2) * n
         _shift(x, last, vectors[mix : mix + n], mixed)
         if j < 3:
@@ -231,7 +255,7 @@ def _time_mix(t, first, vectors, matrices, scales, x, last, state, room, used, o
 
 @_part
 def _finish_head(t, vectors, at, r, k, v, gate, y):
-    """Group norm, the bonus of the current token, and the gate: y from `at` on, in place."""
+    """Apply group norm, the current token's bonus and the gate to y from `at` on, in place."""
     mean, variance, bonus = _ZERO, _ZERO, _ZERO
     for i in range(at, at + HEAD):
         mean += y[i]
@@ -247,7 +271,7 @@ def _finish_head(t, vectors, at, r, k, v, gate, y):
 
 @_part
 def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
-    """x [C] normed, last [C] -> out [C], which may be room[1]."""
+    """Mix over channels: normed x [C] and last [C] -> out [C], which may be room[1]."""
     n, hidden_size = x.size, t[_HIDDEN]
     mixed, hidden = room[1, :n], room[2, :hidden_size]
     _shift(x, last, vectors[t[_MIX_FFN] : t[_MIX_FFN] + n], mixed)
@@ -280,9 +304,16 @@ def step(
     norm_bias,
     logits,
 ):
-    """The whole model for one token: x [C] its embedding (overwritten), shifts [layers, 2, C], wkv in place, logits [V].
+    """Compute the whole model for one token.
 
-    `room` [ROOM, widest] and `used` [widest] are scratch memory; head, head_scale, norm and norm_bias places in the arenas.
+    Shapes:
+        x: [C], its embedding; overwritten.
+        shift, new_shift: [layers, 2, C].
+        wkv: [layers, H, 64, 64], in place.
+        logits: [V].
+        room: [ROOM, widest], used: [widest]: scratch memory.
+
+    head, head_scale, norm and norm_bias are offsets in the arenas.
     """
     n = x.size
     out = room[1, :n]

@@ -1,4 +1,7 @@
-"""The errors of a model's files: each has one line that says what is wrong and what to do."""
+"""Name the errors of a model's files.
+
+Each message is one line that says what is wrong and what to do.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,4 @@ class ModelError(ValueError):
 
 
 class ModelNotFoundError(ModelError):
-    """Report a model or a vocabulary that is not where it was looked for."""
+    """Report a model or a vocabulary that does not exist."""

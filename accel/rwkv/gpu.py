@@ -1,4 +1,7 @@
-"""The step of one token of a batch on a GPU: its launches planned once, its buffers its own, the whole of it one CUDA graph."""
+"""Compute one token of each sequence of a batch on a GPU.
+
+The launches are planned once, with buffers of their own, and run as one CUDA graph.
+"""
 
 from __future__ import annotations
 
@@ -20,60 +23,67 @@ from accel.rwkv.storage import Matrix
 from accel.rwkv.weights import HEAD
 
 _SPLITS = 16
-"""Parts that the channel mix's second matrix is summed in, so that there are programs enough for all processors."""
+"""The parts in which the channel mix's second matrix is summed, so that all processors
+have work.
+"""
 _COMPUTE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 class Tile(NamedTuple):
-    """What a program of `project` or `multiply` computes at once."""
+    """Describe the block that one program of `project` or `multiply` computes at once."""
 
     rows: int
     depth: int
     warps: int
     groups: int = 1
-    """Of so many rows each, one after the other: `multiply` only."""
+    """Blocks of rows that a program of `multiply` computes one after another."""
 
 
 AT_ONCE = 4
-"""Programs of `multiply` for each processor: with their registers no more are at work."""
+"""Programs of `multiply` for each processor: their registers allow no more at a time."""
 _WIDE = 16
-"""Elements: what lies at multiples of it is loaded 16 bytes at a time."""
+"""Elements: what lies at a multiple of it is loaded 16 bytes at a time."""
 
 
 def row_tile(depth: int) -> Tile:
-    """Of `multiply`: whole rows, 64 elements a thread."""
+    """Return the tile of `multiply`: whole rows, 64 elements a thread."""
     wide = 1 << (depth - 1).bit_length()
     return Tile(max(1, min(16, 8192 // wide)), wide, 4)
 
 
 def tile_of(batch: int) -> Tile:
-    """Of `project`: the fastest of those tried with 1.5B parameters on an H200 (results/rwkv_tiles.csv)."""
+    """Return the tile of `project`: the fastest one measured with 1.5B parameters on an H200.
+
+    Source: results/rwkv_tiles.csv.
+    """
     if batch == 1:
         return Tile(64, 128, 4)
     return Tile(32, 128 if batch <= 64 else 64, 4)
 
 
 def overlaps(device: torch.device) -> bool:
-    """Whether a kernel may begin there before the one before it has ended: from compute capability 9.0 on."""
+    """Return True if a kernel may begin before the one before it has ended (compute capability
+    9.0).
+    """
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 class Product(NamedTuple):
-    """A matrix in an arena times a vector of activations, all as places: rows of `project`'s table."""
+    """Describe a matrix in an arena times a vector of activations: one row of `project`'s table."""
 
     weights: Tensor
     scales: Tensor | None
     x: Tensor
     """[B, depth]"""
     out: Tensor
-    """[B, rows], or with splits [splits, B, rows]."""
+    """[B, rows]; with splits [splits, B, rows]."""
     activation: int = 0
     turned: bool = False
     splits: int = 1
 
 
 def table(products: Sequence[Product], tile: Tile) -> Tensor:
-    """[programs, COLUMNS] int64: every block of rows, and of the depth where it is split, of every product."""
+    """Return the table [programs, COLUMNS] int64 of every block of rows, and of depth if split."""
     lines = []
     for weights, scales, x, out, activation, turned, splits in products:
         depth, rows = weights.shape if turned else weights.shape[::-1]
@@ -101,10 +111,12 @@ def table(products: Sequence[Product], tile: Tile) -> Tensor:
 
 
 class Step:
-    """One token for each of B sequences. Not for two threads at once."""
+    """Compute one token for each of B sequences. Two threads must not share a Step."""
 
     def __init__(self, parameters: Parameters, batch: int) -> None:
-        """Plans and compiles. Kernels defined under TRITON_INTERPRET=1 run on any device, without a graph."""
+        """Plan and compile. Kernels defined under TRITON_INTERPRET=1 run on any device, without a
+        graph.
+        """
         self._parameters, self._batch = parameters, batch
         device, channels = parameters.device, parameters.embeddings.shape[1]
         self._state = State.fresh(len(parameters.layers), channels, device, parameters.dtype, batch)
@@ -142,12 +154,17 @@ class Step:
             else 2
         )
         self.calls: list[Call] = []
-        """Every kernel as planned."""
+        """Every kernel, as planned."""
         self._plan()
         self._replay: Replay[Tensor] | None = None
 
     def __call__(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
-        """Tokens the model has, as many as the state has sequences -> logits [B, V] fp32 and the state after."""
+        """Return logits [B, V] fp32 and the new state.
+
+        Args:
+            tokens: Tokens of the model, one for each sequence.
+            state: A state of B sequences.
+        """
         if state is not self._given:
             self._state.shift.copy_(state.shift)
             self._state.wkv.copy_(state.wkv)
@@ -199,7 +216,7 @@ class Step:
             else:
                 self._project(w.values, matrices)
                 self._project(w.vectors, down)
-            if self._batch > 1:  # for one sequence `recur` does it
+            if self._batch > 1:  # `recur` does this for a single sequence.
                 self._project(
                     w.vectors,
                     [
@@ -247,7 +264,11 @@ class Step:
         options: Mapping[str, int],
         *tensors: Tensor,
     ) -> None:
-        """Each kernel but the first, which follows copies of torch's, begins early; all wait for the one before, and so for all before."""
+        """Plan a launch.
+
+        Each kernel but the first begins early; the first follows copies of torch's. Each waits for
+        the one before it, and so for all before.
+        """
         early = bool(self._work) and self._early
         call = Call(
             kernel,
@@ -291,7 +312,9 @@ class Step:
         )
 
     def _project(self, arena: Tensor, products: list[Product]) -> None:
-        """Every product's x and out lie in one tensor's memory each, the weights in `arena`."""
+        """Plan products whose x and out share one tensor's memory each; the weights are
+        in `arena`.
+        """
         first = products[0]
         one_by_one = self._batch == 1 and not first.turned
         tile = self._multiplied(products) if one_by_one else tile_of(self._batch)
@@ -320,7 +343,7 @@ class Step:
         self._launch(kernels.project, len(plan), arguments, constants, options, *tensors)
 
     def _multiplied(self, products: list[Product]) -> Tile:
-        """Rows of all products together, shared out among programs of which each processor has some at work at once."""
+        """Share the rows of all products out among programs, several for each processor."""
         rows, depth = sum(len(p.weights) for p in products), products[0].weights.shape[1]
         tile = row_tile(depth)
         return tile._replace(groups=max(1, -(-rows // (tile.rows * self._programs))))
@@ -333,7 +356,7 @@ class Step:
             layer.rate,
             layer.gate,
             layer.decay if first else layer.residual,
-        )  # the first layer has none, and reads none
+        )  # The first layer has none, and reads none.
         biases = (
             _bias(ranks[0]),
             _bias(ranks[1]),
@@ -389,7 +412,9 @@ def _bias(rank: Rank) -> Tensor:
 
 
 def _base(tensor: Tensor) -> Tensor:
-    """All of the memory that `tensor` is a part of: places in a table count from its beginning."""
+    """Return all of the memory that `tensor` is a part of: offsets in a table count from its
+    beginning.
+    """
     return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
 
 

@@ -1,8 +1,10 @@
-"""The step of one token of many sequences in Triton: four kernels, launched one after the other, and captured in one CUDA graph.
+"""Compute one token of many sequences in Triton: four kernels in turn, captured in one CUDA graph.
 
-Activations are fp32 and small; weights are read once. `project` serves every matrix: a table tells each program which rows of which
-matrix it computes, so that matrices of one kind share a launch; for one sequence `multiply` does. Decays, gates, the recurrence and its
-group norm are one kernel. `accel.rwkv.layers` says the same in torch, and is what this is tested against.
+Activations are small and in fp32; each weight is read once. `project` serves every matrix: a table
+tells each program which rows of which matrix to compute, so that matrices of one kind share a
+launch. `multiply` does the same for a single sequence. Decays, gates, the recurrence and its group
+norm are one kernel. `accel.rwkv.layers` computes the same in torch and is the reference of the
+tests.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 COLUMNS = 10
-"""Of the table of `project`: places of weights, scales, x and out; rows and depth; strides of x, out and weights; activation.
+"""Columns of `project`'s table: offsets of weights, scales, x and out; rows and depth; strides of
+x, out and weights; activation.
 
-Multiples of 16: the places of weights and x, the strides of x and of weights, and of rows and depth what lies side by side in memory.
+Multiples of 16 are the offsets and strides of weights and x, and of rows and depth the one that is
+contiguous in memory.
 """
 TANH, SIGMOID, SQUARED_RELU = 1, 2, 3
 _TANH, _SIGMOID, _SQUARED_RELU = (
@@ -38,11 +42,14 @@ def sigmoid(x):
 @triton.jit
 def mix(
     x_ptr, delta_ptr, weight_ptr, bias_ptr, mixes_ptr, shift_ptr, out_ptr, channels, shift_stride,
-    BATCH: tl.constexpr, MIXES: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
+    BATCH: tl.constexpr, MIXES: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
-    """x [B, C] += the sum of delta [SPLITS, B, C]; out [MIXES, B, C] = its LayerNorm, mixed with the last token's, whose place it takes.
+    """Add the sum of delta [SPLITS, B, C] to x [B, C], and write its mixed LayerNorm to out [MIXES,
+    B, C].
 
-    One program a sequence. MIXES 0: out [B, C] is the LayerNorm itself.
+    The LayerNorm is mixed with the last token's and takes its place. One program a sequence. With
+    MIXES 0, out [B, C] is the LayerNorm itself.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -89,7 +96,10 @@ def activated(x, activation):
 
 @triton.jit
 def entry(x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr, TURNED: tl.constexpr):
-    """This program's line of the table: pointers, then numbers. What the table promises to be multiples of 16 makes for wide loads."""
+    """Return this program's row of the table: pointers, then numbers.
+
+    The multiples of 16 that the table guarantees allow wide loads.
+    """
     line = table_ptr + tl.program_id(0) * _COLUMNS
     x = x_ptr + tl.multiple_of(tl.load(line + 2), 16)
     weights = weights_ptr + tl.multiple_of(tl.load(line), 16)
@@ -130,9 +140,10 @@ def multiply(
     SCALED: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """out [rows] = f(a block of rows of a matrix times x [depth]), for the block that the table names: `project` for one sequence.
+    """Compute out [rows] = f(block of a matrix times x [depth]) for one sequence.
 
-    ROWS rows at a time, each whole in DEPTH; the next are always on their way, the first before the kernel before has ended.
+    The table names the block. A program takes ROWS rows at a time, each whole in DEPTH, and loads
+    the next ones ahead, the first before the previous kernel has ended.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -161,13 +172,15 @@ def multiply(
 @triton.jit
 def project(
     x_ptr, weights_ptr, scales_ptr, out_ptr, table_ptr,
-    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, TURNED: tl.constexpr,
+    BATCH: tl.constexpr, BLOCK_B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+    LANES: tl.constexpr, TURNED: tl.constexpr,
     SCALED: tl.constexpr, COMPUTE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out [B, rows] = f(x [B, depth] times a block of rows of a matrix), for the block that the table names for this program.
+    """Compute out [B, rows] = f(x [B, depth] times a block of rows of a matrix), as the table says.
 
-    TURNED: the matrix is stored [depth, rows]; where x is 0 its rows are not read. SCALED: in int8, with a scale a row as stored.
-    A batch is multiplied in COMPUTE, one sequence (TURNED) as it is, with LANES threads along the depth.
+    TURNED: the matrix is stored as [depth, rows], and rows where x is 0 are not read. SCALED: it is
+    in int8 with a scale for each stored row. A batch is multiplied in COMPUTE; one sequence
+    (TURNED) as it is, with LANES threads along the depth.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -187,7 +200,8 @@ def project(
     if EARLY:
         gdc_wait()
     if BATCH == 1:
-        # TURNED. One block of weights is on its way while the one before is used; which of its rows are wanted, x says.
+        # TURNED: the next block of weights is loaded while this one is used; x decides which of its
+        # rows.
         partial = tl.zeros((ROWS, LANES), tl.float32)
         x = tl.load(x_at + step, mask=step < depth, other=0.0)
         after = tl.load(x_at + step + DEPTH, mask=step + DEPTH < depth, other=0.0)
@@ -202,7 +216,7 @@ def project(
             product = weight.to(tl.float32) * x[None, :]
             partial += tl.sum(
                 tl.reshape(product, (ROWS, DEPTH // LANES, LANES)), 1
-            )  # each thread's own: fewer registers
+            )  # One sum for each thread needs fewer registers.
             x, after, weight = after, later, coming
         acc = tl.sum(partial, 1)[:, None]
     else:
@@ -232,7 +246,7 @@ def project(
 
 @triton.jit
 def columns(up_ptr, at, channels, RANK: tl.constexpr):
-    """up [RANK, C] -> its columns `at`, with rows of zeros after the last."""
+    """Return the columns `at` of up [RANK, C], padded with rows of zeros."""
     k = tl.arange(0, triton.next_power_of_2(RANK))
     return tl.load(
         up_ptr + k[:, None] * channels + at[None, :], mask=(k < RANK)[:, None], other=0.0
@@ -241,22 +255,26 @@ def columns(up_ptr, at, channels, RANK: tl.constexpr):
 
 @triton.jit
 def raised(low_ptr, up, RANK: tl.constexpr):
-    """low [RANK] times `columns`."""
+    """Return low [RANK] times `columns`."""
     k = tl.arange(0, up.shape[0])
     return tl.sum(up.to(tl.float32) * tl.load(low_ptr + k, mask=k < RANK, other=0.0)[:, None], 0)
 
 
 @triton.jit
 def recur(
-    projected_ptr, low_ptr, first_ptr, state_ptr, out_ptr, decay_up_ptr, rate_up_ptr, gate_up_ptr, residual_up_ptr,
+    projected_ptr, low_ptr, first_ptr, state_ptr, out_ptr, decay_up_ptr, rate_up_ptr, gate_up_ptr,
+    residual_up_ptr,
     decay_ptr, rate_ptr, residual_ptr, k_k_ptr, k_a_ptr, r_k_ptr, weight_ptr, bias_ptr, channels,
-    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, EARLY: tl.constexpr,
+    BATCH: tl.constexpr, FIRST: tl.constexpr, HEAD: tl.constexpr, RANKS: tl.constexpr,
+    INNER: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """A head of a sequence: projected [3, B, C] r, k, v; low-rank maps of decay, rate, gate, residual without their biases -> out [B, C].
+    """Compute one head of a sequence: out [B, C] from projections, low-rank maps and the state.
 
-    Of a batch low [4, B, C] are the maps themselves. Of one sequence they are still [4, INNER], and multiplied here by up [RANKS, C],
-    whose columns are read before the kernel before has ended. first [B, C] keeps the first layer's values; state [B, H, 64, 64] values by
-    keys, in place.
+    projected [3, B, C] holds r, k and v. The low-rank maps of decay, rate, gate and residual come
+    without their biases. For a batch, low [4, B, C] are the maps themselves. For one sequence they
+    are still [4, INNER], and are multiplied here by up [RANKS, C], whose columns are read before
+    the previous kernel has ended. first [B, C] keeps the first layer's values; state [B, H, 64,
+    64], values by keys, changes in place.
     """
     if EARLY:
         gdc_launch_dependents()

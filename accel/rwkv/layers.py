@@ -1,4 +1,8 @@
-"""A layer over many tokens at once, in torch: any device, any dtype, any number of sequences. Reads as the paper does."""
+"""Compute a layer over many tokens in torch, on any device, in any dtype, for any number of
+sequences.
+
+It reads as the paper does, and is the reference that all kernels are tested against.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,13 @@ GROUP_EPS = 64e-5
 Recurrence = Callable[
     [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
 ]
-"""r, w, k, v, a, b [B, T, H, 64] fp32 and the state [B, H, 64, 64] -> y [B, T, H, 64] and the state after (see `accel.rwkv.wkv`)."""
+"""A function of r, w, k, v, a, b [B, T, H, 64] fp32 and a state [B, H, 64, 64] that returns y [B,
+T, H, 64] and the new state (see `accel.rwkv.wkv`).
+"""
 
 
 class Memory(NamedTuple):
-    """One layer's part of a State."""
+    """Hold one layer's part of a State."""
 
     shift: Tensor
     """[B, 2, C]"""
@@ -36,7 +42,18 @@ class Memory(NamedTuple):
 def advance(
     layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence
 ) -> tuple[Tensor, Memory, Tensor]:
-    """x [B, T, C] and the first layer's values (None in it) -> x [B, T, C], the layer's memory after, the first layer's values."""
+    """Advance one layer.
+
+    Args:
+        layer: The weights.
+        x: [B, T, C].
+        before: The layer's memory.
+        v_first: The first layer's values; None in the first layer.
+        recurrence: The implementation of the recurrence.
+
+    Returns:
+        x [B, T, C], the layer's new memory, and the first layer's values.
+    """
     att_in = norm(x, layer.norm_att)
     out, wkv, v_first = _time_mix(layer, att_in, before, v_first, recurrence)
     x = x + out
@@ -46,19 +63,21 @@ def advance(
 
 
 def norm(x: Tensor, by: Norm) -> Tensor:
-    """LayerNorm over channels."""
+    """Return the LayerNorm over channels."""
     return functional.layer_norm(x, by.weight.shape, by.weight, by.bias)
 
 
 def project(x: Tensor, matrix: Matrix) -> Tensor:
-    """[..., columns] -> [..., rows]."""
+    """Multiply: [..., columns] -> [..., rows]."""
     return functional.linear(x, matrix.dense(x.dtype))
 
 
 def _time_mix(
     layer: Layer, x: Tensor, before: Memory, v_first: Tensor | None, recurrence: Recurrence
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Token shift, low-rank decay, in-context learning rate and gate, and the recurrence."""
+    """Mix over time: token shift, low-rank decay, in-context learning rate, gate, and the
+    recurrence.
+    """
     count = x.shape[2] // HEAD
     heads = (*x.shape[:2], count, HEAD)
     shifted = _shifted(x, before.shift[:, 0]) - x
@@ -89,7 +108,7 @@ def _time_mix(
 
 
 def _channel_mix(layer: Layer, x: Tensor, last: Tensor) -> Tensor:
-    """A two-layer perceptron with squared ReLU on the shifted input."""
+    """Mix over channels: a two-layer perceptron with squared ReLU on the shifted input."""
     active = torch.relu(
         project(torch.addcmul(x, _shifted(x, last) - x, layer.mix_ffn), layer.ffn_key)
     )
@@ -106,5 +125,5 @@ def _low_rank(inner: Tensor, rank: Rank) -> Tensor:
 
 
 def _shifted(x: Tensor, last: Tensor) -> Tensor:
-    """The token before each: x [B, T, C], last [B, C] -> [B, T, C]."""
+    """Return the token before each: x [B, T, C], last [B, C] -> [B, T, C]."""
     return torch.cat((last.unsqueeze(1), x[:, :-1]), dim=1)

@@ -1,7 +1,9 @@
-"""RWKV-7 "Goose": tokens and a state in, logits and a new state out (Peng et al., arXiv 2503.14456).
+"""RWKV-7 "Goose": tokens and a state in, logits and a new state out (Peng et al., arXiv
+2503.14456).
 
-The state is a value: `forward` never writes into the one it is given, so keeping a state is a snapshot, and going back to
-it gives bit-identical logits. Rewinding, branching and a prepared system prompt are a matter of which state one passes.
+The state is a value. `forward` never writes into the one it is given, so keeping a state is a
+snapshot, and returning to it gives bit-identical logits. Rewinding, branching and a prepared system
+prompt need no more than passing the right state.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from accel.rwkv import weights, wkv
 from accel.rwkv.layers import Memory, Recurrence, advance, norm, project
-from accel.rwkv.parameters import arranged
+from accel.rwkv.parameters import arrange
 from accel.rwkv.state import State
 
 if TYPE_CHECKING:
@@ -26,13 +28,18 @@ __all__ = ["RWKV7", "State"]
 
 _LONGEST_CHUNK = {"cpu": 128, "cuda": 512}
 _CHUNK_WORK = 160_000_000
-"""Products that a CPU core may spend on a chunk of a prompt in one layer: some 5 ms."""
+"""Multiplications that a CPU core may spend on a chunk of a prompt in one layer: about 5 ms."""
 _TOGETHER = {torch.float32: 8, torch.int8: 32}
-"""Sequences from which on a CPU is faster with matrix products for all of them than one by one, by the type of the weights."""
+"""The batch size from which matrix products beat single steps on a CPU, by the type of
+the weights.
+"""
 
 
 class RWKV7:
-    """An RWKV-7 model. Uses as many CPU threads as torch is set to: one is best for models below 200 million parameters."""
+    """Run an RWKV-7 model.
+
+    On a CPU it uses torch's number of threads; one is best below 200 million parameters.
+    """
 
     def __init__(
         self,
@@ -42,17 +49,26 @@ class RWKV7:
         *,
         compiled: bool = True,
     ) -> None:
-        """`tensors`: canonical weights (see `accel.rwkv.weights`). dtype, compiled: see `load`."""
+        """Arrange canonical weights (see `accel.rwkv.weights`) on a device.
+
+        Args:
+            tensors: Weights by their canonical names.
+            device: `cpu` or `cuda`.
+            dtype: See `load`.
+            compiled: See `load`.
+        """
         self.parameters = sum(tensor.numel() for tensor in tensors.values())
         self.identity = _identity(tensors)
-        """Tells models apart: of names, shapes and samples of all weights."""
-        self._weights = arranged(dict(tensors), torch.device(device), dtype)
+        """A digest of names, shapes and samples of all weights, which identifies the model."""
+        self._weights = arrange(dict(tensors), torch.device(device), dtype)
         self.vocabulary, self.channels = self._weights.embeddings.shape
         self.nbytes = self._weights.nbytes
-        """Memory of the weights."""
+        """Bytes of the weights."""
         self.device = self._weights.device
         self.chunk = _LONGEST_CHUNK[self.device.type]
-        """Tokens of a prompt that are taken at once: always the same, so that a prompt gives the same bits each time."""
+        """Tokens of a prompt that are computed at once. Always the same, so that results are
+        reproducible.
+        """
         self._recurrence: Recurrence = wkv.chunked
         self._cpu: cpu.Step | None = None
         self._gpu: dict[int, gpu.Step] = {}
@@ -75,22 +91,33 @@ class RWKV7:
         *,
         compiled: bool = True,
     ) -> RWKV7:
-        """The model in `path`: a folder of .safetensors, or a .pth. Raises ModelError (see `accel.rwkv.weights.load`).
+        """Load the model in `path`: a folder of .safetensors files, or a .pth file.
 
-        dtype int8: the matrices in int8 with a scale a row, computed in fp32 on a CPU and in bf16 on a GPU.
-        On a CPU in fp32 and int8, code is compiled at its first use (see `accel.rwkv.ahead`); `compiled` False: torch computes, some
-        five times slower token by token, until `use_compiled`.
+        Args:
+            path: The folder or file.
+            device: `cpu` or `cuda`.
+            dtype: Of the weights. int8 keeps matrices in int8 with a scale a row, and computes in
+                fp32 on a CPU and in bf16 on a GPU.
+            compiled: On a CPU in fp32 or int8, use code that is compiled at its first use (see
+                `accel.rwkv.ahead`). Otherwise torch computes, about five times slower token by
+                token, until `use_compiled`.
+
+        Raises:
+            ModelError: The model cannot be used (see `accel.rwkv.weights.load`).
         """
         return cls(weights.load(path), device, dtype, compiled=compiled)
 
     def use_compiled(self) -> None:
-        """From now on by code compiled for this CPU: the same within rounding, not bit for bit. For weights in fp32 or int8 there."""
+        """Use code compiled for this CPU from now on, for weights in fp32 or int8.
+
+        Results are equal within rounding, not bit for bit.
+        """
         from accel.rwkv import cpu
 
         self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self._weights)
 
     def fresh(self, batch: int = 1) -> State:
-        """The state of `batch` sequences before their first tokens."""
+        """Return the state of `batch` sequences before their first tokens."""
         return State.fresh(
             len(self._weights.layers),
             self.channels,
@@ -100,11 +127,13 @@ class RWKV7:
         )
 
     def saved(self, state: State) -> bytes:
-        """A state as bytes that `restored` takes back bit for bit, in another process too."""
+        """Return a state as bytes that `restored` reads back bit for bit, also in
+        another process.
+        """
         return state.dumps(self.identity)
 
     def restored(self, data: bytes) -> State:
-        """Raises ModelError for what is not a state of this model in this dtype."""
+        """Return a saved state. Raises ModelError if it is not one of this model in this dtype."""
         return State.loads(data, self.fresh(), self.identity)
 
     @torch.inference_mode()
@@ -112,12 +141,19 @@ class RWKV7:
         self,
         tokens: Sequence[int],
         state: State | None = None,
-        look: Callable[[], None] = lambda: None,
+        on_chunk: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, State]:
-        """Take in `tokens` (T >= 1) after `state` (None: the beginning) -> logits [V] after the last one, and the new state.
+        """Process `tokens` after `state`, and return the logits [V] after the last one and the new
+        state.
 
-        Long prompts are taken in chunks. `look` is called after each, on a CPU after each layer of each: it may raise to stop.
-        Raises ValueError for no token, and for one that the model does not have.
+        Args:
+            tokens: At least one token. Long prompts are processed in chunks.
+            state: The state of one sequence; None for the beginning.
+            on_chunk: Called after each chunk, on a CPU after each layer of it. It may raise to
+                stop.
+
+        Raises:
+            ValueError: There is no token, or one that the model does not have.
         """
         self._check(tokens)
         before = state or self.fresh()
@@ -127,20 +163,24 @@ class RWKV7:
         for start in range(0, len(tokens), self.chunk):
             part = tokens[start : start + self.chunk]
             if self.device.type == "cpu":
-                x, before = self._rows([part], before, look)
+                x, before = self._rows([part], before, on_chunk)
             else:
                 x, before = self._prompt_of(len(part))(part, before)
                 torch.cuda.current_stream(
                     x.device
-                ).synchronize()  # or the looks would run ahead of the work
-                look()
+                ).synchronize()  # Otherwise on_chunk would be called before the work is done.
+                on_chunk()
         return self._logits(x)[0], before
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
-        """One token for each sequence of a batch: [B] -> logits [B, V] and the new state. Weights are read once for all of them.
+        """Process one token of each sequence of a batch; each weight is read once for all of them.
 
-        Raises ValueError where there are not as many tokens as sequences, and for one that the model does not have.
+        Returns:
+            The logits [B, V] and the new state.
+
+        Raises:
+            ValueError: The numbers of tokens and sequences differ, or a token is unknown.
         """
         self._check(tokens)
         if len(tokens) != state.batch:
@@ -159,7 +199,10 @@ class RWKV7:
         return torch.stack([logits for logits, _ in each]), State.join(after for _, after in each)
 
     def _prompt_of(self, length: int) -> prompt.Prompt:
-        """So many tokens of a prompt on a GPU: whole chunks are captured at the first one, and kept with their buffers."""
+        """Return the plan for this many tokens of a prompt on a GPU.
+
+        Whole chunks are captured at the first use and kept with their buffers.
+        """
         from accel.rwkv.prompt import Prompt
 
         if length < self.chunk:
@@ -169,7 +212,9 @@ class RWKV7:
         return self._prompt
 
     def _on_gpu(self, batch: int) -> gpu.Step:
-        """The step of so many sequences: planned and captured at its first use, and kept with its buffers."""
+        """Return the step for this many sequences, captured at its first use and kept with its
+        buffers.
+        """
         from accel.rwkv import gpu
 
         if batch not in self._gpu:
@@ -185,9 +230,11 @@ class RWKV7:
             )
 
     def _rows(
-        self, tokens: Sequence[Sequence[int]], before: State, look: Callable[[], None]
+        self, tokens: Sequence[Sequence[int]], before: State, on_chunk: Callable[[], None]
     ) -> tuple[Tensor, State]:
-        """tokens [B, T] -> what the last layer makes of the last one, [B, C], and the state after."""
+        """Process tokens [B, T]; return the last layer's output [B, C] for the last token, and the
+        state.
+        """
         w = self._weights
         x = w.embeddings[torch.tensor(tokens, device=w.device)]
         v_first: Tensor | None = None
@@ -195,12 +242,15 @@ class RWKV7:
         for layer, shift, memory in zip(w.layers, before.shift, before.wkv, strict=True):
             x, new, v_first = advance(layer, x, Memory(shift, memory), v_first, self._recurrence)
             after.append(new)
-            look()
+            on_chunk()
         state = State(torch.stack([m.shift for m in after]), torch.stack([m.wkv for m in after]))
         return x[:, -1], state
 
     def _logits(self, x: Tensor) -> Tensor:
-        """x [B, C] from the last layer -> logits [B, V]. Of a prompt only the last are wanted: the head of a small model is dear."""
+        """Return the logits [B, V] of the last layer's output x [B, C].
+
+        Prompts need only the last ones: the head of a small model is expensive.
+        """
         return project(norm(x, self._weights.norm), self._weights.head)
 
 

@@ -1,4 +1,7 @@
-"""The weights as the steps use them: every tensor of a layer by its role, matrices with rows in memory order, all in a few arenas."""
+"""Arrange the weights for the steps: each tensor of a layer by its role, all in a few arenas.
+
+The rows of a matrix are contiguous in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from accel.rwkv.storage import Arena, Matrix
 
 
 class Norm(NamedTuple):
-    """Weight and bias [C]."""
+    """Weight and bias of a LayerNorm, [C] each."""
 
     weight: Tensor
     bias: Tensor
 
 
 class Rank(NamedTuple):
-    """A low-rank map x -> bias + f(x down^T) up. The rank may be 0."""
+    """A low-rank map x -> bias + f(x down^T) up. Its rank may be 0."""
 
     bias: Tensor | None
     """[C]"""
@@ -30,7 +33,7 @@ class Rank(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One layer."""
+    """The weights of one layer."""
 
     norm_att: Norm
     mixes: Tensor
@@ -42,7 +45,7 @@ class Layer(NamedTuple):
     decay: Rank
     rate: Rank
     residual: Rank
-    """How much of the first layer's values is mixed in; rank 0 in the first layer."""
+    """The share of the first layer's values that is mixed in; rank 0 in the first layer."""
     gate: Rank
     k_k: Tensor
     k_a: Tensor
@@ -55,24 +58,26 @@ class Layer(NamedTuple):
     ffn_key: Matrix
     """[F, C]"""
     ffn_value: Matrix
-    """[F, C]: a row an input."""
+    """[F, C]: one row for each input."""
 
 
 class Parameters(NamedTuple):
-    """A whole model."""
+    """The weights of a whole model."""
 
     embeddings: Tensor
-    """[V, C], the first normalisation applied: it sees nothing but embeddings."""
+    """[V, C], with the first normalisation applied, which depends on the embeddings alone."""
     layers: tuple[Layer, ...]
     norm: Norm
     head: Matrix
     """[V, C]"""
     vectors: Tensor
-    """The arena of all that is no matrix: that of the matrices, too, where they are of one dtype."""
+    """The arena of everything but matrices; also that of the matrices if they have the
+    same dtype.
+    """
     values: Tensor
     """The arena of the matrices."""
     scales: Tensor
-    """The arena of their scales; empty but for int8."""
+    """The arena of their scales; empty unless they are in int8."""
 
     @property
     def device(self) -> torch.device:
@@ -80,12 +85,12 @@ class Parameters(NamedTuple):
 
     @property
     def dtype(self) -> torch.dtype:
-        """In which activations are computed."""
+        """Return the dtype of the activations."""
         return self.vectors.dtype
 
     @property
     def nbytes(self) -> int:
-        """Memory of all weights."""
+        """Return the bytes of all weights."""
         arenas = {t.data_ptr(): t for t in (self.vectors, self.values)}.values()
         return sum(t.nbytes for t in (self.embeddings, *arenas, self.scales))
 
@@ -94,10 +99,16 @@ MIXES = ("x_r", "x_k", "x_v", "x_w", "x_a", "x_g")
 _MATRICES = ("receptance.weight", "key.weight", "value.weight", "output.weight", "head.weight")
 
 
-def arranged(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Parameters:
-    """Canonical weights (see `accel.rwkv.weights`), which are taken out of `w` one by one, so that never all are there twice.
+def arrange(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Parameters:
+    """Arrange canonical weights (see `accel.rwkv.weights`) on a device.
 
-    dtype int8 keeps matrices in int8 with a scale a row, and computes in fp32 on a CPU, in bf16 on a GPU.
+    They are removed from `w` one by one, so that no two copies of all exist at once.
+
+    Args:
+        w: Weights by their canonical names.
+        device: The device.
+        dtype: Of the weights. int8 keeps matrices in int8 with a scale a row, and computes in fp32
+            on a CPU and in bf16 on a GPU.
     """
     return _Arranger(w, device, dtype).parameters()
 
@@ -174,7 +185,7 @@ class _Arranger:
         return Norm(self._vector(name + ".weight"), self._vector(name + ".bias"))
 
     def _rank(self, name: str) -> Rank:
-        if name + "1" not in self._w:  # the first layer has no value residual
+        if name + "1" not in self._w:  # The first layer has no value residual.
             nothing = self._vectors.flat[:0].view(0, 0)
             return Rank(None, nothing, nothing)
         bias = self._vector(name + "0") if name + "0" in self._w else None

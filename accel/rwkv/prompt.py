@@ -1,4 +1,7 @@
-"""A prompt on a GPU: many tokens of one sequence at once, by matrix products of cuBLAS and kernels of our own between them."""
+"""Process a prompt on a GPU: many tokens of one sequence at once.
+
+cuBLAS computes the matrix products, and kernels of our own everything between them.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from accel.rwkv.storage import Matrix
 from accel.rwkv.weights import HEAD
 
 _TOKENS = 16
-"""Of a head, a program of the kernels before and after the recurrence."""
+"""Tokens of a head for each program of the kernels before and after the recurrence."""
 _Launch = Callable[..., None]
 
 
 class Scan(NamedTuple):
-    """How the recurrence is shared out."""
+    """Describe how the recurrence is divided among programs."""
 
     rows: int
-    """Values of a head a program, the others being other programs'."""
+    """Values of a head for each program."""
     ahead: int
-    """Tokens whose vectors are on their way."""
+    """Tokens whose vectors are loaded ahead."""
     warps: int
 
 
@@ -38,10 +41,14 @@ SCAN = Scan(16, 4, 4)
 
 
 class Prompt:
-    """`length` tokens of one sequence. Not for two threads at once."""
+    """Process `length` tokens of one sequence. Two threads must not share a Prompt."""
 
     def __init__(self, parameters: Parameters, length: int, *, captured: bool = False) -> None:
-        """captured: as one CUDA graph, which costs four runs at its first use. Interpreted kernels run on any device, without one."""
+        """Plan the kernels.
+
+        captured: as one CUDA graph, which costs four runs at its first use. Interpreted kernels run
+        on any device, without a graph.
+        """
         self._parameters, self._length, self._channels = (
             parameters,
             length,
@@ -50,11 +57,13 @@ class Prompt:
         self._captured = captured
         self._replay: Replay[tuple[Tensor, Tensor, Tensor]] | None = None
         self.calls: list[Call] = []
-        """Every kernel as planned."""
+        """Every kernel, as planned."""
         self._launch = cache(self._planned)
 
     def __call__(self, tokens: Sequence[int], state: State) -> tuple[Tensor, State]:
-        """`length` tokens that the model has -> what the last layer makes of the last one, [1, C], and the state after."""
+        """Process `length` tokens; return the last layer's output [1, C] for the last one, and the
+        state.
+        """
         inputs = (torch.tensor(tokens, device=self._parameters.device), state.shift, state.wkv)
         if not self._captured:
             x, shift, wkv = self._run(*inputs)
@@ -65,7 +74,9 @@ class Prompt:
         return x.clone(), State(shift.clone(), wkv.clone())
 
     def _run(self, tokens: Tensor, past: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """tokens [T], past [L, 1, 2, C], before [L, 1, H, 64, 64] -> x [1, C], and the two after."""
+        """Run the layers: tokens [T], past [L, 1, 2, C], before [L, 1, H, 64, 64] -> x [1, C], and
+        the two after.
+        """
         w = self._parameters
         x, shift, wkv = (
             w.embeddings[tokens].float(),
@@ -90,7 +101,7 @@ class Prompt:
     def _mix(
         self, x: Tensor, delta: Tensor | None, by: Norm, mixes: Tensor, past: Tensor, shift: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """x [T, C] + delta, and what is mixed of its norm, [mixes, T, C]."""
+        """Return x [T, C] + delta, and its mixed norm [mixes, T, C]."""
         out = torch.empty(len(mixes), *x.shape, dtype=self._parameters.dtype, device=x.device)
         total = x if delta is None else torch.empty_like(x)
         tensors = {
@@ -112,7 +123,11 @@ class Prompt:
     def _time_mix(
         self, layer: Layer, mixed: Tensor, first: Tensor | None, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """mixed [6, T, C] of r, k, v, decay, rate, gate, the first layer's values (None in it), state in place -> [T, C], those values."""
+        """Mix over time: mixed [6, T, C] and the first layer's values (None in it) -> [T, C], those
+        values.
+
+        `mixed` is of r, k, v, decay, rate and gate. The state changes in place.
+        """
         r, k, v = (
             self._project(x, m)
             for x, m in zip(mixed, (layer.receptance, layer.key, layer.value), strict=False)
@@ -157,7 +172,7 @@ class Prompt:
         return functional.linear(x, self._dense(matrix))
 
     def _dense(self, matrix: Matrix) -> Tensor:
-        """As floating point, made anew each time where it is kept in int8."""
+        """Return a matrix in floating point, converted anew each time if it is kept in int8."""
         if matrix.scales is None:
             return matrix.values
         out = torch.empty(
@@ -184,7 +199,9 @@ class Prompt:
         warps: int,
         **sizes: int,
     ) -> None:
-        """Every layer's tensors are alike, so that its kernels are planned for all."""
+        """Plan or launch a kernel. The tensors of all layers are alike, so that one plan serves
+        all.
+        """
         types = tuple((name, tensor.dtype) for name, tensor in tensors.items())
         launch = self._launch(
             kernel, grid, types, tuple(constants.items()), warps, tuple(sizes.items())
@@ -212,5 +229,5 @@ class Prompt:
 def _low_rank(
     x: Tensor, rank: Rank, squash: Callable[[Tensor], Tensor] = lambda inner: inner
 ) -> Tensor:
-    """x [T, C] -> [T, C], without the bias."""
+    """Apply a low-rank map without its bias: x [T, C] -> [T, C]."""
     return squash(functional.linear(x, rank.down)) @ rank.up

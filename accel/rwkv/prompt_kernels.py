@@ -1,7 +1,8 @@
-"""What lies between the matrix products of a layer over the tokens of a prompt, in Triton: one sequence, vectors as rows [T, C].
+"""Compute what lies between the matrix products of a layer over a prompt, in Triton.
 
-Activations go from product to product in the products' dtype; sums, the stream between layers and the recurrence are fp32.
-`accel.rwkv.layers` says the same in torch, and is what this is tested against.
+One sequence, vectors as rows [T, C]. Activations are in the products' dtype; sums, the residual
+stream and the recurrence are in fp32. `accel.rwkv.layers` computes the same in torch and is the
+reference of the tests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from accel.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
 
 @triton.jit
 def row(x_ptr, delta_ptr, number, at, inside, channels, ADDED: tl.constexpr):
-    """Row `number` of x [T, C] fp32, with that of delta [T, C] added."""
+    """Return row `number` of x [T, C] fp32, plus that of delta [T, C] if ADDED."""
     x = tl.load(x_ptr + number * channels + at, mask=inside, other=0.0)
     if ADDED:
         x += tl.load(delta_ptr + number * channels + at, mask=inside, other=0.0).to(tl.float32)
@@ -23,19 +24,22 @@ def row(x_ptr, delta_ptr, number, at, inside, channels, ADDED: tl.constexpr):
 
 @triton.jit
 def normed(x, weight, bias, inside, channels):
-    """LayerNorm of a row."""
+    """Return the LayerNorm of a row."""
     centred = tl.where(inside, x - tl.sum(x, 0) / channels, 0.0)
     return centred / tl.sqrt(tl.sum(centred * centred, 0) / channels + LAYER_EPS) * weight + bias
 
 
 @triton.jit(do_not_specialize=["length"])
 def mix_rows(
-    x_ptr, delta_ptr, weight_ptr, bias_ptr, mixes_ptr, past_ptr, sum_ptr, out_ptr, shift_ptr, length, channels,
+    x_ptr, delta_ptr, weight_ptr, bias_ptr, mixes_ptr, past_ptr, sum_ptr, out_ptr, shift_ptr,
+    length, channels,
     MIXES: tl.constexpr, ADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """sum [T, C] = x + delta; out [MIXES, T, C] = its LayerNorm, mixed with that of the token before. One program a token.
+    """Write sum [T, C] = x + delta and out [MIXES, T, C], its LayerNorm mixed with the token
+    before.
 
-    past [C] is the token's before the first, shift [C] becomes the last one's. Without ADDED, sum is x and is not written.
+    One program a token. past [C] is the token before the first; shift [C] becomes the last one.
+    Without ADDED, sum is x and is not written.
     """
     token = tl.program_id(0)
     at = tl.arange(0, BLOCK)
@@ -69,7 +73,9 @@ def mix_rows(
 
 @triton.jit
 def block(length, channels, HEAD: tl.constexpr, TOKENS: tl.constexpr):
-    """Of a program that has TOKENS tokens of a head: the head's channels [1, HEAD], places in [T, C] [TOKENS, HEAD], which are there."""
+    """Return a head's channels [1, HEAD], offsets in [T, C] [TOKENS, HEAD], and which of them
+    exist.
+    """
     heads = channels // HEAD
     head = tl.program_id(0) % heads
     token = tl.program_id(0) // heads * TOKENS + tl.arange(0, TOKENS)
@@ -79,7 +85,7 @@ def block(length, channels, HEAD: tl.constexpr, TOKENS: tl.constexpr):
 
 @triton.jit
 def vector(ptr, at):
-    """Of one head, [1, HEAD]."""
+    """Load a vector of one head, [1, HEAD]."""
     return tl.load(ptr + at).to(tl.float32)
 
 
@@ -90,12 +96,14 @@ def rows(ptr, here, there):
 
 @triton.jit(do_not_specialize=["length"])
 def prepare_recurrence(
-    k_ptr, v_ptr, decay_ptr, rate_ptr, share_ptr, first_ptr, decay_bias_ptr, rate_bias_ptr, share_bias_ptr, k_k_ptr, k_a_ptr, out_ptr,
+    k_ptr, v_ptr, decay_ptr, rate_ptr, share_ptr, first_ptr, decay_bias_ptr, rate_bias_ptr,
+    share_bias_ptr, k_k_ptr, k_a_ptr, out_ptr,
     length, channels, FIRST: tl.constexpr, HEAD: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
-    """k, v and the low-rank maps of decay, rate and residual without their biases, [T, C] each -> out [5, T, C] fp32: w, k, v, a, b.
+    """Prepare the recurrence: k, v and low-rank maps [T, C] -> out [5, T, C] fp32: w, k, v, a, b.
 
-    first [T, C] are the first layer's values. FIRST: this is that layer, and they are not mixed in.
+    The maps of decay, rate and residual come without their biases. first [T, C] are the first
+    layer's values. FIRST: this is that layer, and they are not mixed in.
     """
     at, here, there = block(length, channels, HEAD, TOKENS)
     k, v = rows(k_ptr, here, there), rows(v_ptr, here, there)
@@ -126,10 +134,11 @@ def scan(
     ROWS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """The recurrence of `accel.rwkv.wkv`: r [T, C] and vectors [5, T, C] fp32 w, k, v, a, b -> y [T, C] fp32; state in place.
+    """Compute the recurrence of `accel.rwkv.wkv`: y [T, C] fp32, the state in place.
 
-    A program has ROWS values of a head. What it reads is on its way AHEAD tokens before. A token's output and what the next one erases are
-    sums over the same state, taken side by side: they are what a token waits for.
+    r is [T, C]; vectors [5, T, C] fp32 are w, k, v, a, b. A program has ROWS values of a head and
+    loads AHEAD tokens ahead. A token's output and what the next one erases are sums over the same
+    state, computed side by side, because every token waits for them.
     """
     parts = HEAD // ROWS
     head = tl.program_id(0) // parts
@@ -170,7 +179,9 @@ def finish_recurrence(
     HEAD: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
-    """out [T, C] = (GroupNorm of y + the bonus of the token itself) times the gate; vectors as in `scan`."""
+    """Compute out [T, C] = (GroupNorm of y + the token's own bonus) times the gate; vectors as in
+    `scan`.
+    """
     at, here, there = block(length, channels, HEAD, TOKENS)
     size = length * channels
     y, r = rows(y_ptr, here, there), rows(r_ptr, here, there)
@@ -189,7 +200,9 @@ def finish_recurrence(
 
 @triton.jit
 def widen(matrix_ptr, scales_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """A matrix [rows, columns] in int8 with a scale a row -> out [rows, columns] in floating point. One program a row."""
+    """Convert a matrix [rows, columns] in int8 with row scales to floating point. One program a
+    row.
+    """
     number = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     here = number.to(tl.int64) * columns + at

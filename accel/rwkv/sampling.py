@@ -1,4 +1,6 @@
-"""From logits to the next token: greedy, or by temperature and nucleus (top-p), repeatable by its seed."""
+"""Choose the next token from logits: greedily, or by temperature and nucleus (top-p),
+with a seed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,22 @@ _MASK = 2**64 - 1
 
 
 class Sampler:
-    """Chooses tokens. It remembers nothing: what it draws depends on seed, number and logits alone, so that a text can go on anywhere."""
+    """Choose tokens.
+
+    A sampler has no memory: its choice depends only on seed, token number and logits, so that a
+    text can continue from anywhere.
+    """
 
     def __init__(self, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0) -> None:
-        """`temperature` 0 is greedy; `top_p` keeps the most likely tokens that together reach this probability.
+        """Set how tokens are chosen.
 
-        Raises ValueError for a temperature below 0 or a top_p outside (0, 1].
+        Args:
+            temperature: 0 is greedy.
+            top_p: Keep the most likely tokens that together reach this probability.
+            seed: Another seed, another text.
+
+        Raises:
+            ValueError: The temperature is below 0, or top_p is outside (0, 1].
         """
         if not 0 <= temperature < math.inf:
             raise ValueError(f"temperature is 0 (greedy) or more; got {temperature}")
@@ -25,9 +37,14 @@ class Sampler:
         self._temperature, self._top_p, self._seed = temperature, top_p, seed
 
     def __call__(self, logits: Tensor, number: int) -> int:
-        """logits [V], any device and floating-point type, of the text's token `number` -> token.
+        """Return a token.
 
-        Raises ValueError where the model computed no numbers.
+        Args:
+            logits: [V], on any device, of any floating-point type.
+            number: The number of the token in its text.
+
+        Raises:
+            ValueError: The logits are not finite.
         """
         if self._temperature == 0:
             token = int(logits.argmax())
@@ -41,7 +58,7 @@ class Sampler:
         upto = likely.cumsum(0)
         kept = int(
             (upto - likely < self._top_p).sum()
-        )  # the token that reaches top_p is the last one kept
+        )  # The token that reaches top_p is the last one kept.
         drawn = torch.searchsorted(
             upto[:kept], _uniform(self._seed, number) * float(upto[kept - 1]), right=True
         )
@@ -49,7 +66,10 @@ class Sampler:
 
 
 def _uniform(seed: int, number: int) -> float:
-    """From [0, 1), by two rounds of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014)."""
+    """Return a number in [0, 1), by two rounds of SplitMix64.
+
+    Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.
+    """
     return (_mixed(_mixed(seed) + number) >> 11) * 2.0**-53
 
 

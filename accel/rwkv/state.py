@@ -1,4 +1,7 @@
-"""What a model remembers of all tokens so far: a value that can be cloned, joined into a batch, saved and restored bit for bit."""
+"""Hold what a model remembers of all tokens so far.
+
+A state is a value that can be cloned, joined into a batch, saved and restored bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,14 @@ from accel.rwkv.weights import HEAD
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The memory of B sequences. No function of a model writes into one it is given, so keeping a state is a snapshot."""
+    """Hold the memory of B sequences. No function writes into a state, so keeping one is a
+    snapshot.
+    """
 
     shift: Tensor
-    """[layers, B, 2, C] in the model's dtype: the last token's inputs of the time mix and of the channel mix."""
+    """[layers, B, 2, C] in the model's dtype: the last token's inputs of the time and
+    channel mix.
+    """
     wkv: Tensor
     """[layers, B, H, 64, 64] fp32: the matrix-valued memory of each head, values by keys."""
 
@@ -27,7 +34,7 @@ class State:
     def fresh(
         cls, layers: int, channels: int, device: torch.device, dtype: torch.dtype, batch: int = 1
     ) -> State:
-        """Before the first token."""
+        """Return the state before the first token."""
         shift = torch.zeros(layers, batch, 2, channels, device=device, dtype=dtype)
         return cls(
             shift, shift.new_zeros(layers, batch, channels // HEAD, HEAD, HEAD, dtype=torch.float32)
@@ -35,37 +42,37 @@ class State:
 
     @property
     def batch(self) -> int:
-        """Number of sequences, B."""
+        """Return the number of sequences, B."""
         return self.shift.shape[1]
 
     @property
     def nbytes(self) -> int:
-        """Memory of it."""
+        """Return the bytes of the state."""
         return self.shift.nbytes + self.wkv.nbytes
 
     def clone(self) -> State:
-        """A copy with memory of its own."""
+        """Return a copy with memory of its own."""
         return State(self.shift.clone(), self.wkv.clone())
 
     def to(self, device: str | torch.device) -> State:
-        """The same on another device; bits do not change."""
+        """Return the same state on another device; bits do not change."""
         return State(self.shift.to(device), self.wkv.to(device))
 
     @staticmethod
     def join(states: Iterable[State]) -> State:
-        """One batch of all sequences of the given states, in their order."""
+        """Join states into one batch, in their order."""
         every = list(states)
         return State(
             torch.cat([s.shift for s in every], dim=1), torch.cat([s.wkv for s in every], dim=1)
         )
 
     def pick(self, sequences: list[int]) -> State:
-        """Of a batch the given sequences, copied: an int may come twice."""
+        """Return a copy of the given sequences of a batch; a sequence may be repeated."""
         at = torch.tensor(sequences, device=self.shift.device)
         return State(self.shift.index_select(1, at), self.wkv.index_select(1, at))
 
     def dumps(self, model: str) -> bytes:
-        """As a .safetensors file, with the identity of the model it belongs to."""
+        """Return the state as a .safetensors file, with the identity of its model."""
         name = torch.frombuffer(bytearray(model.encode()), dtype=torch.uint8)
         return save(
             {
@@ -77,7 +84,16 @@ class State:
 
     @classmethod
     def loads(cls, data: bytes, like: State, model: str) -> State:
-        """What `dumps` wrote. `like`: any state of the model. Raises ModelError for what is no state, or not of this model."""
+        """Return the state that `dumps` wrote.
+
+        Args:
+            data: The bytes of the file.
+            like: Any state of the model.
+            model: The identity of the model.
+
+        Raises:
+            ModelError: It is not a saved state, or one of another model.
+        """
         try:
             found = load(data)
         except (SafetensorError, ValueError) as e:

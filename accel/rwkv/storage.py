@@ -1,4 +1,4 @@
-"""Weight matrices in floating point or int8, and the arenas of memory in which they lie."""
+"""Store weight matrices in floating point or int8, and tensors in arenas of memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ ALIGNMENT = 32
 
 
 class Arena:
-    """Memory for tensors of one dtype. `tensor.storage_offset()` of what `put` returns is its place."""
+    """Allocate memory for many tensors of one dtype. `tensor.storage_offset()` is a tensor's place.
+
+    A compiled step then needs only a number to address a tensor.
+    """
 
     def __init__(self, sizes: Iterable[int], device: torch.device, dtype: torch.dtype) -> None:
-        """`sizes`: elements of every tensor that will be put."""
+        """Allocate the memory for tensors of these sizes, in elements."""
         self.flat = torch.empty(sum(map(_padded, sizes)), device=device, dtype=dtype)
         self._used = 0
 
     def put(self, tensor: Tensor) -> Tensor:
-        """A copy of `tensor` here, converted to the arena's dtype."""
+        """Return a copy of `tensor` in the arena, converted to its dtype."""
         place = self.flat[self._used : self._used + tensor.numel()].view(tensor.shape)
         self._used += _padded(tensor.numel())
         return place.copy_(tensor)
@@ -32,16 +35,23 @@ def _padded(size: int) -> int:
 
 
 class Matrix(NamedTuple):
-    """[rows, columns]. Rows are outputs, but of the channel mix's `value` they are inputs: its rows of zero activation are skipped."""
+    """Hold a matrix [rows, columns].
+
+    Rows are outputs, except in the channel mix's `value`, where they are inputs, so that rows of
+    zero activation can be skipped.
+    """
 
     values: Tensor
-    """Floating point, or int8."""
+    """Floating point or int8."""
     scales: Tensor | None = None
     """[rows] fp32 with int8: a row is its values times its scale."""
 
     @classmethod
     def int8(cls, weight: Tensor) -> Matrix:
-        """Rounded to the nearest of 255 steps from -max to max of each row: off by half a step, max / 254, at most."""
+        """Round each row to the nearest of 255 steps from -max to max.
+
+        The error is at most half a step, max / 254.
+        """
         scales = weight.float().abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
         return cls((weight.float() / scales.unsqueeze(1)).round().to(torch.int8), scales)
 
@@ -50,7 +60,7 @@ class Matrix(NamedTuple):
         return self.values.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """As floating point."""
+        """Return the matrix in floating point."""
         if self.scales is None:
             return self.values
         return (self.values.float() * self.scales.unsqueeze(1)).to(dtype)

@@ -1,7 +1,7 @@
-"""The RWKV World tokenizer: greedy longest match over bytes, from a vocabulary file.
+"""Tokenize as RWKV World does: greedy longest match over bytes, from a vocabulary file.
 
-A line of the file is `ID LITERAL LENGTH`, the literal a quoted Python str or bytes, e.g. `33 ' ' 1` or `250 b'\\xf9' 1`.
-Literals are parsed, never evaluated.
+A line of the file is `ID LITERAL LENGTH`, where the literal is a quoted Python str or bytes: `33 '
+' 1` or `250 b'\\xf9' 1`. Literals are parsed, never evaluated.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ _UNKNOWN = "\ufffd".encode()
 _LINE = re.compile(
     r"""^(\d+) (b?)(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(['"].*['"])) (\d+)$""", re.MULTILINE
 )
-"""Number, b of bytes, a literal without escapes in either quotes or one with them, length."""
+"""The number, a `b` for bytes, a literal without escapes in either quotes or one with them, the
+length.
+"""
 _NO_LINE = "line {} of the vocabulary {} is not `ID LITERAL LENGTH`. Download it again."
 
 
 class Tokenizer:
-    """Text or bytes to tokens and back."""
+    """Convert text or bytes to tokens and back."""
 
     def __init__(self, vocabulary: dict[int, bytes]) -> None:
-        """`vocabulary`: token to its bytes, each at least one byte long."""
+        """Index a vocabulary: each token with its bytes, at least one."""
         self._bytes = vocabulary
         self._tokens = {piece: token for token, piece in vocabulary.items()}
         lengths: dict[bytes, set[int]] = {}
         for piece in self._tokens:
             lengths.setdefault(piece[:2], set()).add(len(piece))
-        # For the next two bytes: the lengths of tokens that begin so, longest first; one-byte tokens always apply.
+        # By the next two bytes: lengths of tokens that begin with them, longest first. One byte
+        # always fits.
         self._lengths = {
             head: tuple(sorted(found, reverse=True))
             for head, found in lengths.items()
@@ -43,7 +46,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """From a vocabulary file, or from the one in the folder (or beside the file) of a model. Raises ModelError, one line."""
+        """Load a vocabulary file, or the one in a model's folder or beside its file.
+
+        Raises:
+            ModelError: There is none, or it cannot be read.
+        """
         file = vocabulary_file(Path(path).expanduser())
         try:
             text = file.read_text(encoding="utf-8")
@@ -66,17 +73,22 @@ class Tokenizer:
             raise ModelError(_NO_LINE.format(e, file)) from e
         if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):
             raise ModelError(
-                f"the vocabulary {file} is empty or lists a token twice, or the end. Download it again."
+                f"the vocabulary {file} is empty or lists a token twice, or the end. Download "
+                "it again."
             )
         return cls(vocabulary)
 
     @property
     def size(self) -> int:
-        """One more than the highest token: a model needs at least as many logits."""
+        """Return the highest token plus one: a model needs at least as many logits."""
         return max(self._bytes) + 1
 
     def encode(self, text: str | bytes) -> list[int]:
-        """Tokens of `text`. Raises ModelError for a byte no token covers (World vocabularies cover every byte)."""
+        """Return the tokens of `text`.
+
+        Raises:
+            ModelError: No token covers a byte. World vocabularies cover every byte.
+        """
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         tokens: list[int] = []
         at = 0
@@ -89,23 +101,27 @@ class Tokenizer:
                 length, token = 1, self._tokens.get(data[at : at + 1])
             if token is None:
                 raise ModelError(
-                    f"the vocabulary has no token for the byte {data[at]:#04x}. Use the model's own {VOCABULARY}."
+                    f"the vocabulary has no token for the byte {data[at]:#04x}. Use the "
+                    f"model's own {VOCABULARY}."
                 )
             tokens.append(token)
             at += length
         return tokens
 
     def piece(self, token: int) -> bytes:
-        """Bytes of one token, perhaps part of a character: none for the end of the text, U+FFFD for a token without a meaning."""
+        """Return the bytes of one token, which may be part of a character.
+
+        The end of the text has none; an unknown token is U+FFFD.
+        """
         return b"" if token == END else self._bytes.get(token, _UNKNOWN)
 
     def decode(self, tokens: Iterable[int]) -> bytes:
-        """Bytes of all tokens."""
+        """Return the bytes of all tokens."""
         return b"".join(map(self.piece, tokens))
 
 
 def vocabulary_file(path: Path) -> Path:
-    """Where the vocabulary of a model's folder or file is. Raises ModelNotFoundError where there is none."""
+    """Return the vocabulary file of a model's folder or file. Raises ModelNotFoundError."""
     if path.suffix == ".txt":
         return path
     file = (path if path.is_dir() else path.parent) / VOCABULARY
@@ -117,7 +133,7 @@ def vocabulary_file(path: Path) -> Path:
 
 
 def _piece(prefix: str, single: str, double: str, escaped: str, length: int) -> bytes:
-    """The bytes of a token. Raises ValueError or SyntaxError."""
+    """Return the bytes of a token. Raises ValueError or SyntaxError."""
     plain = single or double
     value: object = (
         ast.literal_eval(prefix + escaped)

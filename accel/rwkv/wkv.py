@@ -1,9 +1,12 @@
-"""The recurrence of RWKV-7, a generalised delta rule (Peng et al., arXiv 2503.14456), in two forms that give the same values.
+"""Compute the recurrence of RWKV-7, a generalised delta rule, in two equal forms.
 
     S_t = S_{t-1} (diag(w_t) + a_t^T b_t) + v_t^T k_t,    y_t = S_t r_t
 
-S is a matrix of values by keys; a = -kk is the normalised key that is erased, b = kk * (in-context learning rate) what is erased of it.
-`sequential` is the definition, token after token. `chunked` takes many tokens with a few matrix products; both are differentiable.
+S is a matrix of values by keys. a = -kk is the normalised key that is erased, and
+b = kk * (in-context learning rate) decides how much of it. `sequential` is the definition, token
+after token. `chunked` takes many tokens with a few matrix products. Both are differentiable.
+
+Source: Peng et al., arXiv 2503.14456.
 """
 
 from __future__ import annotations
@@ -13,13 +16,23 @@ from torch import Tensor
 from torch.nn import functional
 
 LONGEST = 64
-"""Tokens of a chunk: a decay is at least exp(-exp(-1/2)) = 0.545, so that over 64 tokens its product, and one over it, fit in fp32."""
+"""The tokens of a chunk. A decay is at least exp(-exp(-1/2)) = 0.545, so that the product of 64
+decays and its inverse fit in fp32.
+"""
 
 
 def sequential(
     r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """r, w, k, v, a, b [B, T, H, 64], state [B, H, 64, 64] -> y [B, T, H, 64] and the state after."""
+    """Compute the recurrence token by token.
+
+    Shapes:
+        r, w, k, v, a, b: [B, T, H, 64].
+        state: [B, H, 64, 64].
+
+    Returns:
+        y [B, T, H, 64] and the new state.
+    """
     y = []
     for r_t, w_t, k_t, v_t, a_t, b_t in zip(
         *(x.unbind(1) for x in (r, w, k, v, a, b)), strict=True
@@ -44,10 +57,15 @@ def chunked(
     state: Tensor,
     chunk: int = LONGEST,
 ) -> tuple[Tensor, Tensor]:
-    """As `sequential`: all chunks at once but for one product of matrices a chunk, which takes the state from one to the next. O(T) memory.
+    """Compute `sequential` in chunks, in O(T) memory.
 
-    Within a chunk, with W_t the product of its decays up to t, S_t = (S_0 + sum_{s<=t} (u_s^T b_s + v_s^T k_s) / W_s) W_t, where
-    u_t = S_{t-1} a_t. So the u solve a unit lower triangular system whose right side is linear in S_0, and so are y and the state after.
+    All chunks are computed at once, except for one matrix product a chunk that passes the state on.
+    Within a chunk, with W_t the product of its decays up to t,
+
+    S_t = (S_0 + sum_{s<=t} (u_s^T b_s + v_s^T k_s) / W_s) W_t,    u_t = S_{t-1} a_t.
+
+    So the u solve a unit lower triangular system whose right side is linear in S_0, and so are y
+    and the new state.
     """
     length = r.shape[1]
     if length == 1:
@@ -63,7 +81,7 @@ def chunked(
         a * before,
         k / after,
         b / after,
-    )  # what meets what was written before: never above 1
+    )  # factors that meet earlier writes: never above 1
     seen = torch.ones(r.shape[3], r.shape[3], dtype=torch.bool, device=r.device).tril()
     past = seen.tril(-1)
     system = torch.eye(r.shape[3], dtype=r.dtype, device=r.device) - (
@@ -91,7 +109,7 @@ def chunked(
 
 
 def _cut(x: Tensor, chunk: int, fill: float) -> Tensor:
-    """[B, T, H, 64] -> [B, H, chunks, at most `chunk`, 64]; what is added at the end changes no state."""
+    """Cut [B, T, H, 64] into [B, H, chunks, at most `chunk`, 64]; the padding changes no state."""
     batch, length, heads, width = x.shape
     size = min(chunk, length)
     x = functional.pad(x, (0, 0, 0, 0, 0, -length % size), value=fill)

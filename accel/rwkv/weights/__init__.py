@@ -1,7 +1,8 @@
-"""RWKV-7 weights from disk, in one canonical form: BlinkDL's names and shapes, one-dimensional tensors squeezed.
+"""Load RWKV-7 weights in one canonical form: BlinkDL's names and shapes, one-dimensional tensors
+squeezed.
 
-Read are `.safetensors` (one file, or shards named by an index; flash-linear-attention's names or BlinkDL's) and BlinkDL's
-`.pth` (tensors only). Everything that cannot be used is a ModelError of one line.
+It reads `.safetensors` (one file, or shards named by an index; flash-linear-attention's names or
+BlinkDL's) and BlinkDL's `.pth` (tensors only). Everything else is a ModelError of one line.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ __all__ = ["HEAD", "MIXES", "load"]
 
 
 def load(path: str | Path) -> dict[str, Tensor]:
-    """The weights in `path`, a folder, a .safetensors or a .pth file: canonical name to tensor, on the CPU, in the stored dtype.
+    """Load the weights in a folder, a .safetensors or a .pth file, on the CPU, in the stored dtype.
 
-    Raises ModelNotFoundError where nothing is there, ModelError where what is there cannot be used.
+    Returns:
+        The tensors by their canonical names.
+
+    Raises:
+        ModelNotFoundError: There is no model.
+        ModelError: The model cannot be used.
     """
-    from accel.rwkv.weights import read  # brings torch in: the outline of a model is had without it
+    # This imports torch, which describing a model does not need.
+    from accel.rwkv.weights import read
 
     source = Path(path).expanduser().absolute()
     return checked(canonical(read.read(source)), source)

@@ -1,4 +1,4 @@
-"""Where the weights are: the files of a model in a folder, and what its config.json says it is. Free of torch."""
+"""Find the weight files of a model, and check what its config.json says, without torch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ _FOREIGN = ("head_size", "lora_rank_decay")
 
 
 def files_of(source: Path) -> list[Path]:
-    """The files of the model at `source`, a folder, a .safetensors or a .pth file. Raises ModelNotFoundError, ModelError."""
+    """Return the weight files at `source`, a folder, a .safetensors or a .pth file.
+
+    Raises:
+        ModelNotFoundError: There is no model.
+        ModelError: The model cannot be used.
+    """
     if source.is_dir():
         check_config(source)
     if source.is_file():
         if source.suffix not in (".pth", ".safetensors"):
             raise ModelError(
-                f"{source} is neither .pth nor .safetensors. Name a folder with model.safetensors, or a .pth file."
+                f"{source} is neither .pth nor .safetensors. Name a folder with "
+                "model.safetensors, or a .pth file."
             )
         return [source]
     if not source.is_dir():
@@ -41,7 +47,8 @@ def files_of(source: Path) -> list[Path]:
         if found:
             return [_confined(source, found[0].name)]
     raise ModelNotFoundError(
-        f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a .pth file."
+        f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a "
+        ".pth file."
     )
 
 
@@ -50,7 +57,11 @@ class _Index(msgspec.Struct):
 
 
 def shards_of(folder: Path) -> list[Path]:
-    """The shards that the folder's index names, whether they are there or not; none where it has no index. Raises ModelError."""
+    """Return the shards that the folder's index names, even missing ones; none without an index.
+
+    Raises:
+        ModelError: The index cannot be read.
+    """
     if not (folder / _INDEX).is_file():
         return []
     try:
@@ -61,8 +72,10 @@ def shards_of(folder: Path) -> list[Path]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The shards that make up the model. None where there is no index, or it is of shards that were there before, or are not all there
-    yet, and the model is in one file.
+    """Return the shards that make up the model.
+
+    There are none without an index, or if the model is also in one file and the index is older or
+    its shards are incomplete.
     """
     whole, index = folder / _WHOLE, folder / _INDEX
     if whole.is_file() and index.is_file() and whole.stat().st_mtime_ns > index.stat().st_mtime_ns:
@@ -73,7 +86,8 @@ def _shards(folder: Path) -> list[Path]:
     for shard in shards:
         if shard.suffix != ".safetensors":
             raise ModelError(
-                f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. Download the model again."
+                f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. "
+                "Download the model again."
             )
         if not shard.is_file():
             raise ModelError(f"the shard {shard.name} is missing in {folder}. Download it again.")
@@ -81,20 +95,27 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _confined(folder: Path, name: str) -> Path:
-    """The file `name` of `folder`; refused where it leads out of it. The Hugging Face cache links from its snapshots to its blobs."""
+    """Return the file `name` of `folder`, and refuse one that leads out of it.
+
+    Snapshots of the Hugging Face cache may link to its blobs.
+    """
     root = folder.resolve()
     if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
         root = root.parent.parent
     file = folder / name
     if not name or Path(name).name != name or not file.resolve().is_relative_to(root):
         raise ModelError(
-            f"{folder} names the file {name!r}, which lies outside of it and was not opened. Put the file itself there."
+            f"{folder} names the file {name!r}, which lies outside of it and was not opened. "
+            "Put the file itself there."
         )
     return file
 
 
 def check_config(folder: Path) -> None:
-    """Refuse other architectures and dialects by their name, by ModelError. A folder without config.json is judged by its tensors."""
+    """Raise ModelError for other architectures and dialects, by name.
+
+    A folder without config.json is judged by its tensors.
+    """
     if not (folder / "config.json").is_file():
         return
     try:
@@ -111,5 +132,6 @@ def check_config(folder: Path) -> None:
     for key in _FOREIGN:
         if key in config:
             raise ModelError(
-                f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to flash-linear-attention's."
+                f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to "
+                "flash-linear-attention's."
             )

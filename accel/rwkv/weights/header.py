@@ -1,7 +1,8 @@
-"""What is in the files of a model, without loading it: the headers of .safetensors files, and what a .pth tells of itself. Free of torch.
+"""Read what a model's files contain, without loading it and without torch.
 
-A .safetensors file begins with 8 bytes, the length of the JSON that follows, then that: of each tensor its dtype, shape and place
-(https://huggingface.co/docs/safetensors). A .pth is a zip with a pickle and a file a storage; the pickle's opcodes are read, never run.
+A .safetensors file begins with 8 bytes, the length of the JSON header that follows with dtype,
+shape and place of each tensor (https://huggingface.co/docs/safetensors). A .pth file is a zip
+archive of a pickle and a file for each storage; the pickle's opcodes are read, never run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from accel.rwkv.errors import ModelError
 from accel.rwkv.weights.shapes import Outline
 
 _LONGEST = 100 * 2**20
-"""Bytes of a header that is read; the format allows no more."""
+"""Bytes of the longest header that is read; the format allows no more."""
 _STORAGES = {
     "FloatStorage": ("F32", 4),
     "HalfStorage": ("F16", 2),
@@ -33,7 +34,9 @@ class _Entry(msgspec.Struct):
 
 
 def read_header(file: Path) -> dict[str, Outline]:
-    """The tensors in a .safetensors file. Raises ModelError where it is truncated or damaged."""
+    """Return the tensors in a .safetensors file. Raises ModelError if it is truncated
+    or damaged.
+    """
     try:
         with file.open("rb") as f:
             length = int.from_bytes(f.read(8), "little")
@@ -53,7 +56,7 @@ def read_header(file: Path) -> dict[str, Outline]:
 
 
 class Pth(msgspec.Struct, frozen=True):
-    """What a .pth tells of itself; the shapes of its tensors only a load tells."""
+    """Describe a .pth file without loading it; only loading reveals the shapes of its tensors."""
 
     parameters: int
     layers: int
@@ -61,7 +64,11 @@ class Pth(msgspec.Struct, frozen=True):
 
 
 def read_pth(file: Path) -> Pth:
-    """Raises ModelError where it is none of torch's zip files with one floating-point type."""
+    """Return the description of a .pth file.
+
+    Raises:
+        ModelError: It is not one of torch's zip files with a single floating-point type.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
@@ -75,13 +82,12 @@ def read_pth(file: Path) -> Pth:
             ]
     except (StopIteration, zipfile.BadZipFile, OSError, ValueError, RecursionError) as e:
         raise ModelError(
-            f"{file} is no .pth that can be looked into ({e or 'it lists no tensors'}). Get the model as .safetensors."
+            f"{file} is not a readable .pth file ({e or 'it lists no tensors'}). Get "
+            "the model as .safetensors."
         ) from e
     kinds = {kind for name in said for word, kind in _STORAGES.items() if name.endswith(word)}
     if len(kinds) != 1:
-        raise ModelError(
-            f"{file} does not tell one type of its numbers. Get the model as .safetensors."
-        )
+        raise ModelError(f"{file} holds numbers of several types. Get the model as .safetensors.")
     ((dtype, size),) = kinds
     stored = sum(info.file_size for info in infos if re.search(r"/data/\d+$", info.filename))
     layers = 1 + max(

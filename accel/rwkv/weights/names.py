@@ -1,4 +1,6 @@
-"""What the tensors are called: from flash-linear-attention's names and layouts, or the older fused ones, to BlinkDL's."""
+"""Translate tensor names and layouts of flash-linear-attention, or older fused ones, to
+BlinkDL's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ HF_LORA = {"2.bias": "0", "0.weight": "1", "2.weight": "2"}
 
 
 def canonical(raw: dict[str, S]) -> dict[str, S]:
-    """Canonical names and layouts; what has no canonical name keeps its own, and is refused later."""
+    """Return tensors by canonical names, in canonical layouts.
+
+    A tensor without a canonical name keeps its own, and is refused later.
+    """
     renamed: dict[str, S] = {}
     for key, tensor in raw.items():
         name, transposed = _rename(key)
@@ -40,7 +45,9 @@ def _unfused(name: str, tensor: S) -> dict[str, S]:
 
 
 def _rename(key: str) -> tuple[str, bool]:
-    """BlinkDL's name for flash-linear-attention's `key`, and whether the tensor is stored transposed."""
+    """Return BlinkDL's name for flash-linear-attention's `key`, and True if the tensor is
+    transposed.
+    """
     stem, _, last = key.rpartition(".")
     if stem in HF_TOP:
         return f"{HF_TOP[stem]}.{last}", False

@@ -1,4 +1,4 @@
-"""The weights as they are in their files. A file that holds code is refused, not run."""
+"""Read the weights as they are in their files. A file that contains code is refused, not run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from accel.rwkv.weights.find import files_of
 
 
 def read(source: Path) -> dict[str, Tensor]:
-    """All tensors in `source`, a folder, a .safetensors or a .pth file, by the names they have there, on the CPU.
+    """Return all tensors in a folder, a .safetensors or a .pth file, by their stored names, on the
+    CPU.
 
-    A folder in whose place another revision was put meanwhile is read anew. Raises ModelNotFoundError where nothing is there, ModelError for another
-    architecture and for what cannot be read.
+    A folder that is replaced by another revision meanwhile is read again.
+
+    Raises:
+        ModelNotFoundError: There is no model.
+        ModelError: It is of another architecture, or cannot be read.
     """
     while True:
         began = _inode(source)
@@ -37,7 +41,7 @@ def read(source: Path) -> dict[str, Tensor]:
 
 
 def _inode(source: Path) -> int | None:
-    """What tells a folder from another of its name."""
+    """Return the number that distinguishes a folder from another one of its name."""
     return source.stat().st_ino if source.exists() else None
 
 
@@ -56,11 +60,12 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
             raise ModelError(f"{file} is truncated. Download it again.")
         with warnings.catch_warnings(
             action="ignore"
-        ):  # of pickle protocols it might not read: it reads them or says so
+        ):  # torch warns about pickle protocols that it may not support; it reads them or raises.
             raw = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
     except pickle.UnpicklingError as e:
         raise ModelError(
-            f"{file} holds Python code, which was not run, or is damaged: only plain tensors load. Get it as .safetensors."
+            f"{file} contains Python code, which was not run, or is damaged: only plain tensors "
+            "load. Get it as .safetensors."
         ) from e
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as e:
         raise ModelError(f"{file} cannot be read ({_first_line(e)}). Download it again.") from e
@@ -68,7 +73,8 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
         isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()
     ):
         raise ModelError(
-            f"{file} is not a table of named tensors. Get the model's weights, not a training checkpoint."
+            f"{file} is not a table of named tensors. Get the model's weights, not a training "
+            "checkpoint."
         )
     return raw
 

@@ -1,4 +1,4 @@
-"""What an RWKV-7 consists of: the shape of every tensor, by BlinkDL's names, and whether a set of tensors is one."""
+"""Check that a set of tensors is an RWKV-7: the shape of every tensor, by BlinkDL's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 from accel.rwkv.errors import ModelError
 
 HEAD = 64
-"""Channels a head, in every RWKV-7 model."""
+"""Channels for each head, in every RWKV-7 model."""
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 """Token-shift coefficients, in the order of the older fused `x_x`."""
 
@@ -33,13 +33,17 @@ _LAYER = (
     | {f"att.{matrix}.weight": "C C" for matrix in ("receptance", "key", "value", "output")}
     | {"att.r_k": "H 64", "ffn.x_k": "C", "ffn.key.weight": "F C", "ffn.value.weight": "C F"}
 )
-"""Shape of every tensor of a layer. C channels, H = C / 64 heads, V tokens; ranks w, a, v, g and width F are whatever they are."""
+"""The shape of every tensor of a layer: C channels, H = C / 64 heads, V tokens; the ranks w, a, v,
+g and the width F are free.
+"""
 UNUSED = {"blocks.0.att.v0", "blocks.0.att.v1", "blocks.0.att.v2"}
-"""The first layer makes the value residual, it does not use it: some files have these, and they do nothing."""
+"""The first layer computes the value residual and does not use it: some files have these tensors,
+without effect.
+"""
 
 
 class Shaped(Protocol):
-    """What naming and checking need of a tensor: torch's, or an outline."""
+    """Describe what naming and checking need of a tensor: torch's, or an outline."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -59,7 +63,9 @@ S = TypeVar("S", bound=Shaped)
 
 @dataclass(frozen=True)
 class Outline:
-    """Shape and dtype, as the header of a .safetensors file names it: F32, BF16, ..."""
+    """Describe a tensor without its values: shape, and dtype as in a .safetensors header (F32,
+    BF16).
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -85,7 +91,12 @@ class Outline:
 
 
 def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
-    """All tensors of an RWKV-7 and no others, each of its shape, vectors squeezed."""
+    """Return the tensors of an RWKV-7 with vectors squeezed, after checking that none is missing or
+    extra.
+
+    Raises:
+        ModelError: A tensor is missing, extra, or of another shape or type.
+    """
     if older := next((name for name in tensors if ".time_" in name), None):
         raise ModelError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
     sizes: dict[str, int] = {"64": HEAD}
@@ -95,7 +106,8 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
         known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
         if name not in tensors:
             raise ModelError(
-                f"{source} lacks the tensor {name}. The download is incomplete, or this is not an RWKV-7."
+                f"{source} lacks the tensor {name}. The download is incomplete, or this is "
+                "not an RWKV-7."
             )
         found[name] = _shaped(name, tensors[name], shape.split(), known, source)
         if name == "emb.weight":
@@ -103,7 +115,8 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     _check_ranks(found, source)
     if extra := sorted(set(tensors) - set(found)):
         raise ModelError(
-            f"{source} has tensors RWKV-7 does not ({extra[0]}{', ...' if len(extra) > 1 else ''}): another dialect, it cannot be used."
+            f"{source} has tensors RWKV-7 does not "
+            f"({extra[0]}{', ...' if len(extra) > 1 else ''}): another dialect, it cannot be used."
         )
     return found
 
@@ -124,7 +137,8 @@ def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
 def _split_heads(sizes: dict[str, int], source: Path) -> None:
     if sizes["C"] % HEAD:
         raise ModelError(
-            f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of RWKV-7); it cannot be used."
+            f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of "
+            "RWKV-7); it cannot be used."
         )
     sizes["H"] = sizes["C"] // HEAD
 
@@ -142,19 +156,21 @@ def _shaped(name: str, tensor: S, shape: list[str], sizes: dict[str, int], sourc
         n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)
     ):
         raise ModelError(
-            f"{name} in {source} has shape {given}, expected [{', '.join(str(n or 'any') for n in expected)}]."
+            f"{name} in {source} has shape {given}, expected "
+            f"[{', '.join(str(n or 'any') for n in expected)}]."
         )
     sizes |= zip(shape, tensor.shape, strict=True)
     return tensor
 
 
 def _check_ranks(tensors: Mapping[str, Shaped], source: Path) -> None:
-    """The two halves of each low-rank pair must meet."""
+    """Check that the two halves of each low-rank pair fit together."""
     for name, first in tensors.items():
         if match := re.fullmatch(r"(blocks\.\d+\.(?:att\.[wavg]|ffn\.))(1|key\.weight)", name):
             other = match[1] + ("2" if match[2] == "1" else "value.weight")
             wanted = [first.shape[1], first.shape[0]]
             if list(tensors[other].shape) != wanted:
                 raise ModelError(
-                    f"{other} in {source} has shape {list(tensors[other].shape)}, expected {wanted}."
+                    f"{other} in {source} has shape {list(tensors[other].shape)}, expected "
+                    f"{wanted}."
                 )

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[4]
 def test_what_is_compiled_ahead_is_what_a_model_calls() -> None:
     RWKV7(random_model()).forward([1, 2, 3])
     RWKV7(random_model()).forward([1])
-    for kernel, arguments in ahead._calls():
+    for kernel, arguments in ahead.example_calls():
         assert tuple(map(typeof, arguments)) in kernel.overloads
 
 
@@ -78,7 +78,7 @@ def test_where_no_cache_folder_can_be_written_the_state_folder_keeps_it(tmp_path
 def test_of_two_that_would_compile_at_once_one_does_and_the_other_finds_it(tmp_path) -> None:
     code = (
         "from accel.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
-        "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead._calls()))"
+        "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead.example_calls()))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     both = [

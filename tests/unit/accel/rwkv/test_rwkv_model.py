@@ -144,11 +144,11 @@ def test_a_long_prompt_in_chunks_is_the_prompt_token_by_token(model) -> None:
 
 
 def test_whoever_looks_may_stop_it(model) -> None:
-    def look() -> None:
+    def stop() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        model.forward(PROMPT, None, look)
+        model.forward(PROMPT, None, stop)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 9])
