@@ -1,3 +1,3 @@
-"""The glass: the window and the command line. Never imports torch, NVML or SQL."""
+"""Contain the window and the command line. Nothing here imports torch, NVML or SQL."""
 
 __version__ = "0.1.0"

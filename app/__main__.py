@@ -1,4 +1,4 @@
-"""`python -m app` is `gpudeck`."""
+"""Run `gpudeck` as `python -m app`."""
 
 import sys
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.format.values import GIB, device_label, show
+from app.format.values import GIB, device_label, format_field
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE
@@ -77,7 +77,7 @@ def _value(field: str, state: DeviceState) -> Value:
     reading: float | NA = (
         NA(Unavailable("unread")) if state.reading is None else state.reading.get(field)
     )
-    shown = show(field, reading)
+    shown = format_field(field, reading)
     return Value(state.device.id, device_label(state.device), shown.text, shown.reason)
 
 

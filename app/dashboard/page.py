@@ -20,7 +20,7 @@ from app.dashboard.time_axis import TimeAxis
 from app.dashboard.time_bar import TimeBar
 from app.dashboard.timeline import job_spans, marks
 from app.dashboard.timeline_bands import Marks, color
-from app.format.values import NOT_AVAILABLE, clock, device_label, show
+from app.format.values import NOT_AVAILABLE, clock, device_label, format_field
 from app.link.link import Link
 from app.link.state import State
 from app.strip.fleet_model import MANY
@@ -332,7 +332,7 @@ class DashboardPage(QWidget):
             text = (
                 NOT_AVAILABLE
                 if found is None
-                else show(chart.field, found * scale(chart.field)).text
+                else format_field(chart.field, found * scale(chart.field)).text
             )
             texts.append((text, "" if one else colors[device]))
         made.show_cursor(moment, texts, chart.unit)

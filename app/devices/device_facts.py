@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.devices.parts import Fact, Group, part_groups
-from app.format.values import NOT_AVAILABLE, Shown, clock, duration, show
+from app.format.values import NOT_AVAILABLE, FormattedValue, clock, duration, format_field
 from app.strip.tile_model import Meaning, Tile, temperature_meaning, throttle, tiles
 from scheduler.protocol.devices import NA, Detail, Reading
 from scheduler.protocol.fields import FIELDS
@@ -93,7 +93,7 @@ def _groups(state: DeviceState) -> list[Group]:
 
 def _fact(field: str, reading: Reading) -> Fact:
     value, what = reading.get(field), FIELDS[field]
-    shown = show(field, value)
+    shown = format_field(field, value)
     about = [f"{what.label}: {what.meaning}"]
     if shown.reason:
         about.append(f"N/A: {shown.reason}")
@@ -111,7 +111,7 @@ def _fact(field: str, reading: Reading) -> Fact:
     )
 
 
-def _text(field: str, reading: Reading, value: float | NA, shown: Shown) -> str:
+def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue) -> str:
     if field in reading.texts:
         return reading.texts[field]
     if isinstance(value, NA) or shown.reason:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.format.values import NOT_AVAILABLE, show
+from app.format.values import NOT_AVAILABLE, format_field
 from app.strip.tile_model import Meaning
 from scheduler.protocol.absence import explain
 from scheduler.protocol.devices import Part
@@ -66,11 +66,14 @@ def part_groups(parts: Sequence[Part]) -> list[Group]:
 
 def _fact(part: Part) -> Fact:
     cells = [
-        f"{show(field, value)}{_after(field)}"
+        f"{format_field(field, value)}{_after(field)}"
         for field, value in part.values.items()
         if value or field not in _IF_ANY
     ]
-    about = [f"{FIELDS[field].label}: {show(field, value)}" for field, value in part.values.items()]
+    about = [
+        f"{FIELDS[field].label}: {format_field(field, value)}"
+        for field, value in part.values.items()
+    ]
     about += [
         f"{FIELDS[field].label}: N/A, {explain(cause)}" for field, cause in part.absent.items()
     ]
@@ -101,7 +104,8 @@ def _cores(parts: Sequence[Part]) -> tuple[Fact, ...]:
     for at in range(0, len(parts), _CORES_A_LINE):
         some = parts[at : at + _CORES_A_LINE]
         about = "\n".join(
-            f"{p.name}: " + ", ".join(str(show(f, v)) for f, v in p.values.items()) for p in some
+            f"{p.name}: " + ", ".join(str(format_field(f, v)) for f, v in p.values.items())
+            for p in some
         )
         name = f"{at} to {at + len(some) - 1}" if len(some) > 1 else f"{at}"
         lines.append(Fact(name, "  ".join(f"{p.values['util']:.0f}" for p in some), about))

@@ -1,1 +1,1 @@
-"""Values as text: numbers with units, devices and jobs in a line."""
+"""Format numbers, durations and times for people."""

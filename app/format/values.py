@@ -1,4 +1,4 @@
-"""Values as a person reads them: numbers with units, durations, and N/A with its reason."""
+"""Format numbers with units, durations and times, and N/A with its reason."""
 
 from __future__ import annotations
 
@@ -15,58 +15,66 @@ from scheduler.protocol.units import energy
 GIB = 2.0**30
 NOT_AVAILABLE = "N/A"
 device_label = label
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A value ready for the screen. `reason` is set where there is none, and says why."""
+class FormattedValue(msgspec.Struct, frozen=True):
+    """Hold a value as text."""
 
     text: str
     unit: str = ""
     reason: str = ""
+    """The reason for N/A; empty for a value."""
 
     def __str__(self) -> str:
         return f"{self.text} {self.unit}" if self.unit else self.text
 
 
-def show(field: str, value: float | NA) -> Shown:
-    """A reading's field for the screen: bytes as GiB, energy as Wh where there is enough of it, the rest in the field's own unit."""
+def format_field(field: str, value: float | NA) -> FormattedValue:
+    """Format a field of a reading.
+
+    Bytes are shown as GiB, large amounts of energy as Wh, and the rest in the field's own unit.
+    """
     if isinstance(value, NA):
-        return Shown(NOT_AVAILABLE, reason=value.reason)
+        return FormattedValue(NOT_AVAILABLE, reason=value.reason)
     if not math.isfinite(value):
-        return Shown(NOT_AVAILABLE, reason="the device reported something that is not a number")
+        return FormattedValue(NOT_AVAILABLE, reason="the device reported an invalid number")
     unit = FIELDS[field].unit
     if unit == "J":
-        return Shown(*energy(value).split())
+        return FormattedValue(*energy(value).split())
     if unit == "B":
-        return Shown(f"{value / GIB:.1f}", "GiB")
+        return FormattedValue(f"{value / GIB:.1f}", "GiB")
     if unit == "B/s":
         size, unit = next(
             ((size, unit) for size, unit in _RATES if abs(value) >= 0.9995 * size), _RATES[-1]
         )
-        return Shown(significant(value / size), unit) if value else Shown("0", "GB/s")
+        return (
+            FormattedValue(significant(value / size), unit)
+            if value
+            else FormattedValue("0", "GB/s")
+        )
     if unit in ("%", "°C", "MHz") or (unit == "W" and abs(value) >= 9.95):
-        return Shown(f"{value:.0f}", unit)
-    return Shown(significant(value), unit)
+        return FormattedValue(f"{value:.0f}", unit)
+    return FormattedValue(significant(value), unit)
 
 
 def significant(value: float) -> str:
-    """About three significant digits, never an exponent: 0.085, 2.35, 63.4, 633."""
+    """Format about three significant digits without an exponent: 0.085, 2.35, 63.4, 633."""
     size = abs(value)
     digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
     return f"{value:.{digits}f}"
 
 
-def fine(value: float) -> str:
-    """As `significant`, for what is compared: of something small two digits, too: 0.00043."""
+def precise(value: float) -> str:
+    """Format like `significant`, but keep two digits of a small number: 0.00043."""
     if not 0 < abs(value) < 0.00995:
         return significant(value)
-    return f"{value:.{min(1 - math.floor(math.log10(abs(value))), _MOST_DIGITS)}f}"
+    return f"{value:.{min(1 - math.floor(math.log10(abs(value))), _MAX_DIGITS)}f}"
 
 
 def scaled(count: float, unit: str) -> str:
-    """A count with a decimal prefix: 1.10 TFLOP, 275 GFLOP."""
+    """Format a count with a decimal prefix: 1.10 TFLOP, 275 GFLOP."""
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= factor:
             return f"{significant(count / factor)} {prefix}{unit}"
@@ -74,12 +82,12 @@ def scaled(count: float, unit: str) -> str:
 
 
 def memory(count: float) -> str:
-    """Bytes as MiB or GiB."""
+    """Format bytes as MiB or GiB."""
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{significant(count / 2**20)} MiB"
 
 
 def duration(seconds: float) -> str:
-    """49 ms, 4.2 s, 3 min 05 s, 2 h 07 min."""
+    """Format a span of time: 49 ms, 4.2 s, 3 min 05 s, 2 h 07 min."""
     seconds = max(seconds, 0.0)
     if 0 < seconds < 0.0995:
         return f"{1e3 * seconds:.0f} ms"
@@ -97,8 +105,12 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
 
 
 def clock(at: float, now: float | None = None) -> str:
-    """Local time of day, with the date where it is not the day of `now`."""
-    same_day = time.strftime("%Y-%m-%d", time.localtime(at)) == time.strftime(
-        "%Y-%m-%d", time.localtime(now)
-    )
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", time.localtime(at))
+    """Format a time of day, with the date if it is not the day of `now`.
+
+    Args:
+        at: Seconds since the epoch.
+        now: Seconds since the epoch; the current time if omitted.
+    """
+    then, today = time.localtime(at), time.localtime(now)
+    same_day = (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)

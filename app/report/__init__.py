@@ -1,1 +1,1 @@
-"""A report as a file: Markdown, HTML or PDF."""
+"""Write a report to a Markdown, HTML or PDF file."""

@@ -1,4 +1,4 @@
-"""A report as a file: Markdown, HTML, or PDF, as its name's ending says."""
+"""Write a report to a file in the format of its name's ending."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from scheduler.protocol.errors import UserError
 
 ENDINGS = (*FORMATS, ".pdf")
 FILTER = "HTML (*.html);;PDF (*.pdf);;Markdown (*.md)"
-"""For file dialogs."""
+"""The filter of file dialogs."""
 
 
 def save_report(report: Report, file: Path, ending: str = "") -> None:
-    """Write it in the format that the file's name ends with, or `ending` names. Any thread may call.
+    """Write a report to a file. Any thread may call this.
 
-    Raises UserError, saying what to do: for another ending, where the file cannot be written, and where Qt cannot be loaded for a PDF.
+    Args:
+        report: The report to write.
+        file: The file to write.
+        ending: The format, such as .html; that of the file's name if omitted.
+
+    Raises:
+        UserError: The format is unknown, the file cannot be written, or Qt, which makes the PDF,
+            cannot be loaded.
     """
     ending = ending or file.suffix.lower()
     check_ending(file, ending)
@@ -26,16 +33,16 @@ def save_report(report: Report, file: Path, ending: str = "") -> None:
 
 
 def check_ending(file: Path, ending: str) -> None:
-    """Raises UserError for a format that there is none of."""
+    """Raise UserError for a format that is not supported."""
     if ending not in ENDINGS:
         raise UserError(
-            f"the file's name must end with {', '.join(ENDINGS)}, which says the format; got {file.name!r}"
+            f"the name of the file must end with {', '.join(ENDINGS)}; got {file.name!r}"
         )
 
 
 def _pdf(report: Report) -> bytes:
     if (problem := qtcheck.problem({"QT_QPA_PLATFORM": "offscreen"})) is not None:
         raise UserError(problem)
-    from app.report.pdf import as_pdf  # brings Qt in: only where it is needed
+    from app.report.pdf import as_pdf  # imports Qt
 
     return as_pdf(report)

@@ -1,8 +1,8 @@
-"""A report as PDF.
+"""Convert a report to PDF.
 
-It is made by Qt, which the app has anyway: a text document of the report's own HTML, its charts drawn as vectors. So there is one
-description of the page, and no library of its own for PDF (those that draw text well bring fonts, image decoders and a second layout
-with them). Only `app` may import Qt, so this lives here and not beside the other formats in `assistant.reports`.
+Qt lays out the report's HTML as a text document and draws the charts as vectors, so that there is
+one description of the page and no need for a PDF library. Only `app` may import Qt, so this module
+is here and not beside the other formats in `assistant.reports`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from assistant.reports.svg import HEIGHT, WIDTH, svg
 _DPI = 96
 _MARGIN_MM, _FOOTER_PX = 16, 28
 _TITLE_PX, _KEY_PX = 18, 9
-"""Room above a chart for its title, and the size of the patches that tell which device has which colour."""
+"""The height of a chart's title, and the size of the patches in its key."""
 _OBJECT = QTextFormat.ObjectTypes.UserObject + 1
 _CHART = QTextFormat.Property.UserProperty + 1
-_MARK = "\ue000"
-"""Stands where a chart goes: of the private use area, which is not printable, so that no fact, name or log line keeps it."""
+_PLACEHOLDER = "\ue000"
+"""Marks the place of a chart: a private character, which no fact, name or log line contains."""
 _STYLE = f"""
 body{{color:{LIGHT.text};font-family:'Noto Sans','DejaVu Sans',sans-serif;font-size:12px}}
 h1{{font-size:20px}}h2{{font-size:15px;margin-top:18px}}h3{{font-size:13px}}
@@ -63,7 +63,10 @@ pre,code{{font-family:'DejaVu Sans Mono',monospace;font-size:10px}}pre{{backgrou
 
 
 def as_pdf(report: Report) -> bytes:
-    """A4, light, page by page. Any thread may call, where a QGuiApplication runs."""
+    """Return the report as PDF on A4 pages, in light colors.
+
+    Any thread may call this while a QGuiApplication runs.
+    """
     application = _application()
     made = QByteArray()
     buffer = QBuffer(made)
@@ -98,12 +101,12 @@ def as_pdf(report: Report) -> bytes:
         )
     painter.end()
     buffer.close()
-    del charts, application  # what was drawn through and with until here
+    del charts, application  # Qt needs both until here, but holds no references
     return bytes(made.data())
 
 
 def _application() -> QGuiApplication:
-    """Qt has no fonts without one: that of the window, or one without a display."""
+    """Return the application, which Qt needs for its fonts; start one without a display if needed."""
     if isinstance(running := QGuiApplication.instance(), QGuiApplication):
         return running
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
@@ -119,7 +122,7 @@ def _paint(painter: QPainter, document: QTextDocument, number: int, page: QSizeF
 
 
 def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDocument, _Charts]:
-    """Laid out in pages of this size."""
+    """Lay out the report in pages of this size."""
     shown: list[Chart] = []
 
     def figure(chart: Chart) -> str:
@@ -127,7 +130,7 @@ def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDo
         if not chart.lines:
             return f"<p><b>{escape(chart.heading)}</b></p>{below}"
         shown.append(chart)
-        return f"<p>{_MARK}</p>{below}"
+        return f"<p>{_PLACEHOLDER}</p>{below}"
 
     document = QTextDocument()
     document.setDocumentMargin(0)
@@ -139,26 +142,26 @@ def _document(report: Report, writer: QPdfWriter, page: QSizeF) -> tuple[QTextDo
     charts = _Charts(shown, page.width())
     document.documentLayout().registerHandler(_OBJECT, charts)
     for i in range(len(shown)):
-        place = document.find(_MARK)
-        form = QTextCharFormat()
-        form.setObjectType(_OBJECT)
-        form.setProperty(_CHART, i)
-        place.insertText("\ufffc", form)
+        cursor = document.find(_PLACEHOLDER)
+        char_format = QTextCharFormat()
+        char_format.setObjectType(_OBJECT)
+        char_format.setProperty(_CHART, i)
+        cursor.insertText("\ufffc", char_format)
     document.setPageSize(page)
     _keep_headings(document, page)
     return document, charts
 
 
 def _keep_headings(document: QTextDocument, page: QSizeF) -> None:
-    """A heading whose text begins on the next page moves there, too."""
+    """Move each heading whose text begins on the next page to that page."""
     block = document.begin()
     while (after := block.next()).isValid():
         if block.blockFormat().headingLevel() and _page(document, block, page) != _page(
             document, after, page
         ):
-            form = block.blockFormat()
-            form.setPageBreakPolicy(QTextFormat.PageBreakFlag.PageBreak_AlwaysBefore)
-            QTextCursor(block).setBlockFormat(form)
+            char_format = block.blockFormat()
+            char_format.setPageBreakPolicy(QTextFormat.PageBreakFlag.PageBreak_AlwaysBefore)
+            QTextCursor(block).setBlockFormat(char_format)
             document.markContentsDirty(
                 0, document.characterCount()
             )  # else Qt loses the lines of headings further down
@@ -166,7 +169,7 @@ def _keep_headings(document: QTextDocument, page: QSizeF) -> None:
 
 
 def _page(document: QTextDocument, block: QTextBlock, page: QSizeF) -> int:
-    """On which one its first line ends."""
+    """Return the number of the page on which a block's first line ends."""
     top = document.documentLayout().blockBoundingRect(block).top()
     return (
         int((top + block.layout().lineAt(0).rect().bottom()) // page.height())
@@ -176,7 +179,10 @@ def _page(document: QTextDocument, block: QTextBlock, page: QSizeF) -> int:
 
 
 class _Charts(QPyTextObject):
-    """Draws the charts of a report where they stand in its text, `width` pixels wide, each with its title: pages break between them."""
+    """Draw the charts of a report in its text, each with its title.
+
+    A chart is one object of the text, so that no page breaks within it.
+    """
 
     def __init__(self, charts: Sequence[Chart], width: float) -> None:
         super().__init__()
@@ -185,7 +191,9 @@ class _Charts(QPyTextObject):
         self._drawings = [QSvgRenderer(QByteArray(svg(chart, rules).encode())) for chart in charts]
         self._size = QSizeF(width, _TITLE_PX + width * HEIGHT / WIDTH)
 
-    def intrinsicSize(self, document: QTextDocument, position: int, form: QTextFormat) -> QSizeF:
+    def intrinsicSize(
+        self, document: QTextDocument, position: int, char_format: QTextFormat
+    ) -> QSizeF:
         return self._size
 
     def drawObject(
@@ -194,9 +202,9 @@ class _Charts(QPyTextObject):
         rect: QRectF | QRect,
         document: QTextDocument,
         position: int,
-        form: QTextFormat,
+        char_format: QTextFormat,
     ) -> None:
-        number, place = form.property(_CHART), QRectF(rect)
+        number, place = char_format.property(_CHART), QRectF(rect)
         chart = self._charts[number]
         painter.save()
         font = painter.font()
@@ -212,7 +220,7 @@ class _Charts(QPyTextObject):
         self._drawings[number].render(painter, place.adjusted(0, _TITLE_PX, 0, 0))
 
     def _draw_key(self, painter: QPainter, chart: Chart, place: QRectF) -> None:
-        """Which colour is which device, from the right."""
+        """Draw which color is which device, from the right."""
         x, metrics = place.right(), painter.fontMetrics()
         for i, line in reversed(list(enumerate(chart.lines))):
             x -= metrics.horizontalAdvance(line.label)

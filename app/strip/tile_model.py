@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from app.format.values import Shown, device_label, duration, show
+from app.format.values import FormattedValue, device_label, duration, format_field
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA, Reading
 from scheduler.protocol.jobs import Job
@@ -143,7 +143,7 @@ def _metrics(reading: Reading | None) -> tuple[Metric, ...]:
 def _metric(
     caption: str, reading: Reading, field: str, meaning: Meaning = "", share: float | None = None
 ) -> Metric:
-    shown = show(field, reading.get(field))
+    shown = format_field(field, reading.get(field))
     text = str(shown)
     short = "" if field == "tflops" else text
     return Metric(
@@ -152,7 +152,7 @@ def _metric(
 
 
 def _power(reading: Reading) -> Metric:
-    shown, throttled = show("power", reading.get("power")), throttle(reading)
+    shown, throttled = format_field("power", reading.get("power")), throttle(reading)
     share = _share(reading, "power", reading.values.get("power_limit", 0.0))
     if throttled and not shown.reason:
         return Metric(
@@ -169,15 +169,15 @@ def _limit(reading: Reading) -> float:
 
 def _memory(reading: Reading) -> Metric:
     used, total = (
-        show("mem_used", reading.get("mem_used")),
-        show("mem_total", reading.get("mem_total")),
+        format_field("mem_used", reading.get("mem_used")),
+        format_field("mem_total", reading.get("mem_total")),
     )
     text = str(used) if used.reason or total.reason else f"{used.text} / {total}"
     share = _share(reading, "mem_used", reading.values.get("mem_total", 0.0))
     return Metric("Memory", text, used.reason or _of_total(total), share=share, short=str(used))
 
 
-def _of_total(total: Shown) -> str:
+def _of_total(total: FormattedValue) -> str:
     return f"total N/A: {total.reason}" if total.reason else "used / total"
 
 

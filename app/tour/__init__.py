@@ -1,1 +1,1 @@
-"""The main job without a display: pictures of every page and the report as PDF."""
+"""Run the main workflow without a display, and picture every page."""

@@ -1,4 +1,4 @@
-"""Pictures of the window: every page, at every size, in every scheme."""
+"""Take pictures of every page of the window, at every size, in every color scheme."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.widgets import theme
 from scheduler.protocol.errors import UserError
 
 VIEWS = (*PAGES, "models")
-"""The pages, and what is seen within one of them."""
+"""The pages, and the list of models within the assistant's page."""
 SIZES = ((1280, 800), (2560, 1440))
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 
@@ -24,9 +24,10 @@ def render_pages(
     sizes: Sequence[tuple[int, int]] = SIZES,
     schemes: Sequence[theme.Scheme] = SCHEMES,
 ) -> list[Path]:
-    """Show each of VIEWS, let it lay out and paint, and save it as VIEW-SCHEME-WIDTHxHEIGHT.png.
+    """Save a picture of each view as VIEW-SCHEME-WIDTHxHEIGHT.png, and return the files.
 
-    Returns the files. Raises UserError where one cannot be written.
+    Raises:
+        UserError: A file cannot be written.
     """
     app = QApplication.instance()
     if not isinstance(app, QApplication):
@@ -41,7 +42,7 @@ def render_pages(
             for view in VIEWS:
                 _show(window, view)
                 _settle()
-                window.refresh()  # a chart's decimation depends on the width it was given
+                window.refresh()  # charts reduce their data to their width, which has just been set
                 _settle()
                 file = folder / f"{view}-{scheme}-{width}x{height}.png"
                 save_picture(window, file)
@@ -59,13 +60,13 @@ def _show(window: MainWindow, view: str) -> None:
 
 
 def save_picture(window: MainWindow, file: Path) -> None:
-    """The window as it is now, as a PNG. Raises UserError where it cannot be written."""
+    """Save the window as a PNG, or raise UserError if the file cannot be written."""
     if not window.grab().save(str(file)):
         raise UserError(f"cannot write {file}. Choose a folder you can write to.")
 
 
 def _settle() -> None:
-    """Let layouts, deferred deletions and repaints happen."""
+    """Process pending layouts, deletions and repaints."""
     for _ in range(3):
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         QApplication.processEvents()

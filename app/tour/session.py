@@ -1,4 +1,4 @@
-"""The real window without a display: for the tour, benchmarks and tests."""
+"""Run the real window without a display, for the tour, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from scheduler.protocol import paths
 if TYPE_CHECKING:
     from assistant.messages import Answer
 
-_TURN_MS = 20
+_INTERVAL_MS = 20
 
 
 class Session:
-    """A window with its feeds, whose event loop runs while somebody waits for something."""
+    """Run a window, whose event loop runs while the caller waits for something."""
 
     def __init__(self) -> None:
         app = theme.application()
@@ -44,32 +44,32 @@ class Session:
         self._desktop.stop()
 
     def spin(self, seconds: float) -> None:
-        """Let the window live for a while."""
+        """Run the event loop for a number of seconds."""
         self.until(lambda: False, seconds)
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Let the window live until `condition` holds; False where it did not within `seconds`."""
+        """Run the event loop until `condition` holds; return False if it does not in `seconds`."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
                 return False
             loop = QEventLoop()
-            QTimer.singleShot(_TURN_MS, loop.quit)
+            QTimer.singleShot(_INTERVAL_MS, loop.quit)
             loop.exec()
         return True
 
     def picture(self, file: Path) -> None:
-        """Save the window as it is now. Raises UserError where that fails."""
+        """Save a picture of the window, or raise UserError if the file cannot be written."""
         self.window.refresh()
         self.spin(0.1)
         save_picture(self.window, file)
 
     def pictures(self, folder: Path) -> list[Path]:
-        """Every page, at two sizes, light and dark."""
+        """Save pictures of every page, at two sizes, light and dark."""
         return render_pages(self.window, folder)
 
     def show_brief(self, answer: Answer) -> None:
-        """Put a brief that did not come through the window into its conversation."""
-        from app.link.assistant_link import answered  # by the tour alone
+        """Show a brief that was not requested through the window in its conversation."""
+        from app.link.assistant_link import answered  # only the tour needs it
 
         self.window.assistant.show_answer("Write a brief.", answered(answer, 0))

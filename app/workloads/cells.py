@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from accel.result import Cell, Sensors
-from app.format.values import fine, plural
+from app.format.values import plural, precise
 
 FASTEST = "fastest"
 """The choice of a contender that stands for the best of each shape, `auto` aside."""
@@ -76,9 +76,9 @@ def told(cell: Cell) -> str:
     lines = [f"{name(cell)}: {problem(cell)}"]
     t = cell.timing
     if t.count:
-        spread = f"P5 {fine(t.p5)}, P95 {fine(t.p95)}, P99 {fine(t.p99)}"
+        spread = f"P5 {precise(t.p5)}, P95 {precise(t.p95)}, P99 {precise(t.p99)}"
         lines.append(
-            f"{fine(cell.tflops)} TFLOP/s, median {fine(t.median)} ms ({spread}; {plural(t.count, 'call')})"
+            f"{precise(cell.tflops)} TFLOP/s, median {precise(t.median)} ms ({spread}; {plural(t.count, 'call')})"
         )
     if measured := sensors(cell.sensors):
         lines.append(measured)

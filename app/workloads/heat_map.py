@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell
-from app.format.values import fine
+from app.format.values import precise
 from app.workloads import cells as c
 
 
@@ -103,7 +103,7 @@ def heat(cells: Sequence[Cell], contender: str, direction: str, quantity: Quanti
         tuple(map(str, columns)),
         tiles,
         quantity.unit,
-        fine(highest) if values else "",
+        precise(highest) if values else "",
     )
 
 
@@ -115,4 +115,4 @@ def _tile(cell: Cell | None, quantity: Quantity, highest: float, contender: str)
     small = "failed" if failed else cell.backend if contender in (c.FASTEST, "auto") else ""
     if value is None:
         return Tile("", small if failed else "–", None, failed, c.told(cell))
-    return Tile(fine(value), small, value / highest if highest else 0.0, failed, c.told(cell))
+    return Tile(precise(value), small, value / highest if highest else 0.0, failed, c.told(cell))

@@ -10,7 +10,7 @@ import msgspec
 
 from accel import result as results
 from accel.result import Result
-from app.format.values import clock, duration, fine, plural, significant
+from app.format.values import clock, duration, plural, precise, significant
 from app.workloads.cells import sensors
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
@@ -128,7 +128,7 @@ def _grid(result: Result) -> str:
     text = f"{len(timed)} of {len(result.cells)} measured"
     rates = sorted(cell.tflops for cell in timed)
     return (
-        f"{text}, {fine(rates[0])} to {fine(rates[-1])} TFLOP/s; the fastest above"
+        f"{text}, {precise(rates[0])} to {precise(rates[-1])} TFLOP/s; the fastest above"
         if rates
         else text
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accel.result import Result
-from app.format.values import fine
+from app.format.values import precise
 from app.workloads import cells as c
 
 
@@ -62,8 +62,8 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         tuple(dict.fromkeys(p.contender for p in points)),
         peak,
         bandwidth,
-        f"matrix product {fine(peak)} TFLOP/s" if gemm else "",
-        f"memory {fine(bandwidth / 1e9)} GB/s" if copy else "",
+        f"matrix product {precise(peak)} TFLOP/s" if gemm else "",
+        f"memory {precise(bandwidth / 1e9)} GB/s" if copy else "",
         tuple(missing),
         _around([*(p.intensity for p in points), *knee], room=2.0),
         _around([*(p.tflops for p in points), *([peak] if gemm else [])], room=1.25),

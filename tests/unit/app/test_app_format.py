@@ -6,11 +6,11 @@ from app.format.values import (
     clock,
     device_label,
     duration,
-    fine,
+    format_field,
     memory,
     plural,
+    precise,
     scaled,
-    show,
     significant,
 )
 from scheduler.protocol.devices import NA
@@ -33,24 +33,24 @@ from tests.gui import snapshots
     ],
 )
 def test_values_carry_their_unit(field, value, text):
-    assert str(show(field, value)) == text
+    assert str(format_field(field, value)) == text
 
 
 def test_absence_says_why():
-    shown = show("temp", NA("no sensor here"))
+    shown = format_field("temp", NA("no sensor here"))
     assert (str(shown), shown.reason) == ("N/A", "no sensor here")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_a_number_is_not_shown_as_one(value):
-    assert show("power", value).text == "N/A"
-    assert show("power", value).reason
+    assert format_field("power", value).text == "N/A"
+    assert format_field("power", value).reason
 
 
 def test_every_field_can_be_shown():
     for field in FIELDS:
         for value in (0.0, 1.0, 1e18, -1.0):
-            assert show(field, value).text
+            assert format_field(field, value).text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_counts_and_sizes():
     ],
 )  # fmt: skip
 def test_energy_and_rates_are_in_the_unit_in_which_they_are_read(field, value, text):
-    assert str(show(field, value)) == text
+    assert str(format_field(field, value)) == text
 
 
 def test_a_time_of_another_day_has_its_date():
@@ -125,5 +125,5 @@ def test_devices_have_short_names():
     ],
 )
 def test_what_is_compared_keeps_two_digits(value, text):
-    assert fine(value) == text
-    assert "e" not in fine(value * 1e-9)
+    assert precise(value) == text
+    assert "e" not in precise(value * 1e-9)
