@@ -160,7 +160,7 @@ class Daemon:
         self._latest = {reading.device: reading for reading in message.readings}
         holders = [job for job in self.queue.running if held_devices(job)]
         self.alerts.check(self.monitor.devices, self._latest, holders, self._settings, time.time())
-        self._lease_service.look(message.readings, self._latest, self._settings)
+        self._lease_service.add_readings(message.readings, self._latest, self._settings)
         if (
             self.queue.waits_for_devices
         ):  # memory may have come free, or a process of others be gone
@@ -179,7 +179,7 @@ class Daemon:
                     processes=seen.processes,
                     drawing=seen.drawing,
                 )
-        self._lease_service.look(readings, self._latest, self._settings)
+        self._lease_service.add_readings(readings, self._latest, self._settings)
 
     def _trouble(self, words: str) -> None:
         self.monitor.lose_probe()
@@ -362,7 +362,7 @@ class Daemon:
 
     def lease(self, memory: int, peer: wire.Peer) -> str:
         """Lease an idle GPU to the process of `peer`, and return the device's id."""
-        return self._lease_service.lease(
+        return self._lease_service.grant(
             self._states(self.queue.jobs()),
             self._latest,
             memory,
@@ -384,7 +384,7 @@ class Daemon:
             jobs,
             self._settings,
             self._source,
-            tuple(filter(None, (*self._notices.texts, self._lease_service.trouble))),
+            tuple(filter(None, (*self._notices.texts, self._lease_service.problem))),
             self.queue.paused,
             self.alerts.active,
             self.queue.waiting,

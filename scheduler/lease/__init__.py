@@ -1,1 +1,1 @@
-"""The GPU lent to the assistant, and taken back."""
+"""The GPU that is leased to the assistant, and its eviction."""

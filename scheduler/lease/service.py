@@ -1,11 +1,12 @@
-"""Who may have a GPU as a tenant, and until when: what the monitor sees, put to the one lease there is (see `tenancy`)."""
+"""The lease service decides who may have a GPU besides the jobs, and until when."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from scheduler.lease.lease import LeaseSlot, end_stray
+from scheduler.lease.lease import Lease, end_stray
 from scheduler.protocol import busy_causes
 from scheduler.protocol.devices import Reading
 from scheduler.protocol.errors import UserError
@@ -14,33 +15,53 @@ from scheduler.protocol.snapshot import DeviceState, Idle
 from scheduler.telemetry.monitor import Monitor
 
 Latest = Mapping[str, Reading]
-"""What was read of each device last."""
+"""The newest reading of each device."""
+
+KILL_S = 0.1
+"""The time between an eviction and the SIGKILL."""
+WATCH_S = 0.2
+"""The interval between readings of a leased device."""
+RELEASE_S = 0.01
+"""The same once the process has ended."""
 
 
 class LeaseService:
-    """`glance` asks for a reading that is then given to `look`; `left` is called once a tenant has left, `changed` when that is decided."""
+    """Grant at most one lease at a time, and evict it where anybody else needs the device.
+
+    Args:
+        monitor: Judges whether the assistant may stay.
+        request_reading: Requests a reading, which is then given to `add_readings`.
+        released: Called once a device is free again.
+        changed: Called when a lease is granted or evicted.
+    """
 
     def __init__(
         self,
         monitor: Monitor,
-        glance: Callable[[], None],
-        left: Callable[[], None],
+        request_reading: Callable[[], None],
+        released: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
-        self._monitor, self._changed = monitor, changed
-        self._slot = LeaseSlot(glance, left)
+        self._monitor, self._request_reading = monitor, request_reading
+        self._released, self._changed = released, changed
+        self._lease: Lease | None = None
 
     @property
     def device(self) -> str | None:
-        """Id of the device that the tenant has, or has not quite left yet."""
-        return self._slot.device
+        """Return the id of the leased device, until it is free again."""
+        return None if self._lease is None else self._lease.device
 
     @property
-    def trouble(self) -> str:
-        """A tenant that ended and still has its memory; empty where all is well."""
-        return self._slot.trouble
+    def problem(self) -> str | None:
+        """Return a notice where the assistant has ended and still holds its memory."""
+        if self._lease is None or not self._lease.overdue:
+            return None
+        return (
+            f"the assistant (pid {self._lease.pid}) has ended, but its GPU still lists it: "
+            "jobs there wait until the driver releases it"
+        )
 
-    def lease(
+    def grant(
         self,
         states: Sequence[DeviceState],
         latest: Latest,
@@ -48,35 +69,48 @@ class LeaseService:
         pid: int,
         evict: Callable[[str], None],
     ) -> str:
-        """Let the process have an idle GPU with so many bytes free: the last one, as jobs get the first. Returns its id.
+        """Lease an idle GPU to a process, and return the device's id.
 
-        Raises UserError, saying why, where there is none.
+        Jobs get the first GPU and the assistant the last.
+
+        Args:
+            states: All devices.
+            latest: Their newest readings.
+            memory: Bytes that must be free.
+            pid: The process.
+            evict: Tells the process later why it must end.
+
+        Raises:
+            UserError: There is no such GPU; the message says why.
         """
-        if self.device is not None:
+        if self._lease is not None:
             raise UserError("the assistant has a GPU already, or is just leaving it")
         gpus = [state for state in states if state.device.kind == "nvidia"]
         if not gpus:
             raise UserError("no NVIDIA GPU is watched here. Set the model device to cpu")
-        why_not = []
+        refusals = []
         for state in reversed(gpus):
             reading = latest.get(state.device.id)
             if not isinstance(state.use, Idle):
-                why_not.append(f"{state.device.name}: {state.use.reason}")
+                refusals.append(f"{state.device.name}: {state.use.reason}")
             elif reading is None:
-                why_not.append(f"{state.device.name}: no current reading")
+                refusals.append(f"{state.device.name}: no current reading")
             elif reading.values.get("mem_free", float(memory)) < memory:
-                why_not.append(f"{state.device.name}: not enough memory is free")
+                refusals.append(f"{state.device.name}: not enough memory is free")
             else:
-                self._slot.grant(reading, pid, evict)
-                self._changed()
+                self._grant(reading, pid, evict)
                 return state.device.id
-        raise UserError("; ".join(reversed(why_not)))
+        raise UserError("; ".join(reversed(refusals)))
 
-    def look(self, readings: Sequence[Reading], latest: Latest, settings: Settings) -> None:
-        """Have the tenant leave where anybody else came, and see whether it is gone. One without a lease has no business on a GPU."""
+    def add_readings(self, readings: Sequence[Reading], latest: Latest, settings: Settings) -> None:
+        """Evict the assistant, or release its device, according to new readings.
+
+        An assistant without a lease is killed.
+        """
         for reading in readings:
-            if reading.device == self.device:
-                self._slot.see(reading)
+            if self._lease is not None and reading.device == self._lease.device:
+                self._lease.add_reading(reading)
+                self._release(self._lease)
             else:
                 for process in reading.processes:
                     if process.assistant:
@@ -84,16 +118,53 @@ class LeaseService:
         self.review(latest, settings)
 
     def review(self, latest: Latest, settings: Settings) -> None:
-        """Have the tenant leave where it may not stay, also by the clock, or as nothing can be read."""
-        if self.device is not None and self._slot.stays:
-            why = self._monitor.eviction_cause(
-                self.device, latest.get(self.device), settings, time.time()
+        """Evict the assistant where quiet hours began, or its device cannot be read any more."""
+        lease = self._lease
+        if lease is not None and lease.running and not lease.evicted:
+            cause = self._monitor.eviction_cause(
+                lease.device, latest.get(lease.device), settings, time.time()
             )
-            if why is not None:
-                self.evict(self.device, busy_causes.explain(why))
+            if cause is not None:
+                self.evict(lease.device, busy_causes.explain(cause))
 
-    def evict(self, device: str, why: str) -> None:
-        """Have the tenant leave the device at once, where it has it."""
-        if device == self.device and self._slot.evict(why):
-            self._monitor.record_eviction(device, time.time())
-            self._changed()
+    def evict(self, device: str, reason: str) -> None:
+        """Evict the assistant from a device where it has that, and was not evicted yet."""
+        lease = self._lease
+        if lease is None or lease.device != device or lease.evicted or not lease.running:
+            return
+        lease.evict(reason)
+        asyncio.get_running_loop().call_later(KILL_S, lease.kill)
+        self._monitor.record_eviction(device, time.time())
+        self._changed()
+
+    def _grant(self, reading: Reading, pid: int, evict: Callable[[str], None]) -> None:
+        try:
+            self._lease = lease = Lease(reading, pid, evict)
+        except OSError as e:
+            raise UserError(
+                f"process {pid}, which asks for a GPU, cannot be watched: {e.strerror}"
+            ) from e
+        loop = asyncio.get_running_loop()
+        loop.add_reader(lease.fd, self._process_ended, lease)
+        loop.call_soon(self._watch, lease)
+        self._changed()
+
+    def _watch(self, lease: Lease) -> None:
+        """Read the device at intervals, until the lease is over."""
+        if lease is not self._lease:
+            return
+        self._request_reading()
+        self._release(lease)
+        hurry = not lease.running and not lease.overdue
+        delay = RELEASE_S if hurry else WATCH_S
+        asyncio.get_running_loop().call_later(delay, self._watch, lease)
+
+    def _process_ended(self, lease: Lease) -> None:
+        asyncio.get_running_loop().remove_reader(lease.fd)
+        lease.end()
+        self._watch(lease)
+
+    def _release(self, lease: Lease) -> None:
+        if lease is self._lease and lease.is_over():
+            self._lease = None
+            self._released()

@@ -229,11 +229,13 @@ def make_spec(argv: Sequence[str], options: JobOptions) -> Spec:
     if unknown := options.keys() - JobOptions.__annotations__.keys():
         raise TypeError(f"a job has no option {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if given.get("memory"):
-        given["memory"] = parse_bytes(given["memory"])
-    for name in ("timeout", "backoff"):
-        if given.get(name):
-            given[name] = parse_seconds(given[name])
+    for name, parse in (
+        ("memory", parse_bytes),
+        ("timeout", parse_seconds),
+        ("backoff", parse_seconds),
+    ):
+        if name in given:
+            given[name] = parse(given[name]) if given[name] else 0
     for name in ("after", "after_any", "tags"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
