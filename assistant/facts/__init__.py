@@ -1,7 +1,8 @@
-"""Every number that may be said: computed here from what the daemon tells, each with its unit, source and time.
+"""Compute every number that a text may mention, each with its unit, source and time.
 
-Pure functions on values. "No data" is a fact too. Names are `subject.what`, the subject one of `gpu0`, `cpu`, `replay0`,
-`job7`, `jobs`, `span` and `deck`. Text from jobs and processes is foreign: it is stored plain and said escaped.
+These are pure functions of what the daemon reports. "No data" is a fact as well. A fact's name is
+`subject.what`; subjects are `gpu0`, `cpu`, `replay0`, `job7`, `jobs`, `span` and `deck`. Text from
+jobs and processes is foreign: it is stored plain and rendered escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ def gather(
     since: float,
     until: float,
 ) -> tuple[Fact, ...]:
-    """All facts about a snapshot, `jobs`, and each device's history between two times (by device id)."""
+    """Return all facts about a snapshot, jobs, and each device's history between two times.
+
+    Args:
+        snapshot: The state of the machine.
+        jobs: The jobs to describe.
+        histories: The histories by device id.
+        since, until: The ends of the span, seconds since the epoch.
+    """
     facts = [*_deck(snapshot), *_span(since, until)]
     for state in snapshot.devices:
         facts += device_facts(state, snapshot.time)
@@ -38,7 +46,7 @@ def gather(
 
 
 def _deck(snapshot: Snapshot) -> list[Fact]:
-    """Where the readings come from, whether the queue is paused, what the user should know."""
+    """Return the source of the readings, whether the queue is paused, and notices for the user."""
     add = FactBuilder("deck", "", "daemon", snapshot.time)
     if not snapshot.devices:
         add.absent("devices", "Devices", "no device has been read yet")
@@ -52,7 +60,7 @@ def _deck(snapshot: Snapshot) -> list[Fact]:
 
 
 def _span(since: float, until: float) -> list[Fact]:
-    """The stretch of time that is reported on."""
+    """Return the span of time that is reported on."""
     add = FactBuilder("span", "", "daemon", until)
     add.value("when", "Time", since, "s", phrases.stretch(since, until))
     add.value("length", "Length", until - since, "s", phrases.duration(until - since))

@@ -1,4 +1,4 @@
-"""Facts about a device: how it is now, and how it was over a stretch of time."""
+"""Compute the facts about a device: how it is now, and how it was over a span of time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TITLES = {"tflops": "rate"}
 
 
 label = called
-"""How a device is called: GPU 0, CPU, REPLAY GPU 0."""
+"""Return the name of a device for people: GPU 0, CPU, REPLAY GPU 0."""
 
 
 def subject(device: Device) -> str:
@@ -28,7 +28,7 @@ def subject(device: Device) -> str:
 
 
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:
-    """One device as it is now."""
+    """Return the facts about one device as it is now."""
     device, reading = state.device, state.reading
     add = FactBuilder(
         subject(device), label(device), source(device), reading.time if reading else now
@@ -74,7 +74,10 @@ def history_facts(
     fields: Sequence[str] = FIELDS_SPAN,
     lowest: bool = False,
 ) -> list[Fact]:
-    """Mean and highest value of each field over the span; with `lowest`, that, too. Gaps in the history count as gaps, not as zeros."""
+    """Return mean and highest value of each field over the span, and the lowest one if `lowest`.
+
+    Gaps in the history count as gaps, not as zeros.
+    """
     add = FactBuilder(subject(device), label(device), source(device) + ", history", now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
@@ -119,7 +122,7 @@ _WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))
 def _bounds(
     history: Columns | None,
 ) -> tuple[Mapping[str, Sequence[float | None]], Mapping[str, Sequence[float | None]]]:
-    """Of rows that stand for several readings: the highest and the lowest of them."""
+    """Return the highest and the lowest readings of rows that stand for several readings."""
     return (history.high, history.low) if history else ({}, {})
 
 
@@ -128,5 +131,5 @@ def _title(field: str) -> str:
 
 
 def source(device: Device) -> str:
-    """Where its readings come from."""
+    """Return the source of a device's readings."""
     return f"{'NVML' if device.kind == 'nvidia' else device.kind.upper()} readings"

@@ -1,4 +1,4 @@
-"""A fact, and how facts about one subject are put together."""
+"""Represent a fact, and build the facts about one subject."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from assistant.facts import phrases
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One thing that may be said."""
+    """Represent one thing that a text may state."""
 
     name: str
     value: float | int | str | None
-    """As computed, None where there is none."""
+    """The computed value; None if there is none."""
     unit: str
     said: str
-    """The value as Markdown: rounded, with its unit; N/A with the reason where there is none."""
+    """The value as Markdown, rounded and with its unit; N/A with the reason if there is none."""
     source: str
     time: float
-    """When it was so, seconds since the epoch."""
+    """The time of the value, seconds since the epoch."""
     text: str
     """The whole fact as a phrase that stands alone."""
 
@@ -31,7 +31,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class FactBuilder:
-    """Builds the facts about one subject."""
+    """Build the facts about one subject."""
 
     def __init__(self, subject: str, title: str, source: str, time: float) -> None:
         self.facts: list[Fact] = []
@@ -55,11 +55,13 @@ class FactBuilder:
         )
 
     def text(self, name: str, title: str, words: str) -> None:
-        """Words, perhaps foreign."""
+        """Add words, perhaps foreign ones."""
         self.value(name, title, phrases.plain(words), "", phrases.escaped(words))
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
-        """A quantity in its unit; where it is not a finite number: `otherwise`, why not."""
+        """Add a quantity in its unit; if it is not finite, add that it is absent, and why:
+        `otherwise`.
+        """
         if math.isfinite(value):
             self.value(name, title, value, unit, phrases.quantity(value, unit))
         else:
@@ -70,7 +72,10 @@ class FactBuilder:
 
 
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:
-    """Facts by name; where two bear the same name the newer one counts (the template tells both, see `assistant.writing.template`)."""
+    """Return facts by name; of two facts with one name the newer one counts.
+
+    The template states both (see `assistant.writing.template`).
+    """
     found: dict[str, Fact] = {}
     for fact in facts:
         if fact.name not in found or fact.time >= found[fact.name].time:

@@ -1,4 +1,4 @@
-"""Facts, looked up by name and subject."""
+"""Look up facts by name and subject."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Callable, Sequence
 from assistant.facts import Fact, named
 
 STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
-"""The order in which jobs are told: what runs, waits or failed before what is done."""
+"""The order in which jobs are described: what runs, waits or failed before what is done."""
 
 
 class FactIndex:
-    """What the facts say. Every lookup may find nothing: no fact is sure to be there."""
+    """Index facts. Every lookup may find nothing: no fact is guaranteed to exist."""
 
     def __init__(self, facts: Sequence[Fact]) -> None:
         self.facts = facts
         self._named = named(facts)
 
     def text(self, name: str) -> str | None:
-        """The value in words; None where the fact is missing or says that there is no value."""
+        """Return a fact's value in words; None if the fact is missing or has no value."""
         fact = self._named.get(name)
         return fact.said if fact is not None and fact.value is not None else None
 
     def of(self, subject: str) -> Callable[[str], str | None]:
-        """`said` for the facts of one subject."""
+        """Return `text` for the facts of one subject."""
         return lambda what: self.text(f"{subject}.{what}")
 
     def why_absent(self, name: str) -> str | None:
-        """Why there is no value, for a fact that says so."""
+        """Return why a fact has no value; None if it has one, or is missing."""
         fact = self._named.get(name)
         return (
             fact.said.removeprefix("N/A (").removesuffix(")")
@@ -36,20 +36,20 @@ class FactIndex:
         )
 
     def number(self, name: str) -> float | None:
-        """The value itself, to compare with; never to be told."""
+        """Return the value itself, for comparisons only."""
         value = self._named[name].value if name in self._named else None
         return value if isinstance(value, int | float) else None
 
     def texts(self, prefix: str) -> list[str]:
-        """The values of all facts whose names begin so."""
+        """Return the values of all facts whose names begin with `prefix`."""
         return [fact.said for name, fact in self._named.items() if name.startswith(prefix)]
 
     def devices(self) -> list[str]:
-        """Subjects of the devices."""
+        """Return the subjects of the devices."""
         return self._subjects(".label")
 
     def jobs(self, *states: str) -> list[str]:
-        """Subjects of the jobs in these states, or of all: by state, in each the newest first."""
+        """Return the subjects of the jobs in these states, or of all, by state and newest first."""
         found = [
             (STATES.index(state), -int(job.removeprefix("job")))
             for job in self._subjects(".state")

@@ -1,4 +1,7 @@
-"""Facts about jobs: what they are, how they stand and what their Results say. Their names and words are foreign text."""
+"""Compute the facts about jobs: what they are, their states, and their Results.
+
+Their names and words are foreign text.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from scheduler.protocol import jobs as j
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
-"""Parameters that say how it was measured, not on what."""
+"""Parameters that describe how a measurement was made, not its inputs."""
 
 
 def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ...]:
-    """Those of `jobs` that wait or run, or ended between the two times."""
+    """Return the jobs that wait or run, or ended between the two times."""
     return tuple(
         job for job in jobs if isinstance(job.state, j.Active) or since <= job.state.at <= until
     )
 
 
 def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
-    """How many jobs ran to an end of whatever kind, and how many there are in each state."""
+    """Return how many jobs ran to an end, and how many are in each state."""
     add = FactBuilder("jobs", "Jobs", "queue", now)
     if not jobs:
         add.absent("any", "jobs", "no job waited, ran or ended in this time")
@@ -38,7 +41,10 @@ def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
 
 
 def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
-    """One job: what it is, its state with reasons and times, its progress, its Result. `devices`: device id to label."""
+    """Return the facts about one job: its state with reasons and times, its progress, its Result.
+
+    `devices` maps device ids to labels.
+    """
     add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
     state = job.state
     add.value("called", "called", job.id, "", f"Job {job.id}")
@@ -125,7 +131,9 @@ def _result(add: FactBuilder, data: bytes) -> None:
 
 
 def _inputs(result: results.Result) -> str:
-    """`heads 16, sequence 16384, data type bfloat16, not causal`: the labels of the workload's own form, flags as words."""
+    """Return `heads 16, sequence 16384, data type bfloat16, not causal`, with the workload form's
+    labels.
+    """
     known = next((w.params for w in catalog.WORKLOADS if w.name == result.workload), ())
     labels = {param.name: param.label for param in known}
     told = []
@@ -133,7 +141,7 @@ def _inputs(result: results.Result) -> str:
         title = labels.get(name, name.replace("_", " "))
         title = title if title[:2].isupper() or "/" in title else title[:1].lower() + title[1:]
         if name in ("batch", "heads", "kv_heads") and value == 0:
-            continue  # what follows from the others: nothing of its own to tell
+            continue  # Zero means that it follows from the others.
         if name not in _NOT_INPUTS:
             told.append(
                 (title if value else f"not {title}")

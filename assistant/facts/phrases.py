@@ -1,4 +1,6 @@
-"""How values are said: units, sensible rounding, times; and foreign text made harmless for a Markdown page."""
+"""Phrase values with units, sensible rounding and times, and make foreign text safe for
+Markdown.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,21 @@ _MONTHS = [
     "December",
 ]
 _LONG_S = 300.0
-"""A stretch of this length or more is told to the minute."""
+"""Seconds from which a span is given to the minute."""
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit: 71 °C, 37 %, 23.4 GiB, 612 TFLOP/s, 0.412 ms."""
+    """Return a value with its unit: 71 °C, 37 %, 23.4 GiB, 612 TFLOP/s, 0.412 ms."""
     return (
         _bytes(value, unit) if unit in ("B", "B/s") else f"{_number(value, unit)} {unit}".rstrip()
     )
 
 
 def as_said(value: float, unit: str) -> float:
-    """The value as `quantity` and `duration` say it, rounded: what a difference that stands beside them is to be computed from."""
+    """Return the value as rounded by `quantity` and `duration`, so that a difference fits its
+    terms.
+    """
     if unit == "s":
         return round(value, 1 if value < 9.95 else 0)
     return value if unit in ("B", "B/s") else float(_number(value, unit))
@@ -55,7 +59,7 @@ def _bytes(value: float, unit: str) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Three significant digits, without an exponent where a person would not write one."""
+    """Return three significant digits, without an exponent where a person would not write one."""
     if value == 0 or not 1e-3 <= abs(value) < 1e6:
         return f"{value:.{digits - 1}e}" if value else "0"
     whole = len(str(int(abs(value))))
@@ -65,7 +69,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its two largest units: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    """Return a duration in its two largest units: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -82,18 +86,18 @@ def duration(seconds: float) -> str:
 
 
 def date(seconds: float) -> str:
-    """A day in the local time zone: 21 November 2026."""
+    """Return a day in the local time zone: 21 November 2026."""
     day = time.localtime(seconds)
     return f"{day.tm_mday} {_MONTHS[day.tm_mon - 1]} {day.tm_year}"
 
 
 def clock(seconds: float) -> str:
-    """A time of day in the local time zone: 14:03:20."""
+    """Return a time of day in the local time zone: 14:03:20."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def moment(seconds: float, now: float) -> str:
-    """A moment: at 14:03:20, with its date where that is not the date of `now`."""
+    """Return a moment: at 14:03:20, with its date if that is not the date of `now`."""
     return (
         f"at {clock(seconds)}"
         if date(seconds) == date(now)
@@ -102,9 +106,9 @@ def moment(seconds: float, now: float) -> str:
 
 
 def stretch(since: float, until: float, now: float | None = None) -> str:
-    """From one moment to another: on 21 November 2026 from 14:03 to 14:13.
+    """Return a span of time: on 21 November 2026 from 14:03 to 14:13.
 
-    Seconds are told where it is short; the date not where it is that of `now`.
+    Short spans include seconds. The date is left out if it is that of `now`.
     """
     digits = 5 if until - since >= _LONG_S else 8
     first, last = clock(since)[:digits], clock(until)[:digits]
@@ -115,20 +119,23 @@ def stretch(since: float, until: float, now: float | None = None) -> str:
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """Foreign text on one line, without control characters, at most `limit` characters."""
+    """Return foreign text on one line, without control characters, at most `limit` characters."""
     text = " ".join(printable(text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def escaped(text: str, limit: int = 200) -> str:
-    """Foreign text as Markdown that shows it as it is: no emphasis, code, link, HTML or table column comes of it."""
+    """Return foreign text as Markdown that shows it as it is.
+
+    Nothing in it becomes emphasis, code, a link, HTML or a table column.
+    """
     text = re.sub(r"([\\`*\[\]<>|~&!$])", r"\\\1", plain(text, limit))
     text = re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", text)
     return re.sub(r"(:)(?=//)|(?<=www)(\.)|(@)", lambda m: "\\" + m[0], text, flags=re.IGNORECASE)
 
 
 def fenced(text: str) -> str:
-    """Foreign lines as a block of Markdown that shows them as they are: in a fence longer than any in them."""
+    """Return foreign lines as a Markdown block, in a fence longer than any in them."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"
@@ -138,15 +145,16 @@ _TAB = "    "
 
 
 def log_lines(data: bytes) -> list[str]:
-    """The lines of some output, one for each line feed, so that they can be counted; a progress report, or a bar, is an empty one.
+    """Return the lines of some output, one for each line feed, so that they can be counted.
 
-    Of a line that was drawn anew (carriage returns) what stood there last is kept.
+    A progress report or a bar becomes an empty line. Of a line that was redrawn with carriage
+    returns, only its last version is kept.
     """
     return [_line(raw) for raw in data.removesuffix(b"\n").split(b"\n")] if data else []
 
 
 def clean(text: str) -> str:
-    """One line without escape sequences and control characters."""
+    """Return one line without escape sequences and control characters."""
     return printable(unescaped(text).replace("\t", _TAB)).rstrip()
 
 

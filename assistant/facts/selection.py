@@ -1,4 +1,4 @@
-"""Which facts a request is about: by the devices and jobs it names, and by its words."""
+"""Select the facts that a request is about, by the devices and jobs it names and by its words."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("use", "holder", "process"),
     ),
     "name": (
-        r"which (?:gpus?|devices?|cpu|card)|what (?:gpus?|devices?|cpu|card)|hardware|how many (?:gpus?|devices?)",
+        r"which (?:gpus?|devices?|cpu|card)|what (?:gpus?|devices?|cpu|card)|hardware|how "
+        r"many (?:gpus?|devices?)",
         ("name", "note"),
     ),
 }
-"""Topic: the words that name it, and the facts of a device that belong to it."""
+"""By topic: the words that name it, and the facts of a device that belong to it."""
 
 JOB_TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "failed": (
@@ -45,18 +46,18 @@ JOB_TOPICS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "cancelled": (r"cancel(?:l?ed)?", ("cancelled",)),
 }
-"""Topic: the words that name it, and the states of jobs that belong to it."""
+"""By topic: the words that name it, and the states of jobs that belong to it."""
 
 
 def first(text: str, words: Mapping[str, str]) -> str | None:
-    """The first of `words` (a regular expression for each) that occurs in a text of lower case."""
+    """Return the first of `words` whose regular expression occurs in a lower-case text."""
     return next(
         (name for name, meant in words.items() if re.search(rf"\b(?:{meant})\b", text)), None
     )
 
 
 def topics(request: str) -> tuple[set[str], set[str]]:
-    """The device topics and job topics that `request` names."""
+    """Return the device topics and job topics that a request names."""
     text = request.lower()
     return _found(text, TOPICS), _found(text, JOB_TOPICS)
 
@@ -66,13 +67,13 @@ def _found(text: str, table: dict[str, tuple[str, tuple[str, ...]]]) -> set[str]
 
 
 def asked_jobs(request: str) -> list[str]:
-    """Subjects of the jobs named by their number: `job 7`, `job #7`, `#7`."""
+    """Return the subjects of jobs named by number: `job 7`, `job #7`, `#7`."""
     numbers = re.findall(r"(?:\bjob\s*#?|#)(\d{1,18})\b", request.lower())
     return list(dict.fromkeys(f"job{int(n)}" for n in numbers))
 
 
 def asked_devices(request: str, facts: Sequence[Fact]) -> list[str]:
-    """Subjects of the devices named by their number (`GPU 1`), or all there are."""
+    """Return the subjects of the devices named by number (`GPU 1`), or of all devices."""
     devices = [fact.subject for fact in facts if fact.name.endswith(".label")]
     numbers = re.findall(r"\b(?:gpu|device|card)\s*#?(\d{1,3})\b", request.lower())
     named = [d for d in devices for n in numbers if d in (f"gpu{int(n)}", f"replay{int(n)}")]

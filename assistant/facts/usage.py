@@ -1,4 +1,6 @@
-"""Facts that only reports tell: what jobs used and waited, what they went through, the energy of devices, alerts. Pure."""
+"""Compute the facts of reports: what jobs used, how long they waited, energy, timelines
+and alerts.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from scheduler.protocol.devices import Device
 from scheduler.protocol.snapshot import Alert, Columns
 
 COUNTER_S = 1200.0
-"""A card's counter of energy is read twice a minute: over less than this its steps would be seen."""
+"""Seconds below which a card's energy counter is too coarse: it is read twice a minute."""
 USED = {
     "energy": ("energy", "J"),
     "util": ("mean utilisation of its devices", "%"),
     "memory": ("most memory on one device", "B"),
 }
-"""Of `jobs.Usage`: title and unit."""
+"""The title and unit of each field of `jobs.Usage`."""
 
 
 def used_facts(job: j.Job, now: float) -> list[Fact]:
-    """What a job used of its devices, over all its attempts."""
+    """Return what a job used of its devices, over all its attempts."""
     add = FactBuilder(
         f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
     )
@@ -47,7 +49,10 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
 
 
 def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fact]:
-    """How much of the memory of its devices a job had at its most. `totals`: bytes by device id, of those that tell."""
+    """Return the largest share of its devices' memory that a job used.
+
+    `totals` maps device ids to bytes, for devices that report them.
+    """
     add = FactBuilder(
         f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
     )
@@ -77,7 +82,7 @@ def _unwatched(job: j.Job) -> str:
 
 
 def when_facts(job: j.Job, now: float) -> list[Fact]:
-    """When a job was submitted and started, and how long it waited for that."""
+    """Return when a job was submitted and started, and how long it waited."""
     add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
     add.value("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
     began = started(job)
@@ -99,7 +104,7 @@ def when_facts(job: j.Job, now: float) -> list[Fact]:
 
 
 def started(job: j.Job) -> float | None:
-    """When its last attempt began, seconds since the epoch; None where none did."""
+    """Return when a job's last attempt began, seconds since the epoch; None if none did."""
     state = job.state
     return (
         None
@@ -111,7 +116,7 @@ def started(job: j.Job) -> float | None:
 
 
 def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:
-    """What a job went through: for each event its time, its word, and the rest."""
+    """Return a job's timeline: the time, the kind and the text of each event."""
     add = FactBuilder(f"job{job}", f"Job {job}", "the job's timeline", now)
     for i, event in enumerate(events):
         add.value(f"event{i}.at", "event", event.time, "s", phrases.moment(event.time, now))
@@ -120,7 +125,9 @@ def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact
 
 
 def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float) -> list[Fact]:
-    """One alert after the other. `devices`: device id to label."""
+    """Return the facts about alerts, one alert after another. `devices` maps device ids
+    to labels.
+    """
     found = []
     for alert in alerts:
         add = FactBuilder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
@@ -142,11 +149,17 @@ def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float)
 
 
 def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
-    """What a device used over the span: over a long one by its own counter, else by its power times the time it was read."""
+    """Return the energy that a device used over the span.
+
+    Over a long span its own counter is used, otherwise its power times the time it was read.
+    """
     add = FactBuilder(subject(device), label(device), "", now)
     power = _integrated(history)
     counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
-    add.source = f"{source(device)} of {'its energy counter' if counted is not None else 'its power, added up'}, history"
+    add.source = (
+        f"{source(device)} of "
+        f"{'its energy counter' if counted is not None else 'its power, added up'}, history"
+    )
     joules = counted if counted is not None else power
     if joules is None:
         read = history is not None and any(v is not None for v in history.columns.get("power", ()))
@@ -167,7 +180,10 @@ def _seconds(history: Columns | None) -> float:
 
 
 def _counted(history: Columns | None) -> float | None:
-    """Joules between the first and the last reading of the counter; None where it has none, or began anew meanwhile."""
+    """Return the joules between the counter's first and last reading.
+
+    None if it has no counter, or if the counter was reset meanwhile.
+    """
     if history is None:
         return None
     low = [v for v in history.low.get("energy", ()) if v is not None and math.isfinite(v)]
@@ -177,7 +193,7 @@ def _counted(history: Columns | None) -> float | None:
 
 
 def _integrated(history: Columns | None) -> float | None:
-    """Joules of the mean power between each two readings; over a gap nothing is counted."""
+    """Return the joules of the mean power between readings; gaps count as nothing."""
     power = history.columns.get("power", []) if history is not None else []
     times = history.times if history is not None else []
     steps = [

@@ -1,1 +1,1 @@
-"""From facts to text: templates, verification and rewinding generation."""
+"""Turn facts into text: templates, verification and rewinding generation."""

@@ -1,4 +1,7 @@
-"""What the writer asks of a model: to go on with a text from any place in it. Free of torch and Qt."""
+"""Define what the writer needs of a model: to continue a text from any place in it.
+
+This module needs neither torch nor Qt.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class Place(Protocol):
-    """A place in a text that a model writes. It is a value: one may go on from it as often as one likes, each time with the same bits."""
+    """Represent a place in a text that a model writes.
+
+    It is a value: the text may continue from it any number of times, each time with the same bits.
+    """
 
     @property
     def text(self) -> str:
-        """All that was written up to here."""
+        """Return everything written up to here."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether the model ended the text here."""
+        """Return True if the model ended the text here."""
         ...
 
 
@@ -24,36 +30,51 @@ P = TypeVar("P", bound=Place)
 
 
 class Way(NamedTuple):
-    """A whole text that may follow, and how probable it is."""
+    """Hold a whole text that may follow, and its probability."""
 
     text: str
     chance: float
 
 
 class Author(Protocol[P]):
-    """A model that writes (see `assistant.engine`)."""
+    """Define a model that writes (see `assistant.engine`)."""
 
     name: str
     compact: bool
-    """Whether it was taught to route, and reads facts as `assistant.writing.compact` puts them."""
+    """True if it was trained to route, and reads facts as `assistant.writing.compact`
+    writes them.
+    """
 
     def begin(self, system: str, user: str) -> P:
-        """Take in the prompt: the place before the first word. Raises Cancelled."""
+        """Process the prompt, and return the place before the first word. Raises Cancelled."""
         ...
 
     def write(self, after: P, seed: int) -> Iterator[P]:
-        """Write on from a place, piece by piece, until the text ends or nobody asks for more; 0 is greedy, every other seed another text.
+        """Continue the text after a place, piece by piece, until it ends or the caller stops.
 
-        Raises Cancelled, and ValueError where the model computes no numbers.
+        Args:
+            after: The place to continue from.
+            seed: 0 is greedy; every other seed is another text.
+
+        Raises:
+            Cancelled: The request was cancelled.
+            ValueError: The model's output is not finite.
         """
         ...
 
     def ways(self, after: P, count: int) -> list[Way]:
-        """The likeliest short texts that may follow, the likeliest first. Raises Cancelled, and ValueError where the model computes no
-        numbers."""
+        """Return the likeliest short texts that may follow, likeliest first.
+
+        Raises:
+            Cancelled: The request was cancelled.
+            ValueError: The model's output is not finite.
+        """
         ...
 
     def leaning(self, after: P, question: str, answers: tuple[str, str]) -> float | None:
-        """Asked about the text so far, whether it would rather begin with the first answer (1) or the second (-1); it goes on as if nobody
-        had asked. None: it is too small to judge itself."""
+        """Ask the model about the text so far, and return which answer it prefers.
+
+        1 is the first answer, -1 the second. The text continues as if nobody had asked. None means
+        that the model is too small to judge itself.
+        """
         ...

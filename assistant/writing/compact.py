@@ -1,8 +1,10 @@
-"""Facts as our own small model reads them: which there are, never what they say.
+"""Write facts as the assistant's own small model reads them: which ones exist, never their values.
 
-A line is a subject, how it stands, and the names of its facts: `j1 failed called name reason duration`. Jobs are j1, j2, ... and
-devices d1, d2, ... in the order in which they are told; what follows `no` has no value, and `temp~2` is what another source says of
-`temp`. So no number, name or word of a log can lead the model astray, and none can be garbled: its text has slots, and code fills them.
+A line is a subject, its state, and the names of its facts: `j1 failed called name reason duration`.
+Jobs are j1, j2, ... and devices d1, d2, ... in the order in which they are described. What follows
+`no` has no value, and `temp~2` is what another source reports for `temp`. So no number, name or
+word of a log can mislead the model, and none can be garbled: its text has slots, and code fills
+them.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ def _words(text: str) -> tuple[str, ...]:
 
 SYSTEM = "Tell."
 MARK = "gpudeck-1"
-"""In a model's config.json as `prompts`: it was trained on these lines."""
+"""The value of `prompts` in the config.json of a model that was trained on these lines."""
 MOST_JOBS, MOST_DEVICES = 8, 8
 _STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
 _JOB = _words(
-    "called name reason waiting running progress doing left duration ended devices code verdict backend tflops bandwidth "
+    "called name reason waiting running progress doing left duration ended devices code "
+    "verdict backend tflops bandwidth "
     "median p95 device result"
 )
 _DEVICE = _words(
@@ -42,36 +45,39 @@ _OTHERS = {
 _ASKED = {"use": ("use", "holder", "process0", "process1", "process2")}
 _LIMITS = ("mem_total", "mem_free", "power_limit")
 _SELDOM = ("progress", "left", "doing")
-"""What it tells at times, and at times not."""
+"""Facts that a text may mention or leave out."""
 _NEEDED = ("reason", "verdict", "backend", "tflops")
 
 
 def trained_for(path: str | Path) -> bool:
-    """Whether the model in this folder was trained on these lines."""
+    """Return True if the model in this folder was trained on these lines."""
     try:
         known = json.loads((Path(path) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False  # a model in one file, or from elsewhere
+        return False  # The model is a single file, or comes from elsewhere.
     return isinstance(known, dict) and known.get("prompts") == MARK
 
 
 class Compact(NamedTuple):
     text: str
-    """The user's turn of the prompt."""
+    """The user's part of the prompt."""
     slots: tuple[Fact, ...]
-    """The facts it names, by the names it has for them."""
+    """The facts it names, by the names it gives them."""
     required: Sequence[str]
-    """Of these, the names of what the text must mention."""
+    """The names among these that the text must mention."""
     covers: frozenset[str] = frozenset()
-    """The names, as they were before, of facts that lines tell and the model is sure to tell where an answer needs them."""
+    """The original names of facts that the model is sure to mention where an answer needs them."""
 
     @property
     def needed(self) -> list[Fact]:
-        """The facts that the text must mention."""
+        """Return the facts that the text must mention."""
         return [fact for fact in self.slots if fact.name in self.required]
 
     def overdue(self, text: str) -> list[Fact]:
-        """Of these those about what a text, slots unfilled, has left: it follows the lines one by one, and does not come back."""
+        """Return the required facts that a text with unfilled slots has passed over.
+
+        The model follows the lines one by one, and does not come back.
+        """
         subjects = list(dict.fromkeys(_subject(fact) for fact in self.slots))
         reached = max(
             (i for i, subject in enumerate(subjects) if f"{{{subject}." in text), default=0
@@ -84,7 +90,7 @@ def _subject(fact: Fact) -> str:
 
 
 def compact(facts: Sequence[Fact], question: str | None) -> Compact:
-    """What the model is told to write a brief of `facts` (None), or the answer to `question`."""
+    """Return the input for a brief of `facts` (no question), or for the answer to `question`."""
     told = _Telling(facts)
     if question is None:
         return told.brief()
@@ -95,13 +101,14 @@ def compact(facts: Sequence[Fact], question: str | None) -> Compact:
         return told.asked_devices(asked_devices(question, facts), of_devices)
     if of_jobs:
         return told.asked_states({state for topic in of_jobs for state in JOB_TOPICS[topic][1]})
-    return told.brief()._replace(covers=frozenset())  # a question of no kind that it was taught
+    # The model was not taught this kind of question.
+    return told.brief()._replace(covers=frozenset())
 
 
 class _Telling:
     def __init__(self, facts: Sequence[Fact]) -> None:
         self._by: dict[str, dict[str, list[Fact]]] = {}
-        """Subject, name within it: what the sources say, the newest first."""
+        """By subject and name: what the sources report, newest first."""
         for fact in sorted(facts, key=lambda fact: fact.time)[::-1]:
             sayings = self._by.setdefault(fact.subject, {}).setdefault(
                 fact.name.partition(".")[2], []
@@ -156,7 +163,7 @@ class _Telling:
                 name.partition(".")[2]
                 for name in self._line(f"d{i}", device, self._use(device), ["label", *names])
             }
-            for topic in wanted:  # of each the value now, else the mean, else why there is none
+            for topic in wanted:  # The value now, else the mean, else the reason why there is none.
                 first = next(
                     (name for name in TOPICS[topic][1] if name in there and name not in _LIMITS),
                     TOPICS[topic][1][0],
@@ -169,13 +176,13 @@ class _Telling:
                 if first == "mem_used" and "mem_free" in there and "mem_used~2" not in there:
                     required.append(
                         f"d{i}.mem_free"
-                    )  # who asks about memory wants to know what is left
+                    )  # A question about memory is also about what is free.
         return self._done(
             " ".join(["device", *([] if devices else ["unknown"]), *wanted]), required
         )
 
     def _told_jobs(self, jobs: Sequence[str]) -> list[str]:
-        """Lines of jobs; returns what must be mentioned of them."""
+        """Add the lines of jobs; return what must be mentioned of them."""
         required = []
         for i, job in enumerate(jobs[:MOST_JOBS], 1):
             verdict = self._word(job, "verdict")
@@ -197,7 +204,7 @@ class _Telling:
         return use if use in ("idle", "busy") else ""
 
     def _line(self, alias: str, subject: str, stands: str, names: Iterable[str]) -> list[str]:
-        """Of the facts of these names; returns the new names of those with a value."""
+        """Add a line with the facts of these names; return the new names of those with a value."""
         there: list[str] = []
         missing: list[str] = []
         for name in names:
@@ -214,7 +221,9 @@ class _Telling:
         return [f"{alias}.{name}" for name in there]
 
     def _word(self, subject: str, name: str) -> str:
-        """What a fact says, empty where there is none: words of ours, such as a state."""
+        """Return a fact's value if it is one of our own words, such as a state; else an empty
+        string.
+        """
         return next((fact.said for fact in self._by.get(subject, {}).get(name, ())), "")
 
     def _done(self, wanted: str, required: list[str]) -> Compact:

@@ -1,11 +1,18 @@
-"""Text that is rewound where it goes wrong: RAIN (Li, Wei, Zhao, Zhang, Zhang: arXiv 2309.07124), by sentences.
+"""Rewind a text where it goes wrong: RAIN, by sentences.
 
-The paper's two loops. The inner one goes from the root down to a leaf by value and curiosity, has it judged, passes the value up to all
-that led there, and rewinds to the root; the outer one moves the root to the child that was visited most, once its value reaches a threshold
-or the steps are used up. Here a node is a sentence, with the model's place after it: to rewind is to go on from another place, bit for bit
-as before. As in the paper's "dynamic node addition" a node gets another child only where those it has are not good enough; the first is the
-greedy one, so that a text without fault costs what it costs without search. Siblings are compared by their words, not by embeddings. One
-step more than in the paper: a root below which nothing holds is given up for its parent.
+The search has the two loops of the paper. The inner loop descends from the root to a leaf by value
+and curiosity, has the leaf judged, passes its value up to all its parents, and rewinds to the root.
+The outer loop moves the root to its most visited child once that child's value reaches a threshold,
+or once the steps are used up.
+
+A node is a sentence with the model's place after it, so that rewinding means to continue from
+another place, bit for bit as before. As in the paper's "dynamic node addition", a node gets another
+child only if those it has are not good enough. The first child is the greedy one, so that a text
+without faults costs no more than without a search. Siblings are compared by their words, not by
+embeddings. One step goes beyond the paper: a root below which nothing holds is given up for its
+parent.
+
+Source: Li, Wei, Zhao, Zhang, Zhang: arXiv 2309.07124.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from assistant.writing.author import Author, P
 from assistant.writing.verify import Refused
 
 LONGEST = 400
-"""Characters of a sentence; a model that goes on and on has lost its way."""
+"""The longest sentence in characters; a model that exceeds it has lost its way."""
 _ENDS = (".", "!", "?")
 
 
@@ -28,27 +35,27 @@ class Verdict(NamedTuple):
     value: float
     """From -1 to 1."""
     refused: str = ""
-    """Why the text cannot stand, whatever follows; empty where it can."""
+    """Why the text cannot stand, whatever follows; empty if it can."""
 
 
 class Limits(NamedTuple):
-    """The paper's parameters."""
+    """Hold the parameters of the paper."""
 
     steps: int = 8
-    """Of the inner loop at most, until the root moves on."""
+    """Steps of the inner loop until the root moves on."""
     threshold: float = 0.8
-    """Value of a child at which the root moves on at once."""
+    """The value of a child at which the root moves on at once."""
     curiosity: float = 2.0
-    """Weight of what was visited little against what is valued."""
+    """The weight of rarely visited nodes against highly valued ones."""
     children: int = 5
-    """Of a node at most: so many ways to go on are tried."""
+    """The number of continuations tried at a node."""
     sentences: int = 60
-    """That are written at all, those of other branches included."""
+    """The number of sentences written in all branches together."""
 
 
 @dataclass(eq=False)
 class Node(Generic[P]):
-    """A sentence, after those of its parents."""
+    """Represent a sentence that follows those of its parents."""
 
     place: P
     parent: Node[P] | None = None
@@ -56,20 +63,23 @@ class Node(Generic[P]):
     tried: int = 0
     """How often a child was written, in other words or the same."""
     weight: int = 1
-    """How often it was written itself."""
+    """How often this sentence was written."""
     visits: int = 0
     total: float = 0.0
     verdict: Verdict | None = None
     given_up: bool = False
-    """Nothing that begins so holds."""
+    """True if nothing that begins like this can stand."""
 
     @property
     def value(self) -> float:
-        """Mean of all that was found below it."""
+        """Return the mean of all values found below the node."""
         return self.total / self.visits if self.visits else 0.0
 
     def score(self, curiosity: float) -> float:
-        """By which the inner loop descends (the paper's equation 1, after PUCT)."""
+        """Return the score by which the inner loop descends.
+
+        Source: the paper's equation 1, after PUCT.
+        """
         assert self.parent is not None
         chance = self.weight / self.parent.tried
         seen = sum(sibling.visits for sibling in self.parent.children)
@@ -77,20 +87,25 @@ class Node(Generic[P]):
 
 
 class Rain(Generic[P]):
-    """One search; `written` counts sentences."""
+    """Run one search; `written` counts its sentences."""
 
     def __init__(
         self, author: Author[P], judge: Callable[[P], Verdict], limits: Limits | None = None
     ) -> None:
         self.written = 0
         self.rewound = 0
-        """Times that the text went back to its root with something else than the next sentence."""
+        """How often the text returned to its root other than for the next sentence."""
         self._author, self._judge, self._limits = author, judge, limits or Limits()
         self._seeds = itertools.count(1)
         self._why = "it was never written"
 
     def text(self, begin: P) -> P:
-        """A whole text after `begin` of which every sentence stands. Raises Refused, saying why, where there is none; Cancelled."""
+        """Return a whole text after `begin` in which every sentence stands.
+
+        Raises:
+            Refused: There is none; the message says why.
+            Cancelled: The request was cancelled.
+        """
         root = Node(begin)
         while not root.place.ended:
             self._search(root)
@@ -105,7 +120,7 @@ class Rain(Generic[P]):
         return root.place
 
     def _search(self, root: Node[P]) -> None:
-        """The inner loop."""
+        """Run the inner loop."""
         for _ in range(self._limits.steps):
             leaf = self._leaf(root)
             if leaf is None:
@@ -120,7 +135,7 @@ class Rain(Generic[P]):
             self.rewound += 1
 
     def _leaf(self, root: Node[P]) -> Node[P] | None:
-        """The next sentence to judge; None where there is none left."""
+        """Return the next sentence to judge; None if there is none left."""
         node = root
         while True:
             if self._wants_child(node):
@@ -147,7 +162,7 @@ class Rain(Generic[P]):
         )
 
     def _grown(self, node: Node[P]) -> Node[P]:
-        """One more child, or the one that has the same words."""
+        """Return one more child, or the existing one with the same words."""
         place = sentence(self._author, node.place, next(self._seeds) if node.tried else 0)
         self.written += 1
         node.tried += 1
@@ -159,7 +174,7 @@ class Rain(Generic[P]):
         return child
 
     def _visit(self, leaf: Node[P]) -> None:
-        """Judge it, and tell all that led there."""
+        """Judge a node, and pass its value up to all its parents."""
         if leaf.verdict is None:
             leaf.verdict = self._judge(leaf.place)
         if leaf.verdict.refused:
@@ -172,7 +187,12 @@ class Rain(Generic[P]):
 
 
 def sentence(author: Author[P], after: P, seed: int) -> P:
-    """The place after the next sentence. Raises Refused where the model computes no numbers, Cancelled."""
+    """Return the place after the next sentence.
+
+    Raises:
+        Refused: The model's output is not finite.
+        Cancelled: The request was cancelled.
+    """
     full: P | None = None
     try:
         for place in author.write(after, seed):

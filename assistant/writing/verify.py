@@ -1,10 +1,13 @@
-"""Whether a text says nothing but the facts: its numbers with their signs and units, its names and its claims.
+"""Verify that a text states only facts: its numbers with signs and units, its names and its claims.
 
-It works on sets, sentence by sentence: a sentence about job 7 may use numbers of job 7 and of no other, and call it done only
-if job 7 is. A sentence that begins with "it" is about what the one before was about, too. Names are words in upper case or with
-digits, what stands in brackets after a job, and the word after `by` and `on`; claims are the words listed here, and such a word
-denied. A sentence that names no device or job may use the facts of all. It cannot tell whether a sentence makes sense, nor which
-value of job 7 a number is: it makes sure that numbers, such names and such claims are of facts.
+The check works on sets, sentence by sentence: a sentence about job 7 may use numbers of job 7 and
+of no other, and call it done only if job 7 is done. A sentence that begins with "it" is also about
+the subject of the one before. Names are words in upper case or with digits, what stands in brackets
+after a job, and the word after `by` and `on`. Claims are the words listed here, and such a word
+denied. A sentence that names no device or job may use all facts.
+
+The check cannot decide whether a sentence makes sense, nor which value of job 7 a number is: it
+makes sure that numbers, such names and such claims are those of facts.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from itertools import takewhile
 
 from assistant.facts import Fact
 
-_UNITS = r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kWh|Wh|kW|mW|W|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
+_UNITS = (
+    r"%|°C|TFLOP/s|FLOP/s|[KMGT]iB/s|[KMGT]iB|[KMGT]B/s|[KMGT]B|B/s|MHz|GHz|kWh|Wh|kW|mW|W"
+    r"|ms|µs|us|ns|min|h|d|s|J|lanes|B|F|C|K"
+)
 _NUMBER = re.compile(
-    r"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ #]*)?(?P<minus>(?<![\w)\]%])(?:[-\u2010-\u2015\ufe63\uff0d]|\u2212\s?))?"
+    r"(?P<noun>\b(?:REPLAY GPU|GPU|CPU|[Jj]ob|pid|P)[ "
+    r"#]*)?(?P<minus>(?<![\w)\]%])(?:[-\u2010-\u2015\ufe63\uff0d]|\u2212\s?))?"
     r"(?<![^\W_])(?P<number>\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?)"
     rf"(?:\s*(?P<unit>{_UNITS})(?![\w/]))?"
 )
@@ -29,18 +36,23 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NUMBER_WORDS = _set(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen "
-    "twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half quarter twice thrice "
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen "
+    "twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion "
+    "trillion dozen half quarter twice thrice "
     "double triple first second third minus negative"
 )
 _CLAIMS = _set(
-    "done failed fail fails failure cancelled canceled aborted stopped stopping killed terminated interrupted lost queued running starting "
-    "idle busy pass passed passes error errors crash crashes crashed broke broken dead died hung stuck stalled frozen paused full "
-    "throttled throttling overheated overheating flash cudnn efficient math reference auto replay simulated nvidia amd intel cuda"
+    "done failed fail fails failure cancelled canceled aborted stopped stopping killed "
+    "terminated interrupted lost queued running starting "
+    "idle busy pass passed passes error errors crash crashes crashed broke broken dead died "
+    "hung stuck stalled frozen paused full "
+    "throttled throttling overheated overheating flash cudnn efficient math reference auto "
+    "replay simulated nvidia amd intel cuda"
 )
 """Words that claim something: each must be in a fact."""
 _OF_MANY = _set("highest lowest average mean peak")
-"""Words that say which of many values one is: each must be in a fact, too."""
+"""Words that select one of many values: each must be in a fact as well."""
 _SAME = {
     "passed": _set("pass"),
     "passes": _set("pass"),
@@ -53,7 +65,7 @@ _SAME = {
     "average": _set("mean"),
     "peak": _set("highest"),
 }
-"""Other words for a claim: as good as those in the fact."""
+"""Other words for a claim, as good as those in the fact."""
 _GAP = r"[\s*_`\"'(]+"
 _DENIED = re.compile(
     rf"(?:\b(?:not|never|no{_GAP}longer|cannot|hardly|yet{_GAP}to|far{_GAP}from|nothing{_GAP}is)|n['’]t){_GAP}"
@@ -63,22 +75,29 @@ _DENIED = re.compile(
 _IN_BRACKETS = re.compile(r"\bjob[ #]*(\d+)[\s*_`]*\(([^()]*)", re.IGNORECASE)
 _BY_OR_ON = re.compile(rf"\b(?:by|on){_GAP}([^\W\d_](?:[\w./'-]*\w)?)", re.IGNORECASE)
 _OPENERS = _set(
-    "a after all although an and are as at average before both but by during each for from further has have here highest however "
-    "idle in it its job jobs just mean mind more no none not note nothing now of on only other others report since so somebody "
+    "a after all although an and are as at average before both but by during each for from "
+    "further has have here highest however "
+    "idle in it its job jobs just mean mind more no none not note nothing now of on only "
+    "other others report since so somebody "
     "sources summary that the then there these they this to was were what when while with"
 )
 """Words that may begin a sentence in upper case without being a name."""
 _LITTLE = _OPENERS | _set(
-    "about another any anything behalf board but completion course default demand design device devices disk either every everything far "
-    "gpu gpus hand hardware hold how if itself least me memory mistake most my name number off one or our own power purpose request "
-    "schedule several so some something still such temperature than their them those time to top track us utilisation where whether "
-    "which you your code compute computing currently data exit finished completed complete successfully recent previous current person "
+    "about another any anything behalf board but completion course default demand design "
+    "device devices disk either every everything far "
+    "gpu gpus hand hardware hold how if itself least me memory mistake most my name number "
+    "off one or our own power purpose request "
+    "schedule several so some something still such temperature than their them those time to "
+    "top track us utilisation where whether "
+    "which you your code compute computing currently data exit finished completed complete "
+    "successfully recent previous current person "
     "sensors someone user see next line through done passed"
 )
 """Words that may stand in brackets after a job, or after `by` and `on`, without being a name."""
 _WORD = re.compile(r"[^\W\d_](?:[\w./'-]*\w)?|\w*\d\w*[A-Za-z]\w*")
 _COUNTABLE = _set(
-    "job jobs times calls runs attempts errors alerts gpus devices ran running starting queued done failed cancelled lost"
+    "job jobs times calls runs attempts errors alerts gpus devices ran running starting "
+    "queued done failed cancelled lost"
 )
 _BETWEEN = _set("more other further that have has are is were was got been still")
 """Words that may stand between a count and what is counted."""
@@ -87,16 +106,18 @@ _CALLED = {"gpu": "GPU", "replay": "REPLAY GPU", "cpu": "CPU", "job": "Job"}
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _IT = re.compile(r"its?\b", re.IGNORECASE)
 _BROKEN = "\ufffd"
-"""What stands for bytes that are no character."""
+"""The character that stands for bytes that are not text."""
 _SLOT = re.compile(r"\{([^{}]*)\}")
 
 
 class Refused(Exception):
-    """The text cannot be shown; the message is the reason, in one line."""
+    """Report that a text cannot be shown; the message is the reason, in one line."""
 
 
 def fill(text: str, facts: Sequence[Fact]) -> str:
-    """Put the facts into their slots: `{gpu0.temp}` becomes `71 °C`. Raises Refused for a slot that names no fact."""
+    """Replace each slot by its fact: `{gpu0.temp}` becomes `71 °C`. Raises Refused for an unknown
+    slot.
+    """
     said = {fact.name: fact.said for fact in facts}
 
     def value(slot: re.Match[str]) -> str:
@@ -108,7 +129,12 @@ def fill(text: str, facts: Sequence[Fact]) -> str:
 
 
 def verify(text: str, facts: Sequence[Fact], required: Iterable[Fact] = ()) -> None:
-    """Raises Refused where `text` (slots filled) has a number, sign, unit, name or claim of no fact, or misses a `required` one."""
+    """Check a text with filled slots against the facts.
+
+    Raises:
+        Refused: It has a number, sign, unit, name or claim that is in no fact, or lacks a required
+            one.
+    """
     if not text.strip():
         raise Refused("it is empty")
     if strange := next(
@@ -139,12 +165,12 @@ def verify(text: str, facts: Sequence[Fact], required: Iterable[Fact] = ()) -> N
 
 
 def last_end(text: str) -> int:
-    """Where the last sentence that is complete ends."""
+    """Return the end of the last complete sentence."""
     return max((found.end() for found in _SENTENCE.finditer(text)), default=0)
 
 
 def _subjects(facts: Sequence[Fact]) -> list[tuple[str, str]]:
-    """Devices and jobs, each with what it is called in a text."""
+    """Return devices and jobs, each with its name in a text."""
     found = (
         _SUBJECT.fullmatch(subject) for subject in dict.fromkeys(fact.subject for fact in facts)
     )
@@ -154,7 +180,10 @@ def _subjects(facts: Sequence[Fact]) -> list[tuple[str, str]]:
 
 
 def _named(sentence: str, facts: Sequence[Fact]) -> set[str]:
-    """The devices and jobs a sentence names: it may use their facts and those about no device or job, and claim only theirs."""
+    """Return the devices and jobs that a sentence names.
+
+    It may use their facts and those about no device or job, and make claims only about them.
+    """
     return {
         s
         for s, called in _subjects(facts)
@@ -173,12 +202,13 @@ def _check_numbers(sentence: str, facts: Sequence[Fact]) -> None:
         if (noun, number, unit) not in known:
             shown = " ".join(filter(None, (noun, number, unit)))
             raise Refused(
-                f"it says {shown!r}, which is in none of the facts{' with this unit' if _bare(number, known) else ''}"
+                f"it says {shown!r}, which is in none of the "
+                f"facts{' with this unit' if _bare(number, known) else ''}"
             )
 
 
 def _check_counts(sentence: str, facts: Sequence[Fact]) -> None:
-    """What is counted (`3 jobs failed`) must be so in one fact: the number of another fact is none of it."""
+    """Check that each count (`3 jobs failed`) is in a single fact, not in another fact's number."""
     for found in _NUMBER.finditer(sentence):
         clause = (
             re.split(r"[^\w\s*]", sentence[found.end() :], maxsplit=1)[0].lower().replace("*", " ")
@@ -191,7 +221,7 @@ def _check_counts(sentence: str, facts: Sequence[Fact]) -> None:
         if "".join(words[len(what) : len(what) + 1]).isdigit() or sentence[
             : found.start()
         ].rstrip().endswith(" of"):
-            continue  # a date before `job 7`; `1 of 3 jobs`
+            continue  # a date before `job 7`, or `1 of 3 jobs`
         if not any(
             counted <= _lower([fact]) and ("", found["number"], "") in _known_numbers(fact.text)
             for fact in facts
@@ -204,7 +234,7 @@ def _bare(number: str, known: set[tuple[str, str, str]]) -> bool:
 
 
 def _numbers(text: str) -> list[tuple[str, str, str]]:
-    """Every number in `text` with the noun before it (GPU, job), its sign, and the unit after it."""
+    """Yield every number with the noun before it (GPU, job), its sign, and the unit after it."""
     found = _NUMBER.finditer(text)
     return [
         (
@@ -216,7 +246,7 @@ def _numbers(text: str) -> list[tuple[str, str, str]]:
     ]
 
 
-@lru_cache(4096)  # a text is looked at again with each of its sentences, and its facts with it
+@lru_cache(4096)  # A text is checked again with each of its sentences, and its facts with it.
 def _known_numbers(fact: str) -> frozenset[tuple[str, str, str]]:
     return frozenset(_numbers(fact))
 
@@ -255,7 +285,9 @@ def _check_words(sentence: str, exact: set[str], claims: set[str]) -> None:
 
 
 def _check_denials(sentence: str, facts: Sequence[Fact]) -> None:
-    """A claim that is denied needs a fact that denies it: that job 7 is done does not make "not done" true."""
+    """Check that denied claims are denied by a fact: job 7 being done does not make "not done"
+    true.
+    """
     for denied in _DENIED.finditer(sentence):
         if denied[1].lower() in _CLAIMS and not any(
             denied[0].lower() in fact.text.lower() for fact in facts
@@ -264,7 +296,9 @@ def _check_denials(sentence: str, facts: Sequence[Fact]) -> None:
 
 
 def _check_names(sentence: str, facts: Sequence[Fact]) -> None:
-    """Where names stand, though in lower case: in brackets after a job, which are its own, and after `by` and `on`."""
+    """Check lower-case names: in brackets after a job, which must be its own, and after `by` and
+    `on`.
+    """
     for job, inside in _IN_BRACKETS.findall(sentence):
         own = _lower([fact for fact in facts if fact.subject == f"job{job}"])
         if strange := [word for word in _words(inside) if word.lower() not in own | _LITTLE]:
@@ -273,5 +307,5 @@ def _check_names(sentence: str, facts: Sequence[Fact]) -> None:
     for word in _BY_OR_ON.findall(sentence):
         if word.lower() not in known and not word.endswith(
             "ing"
-        ):  # by computing, on hearing: what is done, not who
+        ):  # "by computing", "on hearing": an activity, not a name
             raise Refused(f"it names {word!r}, which is in none of the facts")

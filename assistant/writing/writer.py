@@ -1,6 +1,8 @@
-"""Facts to text. A model's text is shown only if every number, unit and name in it is in the facts; else the template's is.
+"""Turn facts into text.
 
-What wrote the text is always named: `template` or `model NAME`. A refused text is never shown.
+A model's text is shown only if every number, unit and name in it is in the facts; otherwise the
+template's text is shown. The writer is always named: `template` or `model NAME`. A refused text is
+never shown.
 """
 
 from __future__ import annotations
@@ -18,12 +20,16 @@ from assistant.writing.template import render, template
 from assistant.writing.template.brief import others
 from assistant.writing.verify import Refused, fill, last_end, verify
 
-_QUESTION = "Does the text sections only what the facts sections, clearly and without repeating itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
+_QUESTION = (
+    "Does the text sections only what the facts sections, clearly and without repeating "
+    "itself?\n(A) {0}\n(B) {1}\nAnswer with A or B."
+)
 
 _REQUIRED = ("reason", "verdict", "backend", "tflops")
 
 SYSTEM = (
-    "You report on the devices and jobs of this computer. Write short plain sentences. Use only the facts below. "
+    "You report on the devices and jobs of this computer. Write short plain sentences. Use "
+    "only the facts below. "
     "For every value write its slot, such as {gpu0.temp}, never a number of your own."
 )
 
@@ -35,7 +41,7 @@ class Written(NamedTuple):
 
 
 Sections = Callable[[FactIndex], list[str]]
-"""How the template tells what a tool found out, part by part."""
+"""A function that renders a tool's facts with the template, part by part."""
 
 
 def write(
@@ -47,10 +53,21 @@ def write(
     required: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Written:
-    """A brief of `facts`, or the answer to `question` (Markdown), by the model where there is one and its text holds.
+    """Return a brief of `facts`, or the answer to `question`, as Markdown.
 
-    `sections`: the template's answer, where it is not to look for one by the words of the question. `required`: names of facts that an answer
-    must mention. `limits`: of the search for a text that holds. Raises Cancelled where the author was told to stop.
+    The model writes if there is one and its text holds.
+
+    Args:
+        facts: The facts.
+        question: The question; None for a brief.
+        author: The model; None for the template.
+        waiting: Called with the reason for a wait.
+        sections: Renders the template's answer, instead of finding one by the question's words.
+        required: Names of facts that an answer must mention.
+        limits: The limits of the search for a text that holds.
+
+    Raises:
+        Cancelled: The author was told to stop.
     """
     if author is None:
         return Written(_template(facts, question, sections), "template")
@@ -63,7 +80,7 @@ def write(
     if author.compact and question is not None and not set(required) <= told.covers:
         return Written(
             _template(facts, question, sections), "template"
-        )  # a kind of answer that the small model has not learnt
+        )  # The small model has not learnt this kind of answer.
     try:
         text = _by_model(facts, told, author, waiting, limits)
     except Refused as e:
@@ -80,9 +97,10 @@ def write(
 def by_template(
     facts: Sequence[Fact], question: str | None, reason: str, sections: Sections | None = None
 ) -> Written:
-    """The template's text, saying why it is not the model's."""
+    """Return the template's text, with the reason why it is not the model's."""
     return Written(
-        f"{_template(facts, question, sections)}\n\nWritten from the template: {phrases.escaped(reason, 400)}",
+        f"{_template(facts, question, sections)}\n\nWritten from the template: "
+        f"{phrases.escaped(reason, 400)}",
         "template",
     )
 
@@ -92,7 +110,7 @@ def _template(facts: Sequence[Fact], question: str | None, sections: Sections | 
 
 
 def _untold(facts: Sequence[Fact], told: Compact) -> list[str]:
-    """The jobs of which a small model, to which only some are told, says no more than that there are others."""
+    """Return the paragraphs on jobs that a small model was not told about."""
     covered = {name.partition(".")[0] for name in told.covers}
     index = FactIndex(facts)
     return others(index, [job for job in index.jobs() if job not in covered])
@@ -113,12 +131,15 @@ def _by_model(
     )
     verify(
         text, facts, told.needed
-    )  # whoever judged it, nothing leaves that was not looked at as a whole
+    )  # Whoever judged its parts, a text is shown only after it was checked as a whole.
     return text
 
 
 def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) -> Verdict:
-    """What the text up to a place is worth: nothing where a program finds fault with it; else what a model large enough says itself."""
+    """Return the value of the text up to a place.
+
+    It is -1 if a check refuses it; otherwise a model that is large enough judges its own text.
+    """
     try:
         if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
@@ -135,7 +156,10 @@ def judged(place: P, facts: Sequence[Fact], told: Compact, author: Author[P]) ->
 
 
 def _own_opinion(place: P, author: Author[P]) -> float:
-    """The mean of two askings with the answers in either order, as the paper's self-evaluation does against a liking for the first one."""
+    """Return the mean opinion of two questions with the answers in either order.
+
+    As in the paper's self-evaluation, this cancels a preference for the first answer.
+    """
     asked = [
         author.leaning(place, _QUESTION.format(*order), (" A", " B"))
         for order in (("yes", "no"), ("no", "yes"))
@@ -150,7 +174,11 @@ def _filled(place: P, told: Compact) -> str:
 
 
 def required_facts(facts: Sequence[Fact]) -> list[str]:
-    """What a brief must mention: what failed or waits and why, what a job's Result says, and of jobs without one how they stand."""
+    """Return the facts that a brief must mention.
+
+    They are failures and waits with their reasons, the Results of jobs, and the states of jobs
+    without a Result.
+    """
     known = {
         fact.name for fact in facts if fact.subject.startswith("job") and fact.value is not None
     }
@@ -167,7 +195,7 @@ def required_facts(facts: Sequence[Fact]) -> list[str]:
 
 
 def request(facts: Sequence[Fact], question: str | None) -> str:
-    """The user's turn of the prompt: every fact with its slot, then what is wanted."""
+    """Return the user's part of the prompt: every fact with its slot, then the task."""
     lines = [f"{{{fact.name}}} = {fact.text}" for fact in facts]
     return "\n".join(
         ["Facts:", *lines, question.strip() if question else "Write a brief of what happened."]

@@ -1,8 +1,9 @@
-"""The template writer: a brief or an answer in plain Markdown, put together from facts and nothing else.
+"""Write a brief or an answer in plain Markdown, made of facts and nothing else.
 
-It computes no number and adds none: every figure in its text is the `said` of a fact. A brief is prose first: what happened in
-a paragraph (`brief`), an account of each job (`jobs`) and of the devices (`devices`), each with a table of what prose cannot
-tell well. Lists stay out of it: Qt's reader of Markdown loses the last bullet before a heading.
+The template computes no number and adds none: every figure in its text is a fact's. A brief begins
+with what happened in a paragraph (`brief`), followed by an account of each job (`jobs`) and of the
+devices (`devices`), each with a table of details. There are no lists: Qt's Markdown reader loses
+the last bullet before a heading.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOT_UNDERSTOOD = "I did not find out what this asks about, so here is all there
 
 
 def template(facts: Sequence[Fact], question: str | None = None) -> str:
-    """A brief of all `facts`, or the answer to `question` from them. Markdown; every number in it is from the facts."""
+    """Return a brief of all `facts`, or the answer to `question`, as Markdown."""
     if not facts:
         return "There is nothing to tell: no facts were gathered."
     index = FactIndex(facts)
@@ -33,12 +34,12 @@ def template(facts: Sequence[Fact], question: str | None = None) -> str:
 
 
 def render(facts: Sequence[Fact], sections: Callable[[FactIndex], list[str]]) -> str:
-    """The text that `say` makes of `facts`, part by part; what they disagree about is told, too."""
+    """Return the text that `sections` makes of `facts`, followed by what sources disagree about."""
     return "\n\n".join(filter(None, (*sections(FactIndex(facts)), _contradictions(facts))))
 
 
 def _contradictions(facts: Sequence[Fact]) -> str:
-    """Facts of one name that say different things: both are told."""
+    """Return a paragraph for each fact about which sources disagree, with what each reports."""
     sayings: dict[str, dict[str, Fact]] = {}
     for fact in facts:
         sayings.setdefault(fact.name, {}).setdefault(fact.said, fact)

@@ -1,4 +1,4 @@
-"""The answer to a question: about the devices, the metrics and the jobs that it names."""
+"""Answer a question about the devices, metrics and jobs that it names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from assistant.writing.template import devices, jobs
 from assistant.writing.template.sentences import given, listed, sentence
 
 _TOLD = 12
-"""Jobs told in one answer, each in a paragraph."""
+"""The most jobs in one answer, each in a paragraph."""
 _LIMITS = {"mem_used": ("of {}", "mem_total"), "power": ("limit {}", "power_limit")}
 
 
 def answer(index: FactIndex, question: str) -> list[str]:
-    """Part by part; empty where the question names nothing that there are facts about."""
+    """Return the answer part by part; nothing if the question names nothing that facts
+    are about.
+    """
     if asked := asked_jobs(question):
         return [part for job in asked for part in _job(index, job)]
     about_devices, about_jobs = topics(question)
@@ -51,7 +53,7 @@ def _devices(index: FactIndex, question: str, about: set[str]) -> list[str]:
 
 
 def of_device(index: FactIndex, device: str, topic: str) -> str:
-    """A topic of `selection.TOPICS`, of one device."""
+    """Return a sentence on a topic of `selection.TOPICS`, for one device."""
     who = f"**{devices.called(index, device)}**"
     if topic == "use":
         return _use(index, device, who)
@@ -70,7 +72,7 @@ def _use(index: FactIndex, device: str, who: str) -> str:
 
 
 def _values(index: FactIndex, device: str, metric: str) -> str:
-    """now 71 °C, mean 65 °C, highest 72 °C; or why there are none."""
+    """Return `now 71 °C, mean 65 °C, highest 72 °C`, or why there are no values."""
     values = [
         given(f"{when} {{}}", index.text(f"{device}.{metric}{suffix}"))
         for when, suffix in devices.WHEN.items()

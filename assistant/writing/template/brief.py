@@ -1,4 +1,4 @@
-"""The brief: what happened in a paragraph, then each job, then the devices."""
+"""Write the brief: what happened in a paragraph, then each job, then the devices."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from assistant.writing.template import devices, jobs
 from assistant.writing.template.sentences import are, given, listed, paragraph, sentence
 
 _TOLD = 12
-"""Jobs that get a chapter of their own."""
+"""The most jobs that get a chapter of their own."""
 _FEW = 3
-"""So many jobs get one each, whatever there is to tell of them."""
+"""Up to this number of jobs, each gets a chapter, notable or not."""
 _LINED = 40
-"""Jobs, or runs of one name, that a paragraph of others names."""
+"""The most jobs, or runs of one name, in a paragraph of other jobs."""
 _NAMED = 3
-"""Jobs of one kind that the opening names."""
+"""The most jobs of one kind that the opening names."""
 
 
 def brief(index: FactIndex) -> list[str]:
-    """All of it, part by part."""
+    """Return the whole brief, part by part."""
     known = index.jobs()
     told = [job for job in known if len(known) <= _FEW or _notable(index, job)][:_TOLD]
     chapters = [part for job in told for part in jobs.chapter(index, job)]
@@ -38,7 +38,10 @@ def brief(index: FactIndex) -> list[str]:
 
 
 def others(index: FactIndex, left: Sequence[str]) -> list[str]:
-    """Jobs of which there is little to tell, a paragraph for each state: what waits with its reason, the runs of one name together."""
+    """Return a paragraph for each state of jobs without a chapter.
+
+    Waiting jobs are given with their reasons; runs of one name are grouped.
+    """
     parts = []
     for state, group in groupby(left, lambda job: index.text(f"{job}.state") or ""):
         runs: dict[tuple[str, str], list[str]] = {}
@@ -60,7 +63,7 @@ def others(index: FactIndex, left: Sequence[str]) -> list[str]:
 
 
 def _runs(index: FactIndex, same: Sequence[str], name: str, reason: str) -> str:
-    """job 8 (train), 2.5 s; jobs 3 to 7 (sweep)"""
+    """Return `job 8 (train), 2.5 s` or `jobs 3 to 7 (sweep)`."""
     first, *more = reversed(same)
     if not more:
         took = given(", {}", index.text(f"{first}.duration"))
@@ -74,7 +77,7 @@ def _runs(index: FactIndex, same: Sequence[str], name: str, reason: str) -> str:
 
 
 def _notable(index: FactIndex, job: str) -> bool:
-    """Whether it runs, went wrong or was measured."""
+    """Return True if a job runs, went wrong or was measured."""
     return (
         index.text(f"{job}.state") not in ("queued", "done", "cancelled")
         or index.text(f"{job}.verdict") is not None
@@ -82,7 +85,7 @@ def _notable(index: FactIndex, job: str) -> bool:
 
 
 def opening(index: FactIndex) -> str:
-    """What happened, in a few plain sentences."""
+    """Return what happened, in a few plain sentences."""
     return paragraph(
         _ran(index), _went_wrong(index), _best(index), _running(index), _waiting(index), _use(index)
     )
@@ -93,7 +96,7 @@ def _notices(index: FactIndex) -> list[str]:
 
 
 def _ran(index: FactIndex) -> str:
-    """On 21 November 2026 from 09:13 to 09:23, 3 jobs ran, of which 1 failed."""
+    """Return `On 21 November 2026 from 09:13 to 09:23, 3 jobs ran, of which 1 failed.`"""
     fact = index.of("jobs")
     when = given("{}, ", index.text("span.when"))
     if not (ran := fact("ran")):
@@ -116,7 +119,7 @@ def _went_wrong(index: FactIndex) -> str:
 
 
 def _best(index: FactIndex) -> str:
-    """The one most worth knowing: the newest that was measured and passed."""
+    """Return a sentence on the newest job that was measured and passed."""
     job = next((job for job in index.jobs("done") if jobs.passed(index, job)), None)
     if job is None:
         return ""
@@ -140,7 +143,7 @@ def _running(index: FactIndex) -> str:
 
 
 def _waiting(index: FactIndex) -> str:
-    """How many wait, and what the oldest of them waits for."""
+    """Return how many jobs wait, and what the oldest of them waits for."""
     waiting, count = index.jobs("queued"), index.text("jobs.queued")
     several = sentence(_jobs(count), " are queued") if count and len(waiting) > 1 else ""
     paused = "The queue is paused: nothing new starts." if index.text("deck.paused") else ""
@@ -152,7 +155,7 @@ def _standing(index: FactIndex, job: str) -> str:
 
 
 def _use(index: FactIndex) -> str:
-    """Whether the devices are idle now."""
+    """Return which devices are idle now."""
     found = index.devices()
     if len(found) == 1:
         return sentence(devices.called(index, found[0]), " ", devices.use(index, found[0]))

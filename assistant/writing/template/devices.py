@@ -1,4 +1,4 @@
-"""Devices in words: how each stands, a table of its metrics, and why some have no value."""
+"""Describe devices: the state of each, a table of metrics, and why some have no value."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ METRICS = {
 }
 WHEN = {"now": "", "mean": ".mean", "highest": ".max"}
 _COVERED = 0.9
-"""Readings of less than this share of the time are worth a sentence."""
+"""The share of the time covered by readings below which a sentence says so."""
 
 
 _OTHERS = {"clock_sm": "SM clock", "fan": "Fan"}
-"""Metrics that are told when asked for."""
+"""Metrics that are described only in answers."""
 
 
 def called(index: FactIndex, device: str) -> str:
-    """GPU 0"""
+    """Return the name of a device: GPU 0."""
     return index.text(f"{device}.label") or device
 
 
 def in_sentence(metric: str) -> str:
-    """Its name within a sentence: utilisation, TFLOP/s."""
+    """Return a metric's name within a sentence: utilisation, TFLOP/s."""
     name = (METRICS | _OTHERS)[metric]
     return name if name[1].isupper() else name.lower()
 
 
 def chapter(index: FactIndex) -> list[str]:
-    """Heading, accounts, table and the reasons for what is missing in it."""
+    """Return the heading, accounts, the table and the reasons for missing values."""
     devices = index.devices()
     if not devices:
         return ["### Devices", "No device has been read yet."]
@@ -51,13 +51,15 @@ def chapter(index: FactIndex) -> list[str]:
 
 
 def _common_note(index: FactIndex, devices: list[str]) -> str:
-    """What is noted of several devices alike, and so is said once; empty where it is not."""
+    """Return a note that all of several devices share, so that it is given once; else an empty
+    string.
+    """
     notes = {index.text(f"{device}.note") or "" for device in devices}
     return notes.pop() if len(devices) > 1 and len(notes) == 1 else ""
 
 
 def use(index: FactIndex, device: str) -> str:
-    """has been idle for 1 min, or: is busy: utilisation 93 %"""
+    """Return `has been idle for 1 min` or `is busy: utilisation 93 %`."""
     words = index.text(f"{device}.use")
     if words is None:
         return "is busy or not: nobody told"
@@ -69,7 +71,7 @@ def idle(index: FactIndex, device: str) -> bool:
 
 
 def _account(index: FactIndex, device: str, common: str) -> str:
-    """`common`: what was said of all of them already."""
+    """Return the account of a device, without the note that `common` already gave."""
     fact = index.of(device)
     stands = sentence(
         f"**{called(index, device)}**", given(" ({})", fact("name")), " ", use(index, device)
@@ -107,7 +109,7 @@ def _cells(index: FactIndex, device: str, metric: str) -> list[str]:
 
 
 def _absences(index: FactIndex, devices: list[str]) -> str:
-    """Why there is N/A in the table: a sentence for all that is missing for the same reason on the same devices."""
+    """Return why the table has N/A: one sentence for all values missing for one reason."""
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for metric in METRICS:
         for device in devices:
@@ -126,7 +128,10 @@ def _absences(index: FactIndex, devices: list[str]) -> str:
 
 
 def _absent(index: FactIndex, device: str, metric: str) -> tuple[str, str] | None:
-    """How to say what the metric lacks, and why; without a value now, that it has no mean either goes without saying."""
+    """Return a phrase for what a metric lacks, and why.
+
+    If there is no value now, a missing mean needs no mention.
+    """
     if why := index.why_absent(f"{device}.{metric}"):
         return "{} {} N/A" + (" now" if index.text(f"{device}.{metric}.mean") else ""), why
     if why := index.why_absent(f"{device}.{metric}.mean"):

@@ -1,4 +1,4 @@
-"""One job in words: a sentence or two, and a table of the rest."""
+"""Describe one job: a sentence or two, and a table of details."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _REST = (
     ("Most memory on a device", "used.memory"),
     ("Mean utilisation of its devices", "used.util"),
 )
-"""What the table tells: title, and the name of the fact."""
+"""The rows of the table: a title, and the name of the fact."""
 
 
 def title(job: str) -> str:
-    """Job 7"""
+    """Return the title of a job: Job 7."""
     return f"Job {job.removeprefix('job')}"
 
 
 def called(index: FactIndex, job: str) -> str:
-    """Job 7 (attention)"""
+    """Return the title of a job with its name: Job 7 (attention)."""
     return title(job) + given(" ({})", index.text(f"{job}.name"))
 
 
 def chapter(index: FactIndex, job: str) -> list[str]:
-    """Heading, account and table of one job."""
+    """Return the heading, the account and the table of one job."""
     return [
         f"### {title(job)}{given(': {}', index.text(f'{job}.name'))}",
         account(index, job, "it"),
@@ -39,7 +39,7 @@ def chapter(index: FactIndex, job: str) -> list[str]:
 
 
 def account(index: FactIndex, job: str, who: str) -> str:
-    """How it stands or how it went; `who` is what the first sentence calls it."""
+    """Return how a job stands or how it went; `who` is its name in the first sentence."""
     measured = measurement(index, job)
     if passed(index, job):
         how = sentence(who, " passed", given(": {}", measured))
@@ -49,12 +49,12 @@ def account(index: FactIndex, job: str, who: str) -> str:
 
 
 def passed(index: FactIndex, job: str) -> bool:
-    """Whether the job is done and its Result says pass."""
+    """Return True if the job is done and its Result is a pass."""
     return index.text(f"{job}.state") == "done" and index.text(f"{job}.verdict") == "pass"
 
 
 def standing(index: FactIndex, job: str, who: str) -> str:
-    """How it stands: `Job 6 failed: it exited with status 3.`"""
+    """Return the state of a job: `Job 6 failed: it exited with status 3.`"""
     fact = index.of(job)
     match fact("state"):
         case "queued":
@@ -92,13 +92,17 @@ def _running(index: FactIndex, job: str, who: str) -> str:
 
 
 def speed(index: FactIndex, job: str) -> str:
-    """611 TFLOP/s with backend cudnn"""
+    """Return `611 TFLOP/s with backend cudnn`."""
     rate = index.text(f"{job}.tflops") or index.text(f"{job}.bandwidth")
     return " ".join(filter(None, (rate, given("with backend {}", index.text(f"{job}.backend")))))
 
 
 def measurement(index: FactIndex, job: str) -> str:
-    """611 TFLOP/s with backend cudnn, median 3.60 ms (P95 3.71 ms, P99 3.91 ms) over 9713 calls"""
+    """Return the measurement: rate, backend, median with percentiles, and the number of calls.
+
+    Example: 611 TFLOP/s with backend cudnn, median 3.60 ms (P95 3.71 ms, P99 3.91 ms) over 9713
+    calls
+    """
     fact = index.of(job)
     tail = ", ".join(filter(None, (given("P95 {}", fact("p95")), given("P99 {}", fact("p99")))))
     median = given("median {}", fact("median"))
@@ -109,7 +113,7 @@ def measurement(index: FactIndex, job: str) -> str:
 
 
 def _ran(index: FactIndex, job: str) -> str:
-    """It ran for 44 s on GPU 0, and ended at 09:14:30."""
+    """Return `It ran for 44 s on GPU 0, and ended at 09:14:30.`"""
     fact = index.of(job)
     if duration := fact("duration"):
         return sentence(

@@ -1,4 +1,4 @@
-"""Small pieces of Markdown: sentences, enumerations, tables."""
+"""Build small pieces of Markdown: sentences, enumerations and tables."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Sequence
 
 
 def given(form: str, value: str | None) -> str:
-    """`form` with the value in its braces; nothing where there is none. The value is taken as it is, braces in it too."""
+    """Return `form` with the value in its braces, or nothing if there is no value.
+
+    Braces in the value stay as they are.
+    """
     return form.format(value) if value else ""
 
 
 def sentence(*parts: str) -> str:
-    """The parts, put together as they are, with an upper-case beginning and one full stop."""
+    """Join the parts into a sentence with an upper-case beginning and one full stop."""
     text = "".join(parts).strip().rstrip(".")
     return f"{upper(text)}." if text else ""
 
 
 def upper(text: str) -> str:
-    """With an upper-case beginning."""
+    """Return the text with an upper-case beginning."""
     return text[:1].upper() + text[1:]
 
 
 def counted(count: int, noun: str) -> str:
-    """1 job, 2 jobs"""
+    """Return `1 job` or `2 jobs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -31,7 +34,7 @@ def paragraph(*sentences: str) -> str:
 
 
 def listed(things: Sequence[str]) -> str:
-    """a, b and c"""
+    """Return `a, b and c`."""
     return " and ".join(filter(None, (", ".join(things[:-1]), *things[-1:])))
 
 
@@ -40,7 +43,7 @@ def are(things: Sequence[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; nothing where there are no rows."""
+    """Return a Markdown table; nothing if there are no rows."""
     if not rows:
         return ""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -86,7 +86,7 @@ def test_why_a_model_cannot_be_used_is_said_without_loading_it(tmp_path, tiny):
     assert "'llama'" in describe(tiny).problem
     assert "no model at" in describe(tmp_path / "nowhere").problem
     (tmp_path / "x.pth").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
-    assert "no .pth that can be looked into" in describe(tmp_path / "x.pth").problem
+    assert "not a readable .pth file" in describe(tmp_path / "x.pth").problem
 
 
 def test_the_list_of_models(tiny, state):
